@@ -32,6 +32,10 @@ docs:
 tokenizers:
     cargo test -p rye-compiler --features tokenizers --lib -- count:: plan_names_its_tokenizer
 
+# Claims of check, plan and its matrix against an evaluator of their own, on many generated projects.
+differential projects="1000":
+    RYE_DIFFERENTIAL={{projects}} cargo test --profile bench -p rye-compiler --test differential -- --nocapture
+
 # The money theorem on many random trees of threads, and the number of events of each kind.
 money cases="100000":
     RYE_MONEY_CASES={{cases}} cargo test --profile bench -p rye-engine --lib -- --nocapture session::tests::bounds

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
@@ -11,10 +12,11 @@ use crate::compose::{Composed, compose};
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::{FieldDecl, Items, ModelRequest};
 use crate::lower::cache::LowerContext;
+use crate::lower::interface::lower_fields;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 pub use crate::plan::note::{Note, OmissionReason};
-use crate::plan::{FieldType, ManifestEntry, Origins, Plan, PlanMode};
+use crate::plan::{FieldType, InterfaceField, ManifestEntry, Origins, Plan, PlanMode};
 pub use crate::request::{CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
@@ -64,6 +66,17 @@ pub fn declared_inputs(
     let composed = compose_with_inputs(world, directive, &ModelOverride::default(), given);
     let inputs = composed.map(|composed| composed.inputs).unwrap_or_default();
     inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
+}
+
+/// Returns the inputs that the chain of a directive declares for a call with these values; `None` if it cannot be
+/// composed.
+pub fn declared_fields(
+    world: &dyn World,
+    directive: &ItemId,
+    given: &Map<String, Value>,
+) -> Option<IndexMap<String, InterfaceField>> {
+    let composed = compose_with_inputs(world, directive, &ModelOverride::default(), given)?;
+    Some(lower_fields(&composed.inputs))
 }
 
 impl CompileRequest {

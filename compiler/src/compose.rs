@@ -227,18 +227,6 @@ impl Composed {
     }
 }
 
-impl Composed {
-    /// Returns true if a removed hook fetches an item that the chain or another hook provides: with other inputs, the
-    /// removed hook may provide it.
-    pub fn may_provide_item_of(&self, hook: &ComposedHook) -> bool {
-        let removed = hook.decl.enabled && matches!(hook.verdict, PlanVerdict::Removed { .. });
-        let Some(id) = hook.decl.fetched.as_ref().filter(|_| removed) else { return false };
-        let chain = self.system.iter().chain(&self.before).chain(&self.after);
-        chain.into_iter().any(|item| item.id == *id)
-            || self.hooks.iter().any(|other| other.is_live() && other.decl.fetched.as_ref() == Some(id))
-    }
-}
-
 impl ComposedHook {
     /// Returns true if a run has to evaluate the hook.
     pub fn is_live(&self) -> bool {

@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod closure;
+pub mod continuation;
 pub mod diff;
 pub mod forecast;
 mod limit_lattice;

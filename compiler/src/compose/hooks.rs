@@ -153,7 +153,8 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
 }
 
 /// Removes repeated provisions of the same item by hooks and the chain. Certain provisions keep their first position; a
-/// hook that may fire yields to them.
+/// hook that may fire yields to them. A hook that depends on a fact that every run knows in advance, such as an input,
+/// yields only to certain provisions before it: with other values it is certain itself.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {
@@ -161,11 +162,13 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         for step in steps {
             match step {
                 PromptSection::Hooks(event, position) => {
-                    for hook in
-                        live.iter_mut().filter(|h| h.verdict == PlanVerdict::Fires && h.applies_at(*event, *position))
-                    {
+                    for hook in live.iter_mut().filter(|h| h.applies_at(*event, *position)) {
                         let Some(id) = hook.decl.fetched.clone() else { continue };
-                        if !hook.yield_to(&brought, &id) {
+                        let fires = hook.verdict == PlanVerdict::Fires;
+                        if !fires && !hook.is_decided_by_request() {
+                            continue;
+                        }
+                        if !hook.yield_to(&brought, &id) && fires {
                             brought.push(Provided { id, hook: Some(hook.decl.id.node.clone()) });
                         }
                     }
@@ -175,7 +178,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
         }
         for step in steps {
             let PromptSection::Hooks(event, position) = step else { continue };
-            for hook in live.iter_mut().filter(|h| h.applies_at(*event, *position)) {
+            for hook in live.iter_mut().filter(|h| h.applies_at(*event, *position) && !h.is_decided_by_request()) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
                     hook.yield_to(&brought, &id);
                 }
@@ -193,6 +196,12 @@ struct Provided {
 impl ComposedHook {
     fn applies_at(&self, event: HookPoint, position: Position) -> bool {
         self.decl.event == event && self.decl.position == position
+    }
+
+    /// Returns true if the verdict depends on a fact that every run knows before it starts.
+    fn is_decided_by_request(&self) -> bool {
+        let PlanVerdict::Depends { on } = &self.verdict else { return false };
+        on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
     }
 
     /// Marks the hook as removed if its item is already provided. Returns true in that case.

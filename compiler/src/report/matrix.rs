@@ -2,27 +2,30 @@
 //! compiler plans each combination, and combinations with equal plans form one context. Its region is a condition.
 
 mod cells;
+mod predicates;
 mod region;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use rye_grammar::ItemId;
-use rye_grammar::condition::Segment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::compile::{CompileRequest, compile, declared_inputs};
+use crate::compile::{CompileRequest, compile, declared_fields};
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::Diagnostics;
+use crate::hook::HookPoint;
 use crate::item::Items;
 use crate::lower::interface::lower_fields;
 use crate::plan::{FieldType, InterfaceField};
 use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, WorstCaseReport, render};
 use crate::resolve::{Inputs, Launch};
+use crate::semantics::condition::Condition;
 use crate::world::World;
-use cells::{Partition, ReadLiterals};
+use cells::{CellBox, ReadLiterals};
+use predicates::{Predicate, SplitInputs, add_predicate, input_name};
 use region::describe_region;
 
 /// Largest number of combinations that are planned.
@@ -34,7 +37,8 @@ pub struct Matrix {
     pub directive: String,
     /// Inputs that a condition reads, with one value for each set that all conditions treat alike; null means no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Inputs that a pattern or an expression reads. For these, contexts may exist that the matrix does not list.
+    /// Conditions on the inputs for which no call was found, in the form of `contexts[].when`. Other calls have exactly
+    /// one region; a call for which one of these conditions holds may have no region.
     pub open: Vec<String>,
     /// Combinations that were planned.
     pub combinations: usize,
@@ -48,7 +52,8 @@ pub struct Matrix {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixContext {
     /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. Exactly one condition of exactly one
-    /// region holds for every call. `true` holds for all.
+    /// region holds for every call, except where a condition of `open` holds. An input without a value has its default;
+    /// it counts as absent if the default depends on the route. `true` holds for all.
     pub when: Vec<String>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,
@@ -94,45 +99,37 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
         return Err(MatrixError::Broken(id.clone()));
     }
     let given = request.inputs.clone().unwrap_or_default();
-    let mut declared: IndexMap<String, InterfaceField> = IndexMap::new();
-    for composed in &all {
-        declared.extend(lower_fields(&composed.inputs));
-    }
-    let (mut tried, open) = partitions(&all, &declared);
-    tried.retain(|name, _| !given.contains_key(name));
-    let combinations = tried.values().fold(1usize, |product, cells| product.saturating_mul(cells.len().max(1)));
+    let mut declared = merge_declarations(&all);
+    declared.retain(|name, _| !given.contains_key(name));
+    let split = split_inputs(&all, &declared, given.clone());
+    let components = split.components().map_err(MatrixError::TooMany)?;
+    let combinations = components.iter().fold(1_usize, |product, one| product.saturating_mul(one.len().max(1)));
     if combinations > MAX_COMBINATIONS {
         return Err(MatrixError::TooMany(combinations));
     }
+    let mut inputs = BTreeMap::new();
+    for component in &components {
+        component.list_values(&split, &mut inputs);
+    }
     let mut matrix = Matrix {
         directive: id.to_string(),
-        inputs: tried.iter().map(|(name, cells)| (name.clone(), cells.values().cloned().collect())).collect(),
-        open: open.into_iter().filter(|name| !given.contains_key(name)).collect(),
+        inputs,
+        open: describe_region(&split, split.unexamined(&components)),
         combinations,
         contexts: Vec::new(),
         refused: Vec::new(),
     };
-    let (names, partitions): (Vec<String>, Vec<Partition>) = tried.into_iter().unzip();
-    let mut known: IndexMap<String, (MatrixContext, Vec<Vec<usize>>)> = IndexMap::new();
-    let mut refused: BTreeMap<Vec<String>, Vec<Vec<usize>>> = BTreeMap::new();
+    let mut known: IndexMap<String, (MatrixContext, Vec<CellBox>)> = IndexMap::new();
+    let mut refused: BTreeMap<Vec<String>, Vec<CellBox>> = BTreeMap::new();
     for at in 0..combinations {
-        let cells = combination(&partitions, at);
-        let chosen = partitions.iter().zip(&cells).map(|(partition, cell)| partition.values().nth(*cell).cloned());
-        let when: BTreeMap<&String, Value> =
-            names.iter().zip(chosen).filter_map(|(name, value)| Some((name, value?))).collect();
+        let (cells, chosen) = split.combination(&components, at);
         let mut inputs = given.clone();
-        for (name, field) in &declared {
-            let value = when.get(name).cloned().or_else(|| placeholder_value(name, field));
-            if let Some(value) = value.filter(|v| !v.is_null())
-                && !inputs.contains_key(name)
-            {
-                inputs.insert(name.clone(), value);
-            }
-        }
-        // Another route may not have the inputs that only one of them declares.
-        if all.len() > 1 {
-            let own = declared_inputs(world, id, &inputs);
-            inputs.retain(|name, _| own.contains_key(name) || given.contains_key(name));
+        inputs.extend(chosen);
+        // Another route may declare other inputs that make no difference.
+        let own = if all.len() > 1 { declared_fields(world, id, &inputs) } else { None };
+        let own = own.as_ref().unwrap_or(&declared).iter();
+        for (name, field) in own.filter(|(name, _)| !split.names.contains(name) && !given.contains_key(*name)) {
+            inputs.extend(placeholder_value(name, field).map(|value| (name.clone(), value)));
         }
         let compiled = compile(world, &CompileRequest { inputs: Some(inputs), ..request.clone() });
         let Some(compilation) = compiled.value else {
@@ -145,49 +142,94 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
         known.entry(context_key(&report)).or_insert_with(|| (context(&report), Vec::new())).1.push(cells);
     }
     for (mut context, cells) in known.into_values() {
-        context.when = describe_region(&partitions, &cells);
+        context.when = describe_region(&split, cells);
         matrix.contexts.push(context);
     }
     for (codes, cells) in refused {
-        matrix.refused.push(RefusedRegion { when: describe_region(&partitions, &cells), codes });
+        matrix.refused.push(RefusedRegion { when: describe_region(&split, cells), codes });
     }
     Ok(matrix)
 }
 
-/// Collects the cells of every input that a condition reads, and the inputs whose cells may be incomplete.
-fn partitions(
-    all: &[Composed],
-    declared: &IndexMap<String, InterfaceField>,
-) -> (BTreeMap<String, Partition>, Vec<String>) {
-    let mut read: BTreeMap<String, ReadLiterals> = BTreeMap::new();
-    // A removed hook can provide its item with other inputs, so its condition counts too.
-    let hooks = all
-        .iter()
-        .flat_map(|composed| composed.hooks.iter().filter(|h| h.is_live() || composed.may_provide_item_of(h)));
-    for condition in hooks.filter_map(|hook| hook.decl.compiled.as_ref()) {
-        for literals in condition.samples() {
-            let [Segment::Name(root), Segment::Name(name), deeper @ ..] = literals.path.segments.as_slice() else {
-                continue;
-            };
-            let Some(field) = declared.get(name).filter(|_| root == "inputs") else { continue };
-            let known = read.entry(name.clone()).or_default();
-            if deeper.is_empty() {
-                known.add(&literals, field.kind);
-            } else {
-                known.is_open = true;
+/// Merges the declarations of all routes by name. An input is required if every route requires it, and has a default if
+/// every route, and the choice of the route, has this default; otherwise a call without a value is a case of its own.
+fn merge_declarations(all: &[Composed]) -> IndexMap<String, InterfaceField> {
+    let routes: Vec<IndexMap<String, InterfaceField>> =
+        all.iter().map(|composed| lower_fields(&composed.inputs)).collect();
+    let mut merged: IndexMap<String, InterfaceField> = IndexMap::new();
+    for (name, field) in routes.iter().flatten() {
+        let Some(known) = merged.get_mut(name) else {
+            let mut field = field.clone();
+            field.required &= routes.iter().all(|route| route.contains_key(name));
+            let is_own = all
+                .iter()
+                .filter_map(Composed::leaf)
+                .all(|leaf| leaf.inputs.get(name).is_some_and(|input| input.default.is_some()));
+            if !is_own && (all.len() > 1 || routing_reads(all, name)) {
+                field.default = None;
             }
+            merged.insert(name.clone(), field);
+            continue;
+        };
+        known.required &= field.required;
+        if known.default != field.default {
+            known.default = None;
+        }
+        if field.choices.is_empty() {
+            known.choices.clear();
+        } else if !known.choices.is_empty() {
+            let more: Vec<Value> =
+                field.choices.iter().filter(|choice| !known.choices.contains(choice)).cloned().collect();
+            known.choices.extend(more);
         }
     }
-    let mut partitions = BTreeMap::new();
-    let mut open = Vec::new();
-    for (name, mut literals) in read {
+    merged
+}
+
+/// Returns true if the condition of a routing hook reads this input.
+fn routing_reads(all: &[Composed], name: &str) -> bool {
+    let hooks = all.iter().flat_map(|composed| &composed.hooks);
+    hooks
+        .filter(|hook| hook.decl.event == HookPoint::ResolveExtends)
+        .filter_map(|hook| hook.decl.compiled.as_ref())
+        .any(|condition| condition.paths().into_iter().any(|path| input_name(path).is_some_and(|read| read == name)))
+}
+
+/// Splits every input that a condition reads: by the literals that it is compared with, and by predicates.
+fn split_inputs<'f>(
+    all: &[Composed],
+    declared: &'f IndexMap<String, InterfaceField>,
+    given: Map<String, Value>,
+) -> SplitInputs<'f> {
+    let mut read: BTreeMap<String, ReadLiterals> = BTreeMap::new();
+    let mut predicates: IndexMap<String, Predicate> = IndexMap::new();
+    let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(|hook| hook.is_live()));
+    for atom in hooks.filter_map(|hook| hook.decl.compiled.as_ref()).flat_map(Condition::atoms) {
+        let mut decides = true;
+        for literals in atom.samples() {
+            let Some(name) = input_name(&literals.path) else { continue };
+            let Some(field) = declared.get(&name) else { continue };
+            let known = read.entry(name).or_default();
+            decides &= literals.path.segments.len() == 2 && known.add(&literals, field.kind);
+        }
+        if let (false, Some(predicate)) = (decides, Predicate::new(atom)) {
+            add_predicate(&mut predicates, predicate);
+        }
+    }
+    let mut split = SplitInputs {
+        names: Vec::new(),
+        fields: Vec::new(),
+        partitions: Vec::new(),
+        predicates: predicates.into_values().collect(),
+        given,
+    };
+    for (name, literals) in read {
         let Some(field) = declared.get(&name) else { continue };
-        partitions.insert(name.clone(), literals.partition(&name, field));
-        if literals.is_open {
-            open.push(name);
-        }
+        split.partitions.push(literals.partition(&name, field));
+        split.fields.push(field);
+        split.names.push(name);
     }
-    (partitions, open)
+    split
 }
 
 /// Returns a value for an input that makes no difference.
@@ -205,17 +247,6 @@ fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
         FieldType::Array => field.required.then(|| Value::Array(Vec::new())),
         FieldType::Object => field.required.then(|| Value::Object(Map::new())),
     }
-}
-
-/// Returns the cells of the combination with index `at`; the last input changes fastest.
-fn combination(partitions: &[Partition], mut at: usize) -> Vec<usize> {
-    let mut cells = vec![0; partitions.len()];
-    for (cell, partition) in cells.iter_mut().zip(partitions).rev() {
-        let count = partition.len().max(1);
-        *cell = at % count;
-        at /= count;
-    }
-    cells
 }
 
 /// Returns the key that distinguishes contexts: the report without the filled-in values.
@@ -306,9 +337,34 @@ mod tests {
     }
 
     #[test]
-    fn patterns_mark_inputs_open_and_too_many_combinations_are_rejected() {
-        let open = found("<input name=\"a\"/>", &hook("h", "k", "inputs.a matches \"^x\"")).unwrap();
-        assert_eq!(open.open, ["a"]);
+    fn patterns_lengths_and_sums_split_the_inputs_too() {
+        let inputs = "<input name=\"a\" required=\"true\"/><input name=\"b\" type=\"integer\" required=\"true\"/>";
+        let hooks =
+            hook("h", "k", "inputs.a matches \"^x\" && length(inputs.a) > 3") + &hook("i", "l", "inputs.b + 2 > 5");
+        let found = found(inputs, &hooks).unwrap();
+        assert_eq!(found.open, Vec::<String>::new());
+        let both = found.contexts.iter().find(|c| c.parts.len() == 3).unwrap();
+        assert_eq!(both.when, ["a matches \"^x\" && length(a) > 3 && b + 2 > 5"]);
+        assert_eq!(found.contexts.len(), 4);
+    }
+
+    #[test]
+    fn two_inputs_that_are_compared_split_together() {
+        let inputs = "<input name=\"a\" required=\"true\"/><input name=\"b\"/>";
+        let found = found(inputs, &hook("h", "k", "inputs.a == inputs.b")).unwrap();
+        let when: Vec<&[String]> = found.contexts.iter().map(|context| context.when.as_slice()).collect();
+        assert_eq!(when, [["!(a == b)"], ["exists(b) && a == b"]]);
+        // A required input is never absent.
+        assert_eq!(found.open, ["!exists(b) && a == b"]);
+    }
+
+    #[test]
+    fn predicates_without_a_known_call_are_open_and_too_many_combinations_are_rejected() {
+        let open = found(
+            "<input name=\"a\" required=\"true\"/>",
+            &hook("h", "k", "inputs.a matches \"^$\" && length(inputs.a) > 3"),
+        );
+        assert_eq!(open.unwrap().open, ["a matches \"^$\" && length(a) > 3"]);
         let names: Vec<String> = (0..13).map(|i| format!("n{i}")).collect();
         let one = |all: String, n: &String| all + "<input name=\"" + n + "\" type=\"boolean\" required=\"true\"/>";
         let inputs = names.iter().fold(String::new(), one);

@@ -1,5 +1,6 @@
 //! Conditions, compiled once and then evaluated over facts (`language.md` 5). The grammar parses them.
 
+mod atoms;
 mod compile;
 mod domain;
 mod evaluate;

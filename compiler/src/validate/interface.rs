@@ -256,9 +256,7 @@ pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
 
 impl HookInputs {
     fn of_hooks(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
-        let asked = |h: &&ComposedHook| {
-            h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. }) || composed.may_provide_item_of(h)
-        };
+        let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
         composed.hooks.iter().filter(asked).map(|h| self.inputs_read_by(items, &h.decl)).collect()
     }
 

@@ -142,10 +142,10 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     let graph = SpawnGraph::new(several, &leaves);
     proof::check(&graph, found);
-    budget::check(&graph, found);
+    let budgets = budget::check(&graph, found);
     cycle::check(&graph, found);
     depth::check(&graph, found);
-    together::check(&graph, found);
+    together::check(&graph, &budgets, found);
     outputs::check(&graph, found);
 }
 

@@ -52,8 +52,8 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         let text = format!("no plan where {}: {}", when(&refused.when), refused.codes.join(", "));
         report.note(&printable(&text));
     }
-    for name in &found.open {
-        report.note(&printable(&format!("a pattern or an expression reads `{name}`: there may be other contexts")));
+    if !found.open.is_empty() {
+        report.note(&printable(&format!("no call was found where {}", when(&found.open))));
     }
     Ok(())
 }

@@ -13,7 +13,10 @@ use crate::semantics::value::equal;
 /// Maximum number of substrings or elements of one input whose combinations are distinguished.
 const MAX_PARTS: usize = 6;
 /// A separator of substrings that occurs in none of them.
-const SEPARATOR: &str = "\u{1}";
+pub const SEPARATOR: &str = "\u{1}";
+
+/// The chosen cells of each input, then the chosen results of each predicate.
+pub type CellBox = Vec<BTreeSet<usize>>;
 
 /// The literals that the conditions of a directive compare an input with.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +24,6 @@ pub struct ReadLiterals {
     points: Vec<Value>,
     parts: Vec<Value>,
     is_ordered: bool,
-    /// True if the literals do not tell all values apart.
-    pub is_open: bool,
 }
 
 /// The cells of an input, each with the value that represents it; null means no value.
@@ -46,16 +47,16 @@ enum ValueSet {
 }
 
 impl ReadLiterals {
-    /// Adds the literals of a condition.
-    pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) {
-        let numbers = literals.numbers();
-        self.is_open |= literals.open || (numbers.is_none() && is_number(kind));
-        self.is_ordered |= literals.ordered;
+    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if they do not decide
+    /// the condition for every value in a cell.
+    pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) -> bool {
+        let mut all = self.clone();
+        all.is_ordered |= literals.ordered;
         // A whole number may be compared with a fraction.
         let fits = |value: &&Value| kind.fits(value) || (is_number(kind) && value.is_number());
         for value in literals.values.iter().filter(fits) {
-            if !self.points.iter().any(|known| equal(known, value)) {
-                self.points.push(value.clone());
+            if !all.points.iter().any(|known| equal(known, value)) {
+                all.points.push(value.clone());
             }
         }
         for part in &literals.parts {
@@ -64,37 +65,38 @@ impl ReadLiterals {
                 FieldType::Array => true,
                 FieldType::Integer | FieldType::Number | FieldType::Boolean => false,
             };
-            if can_contain && !self.parts.iter().any(|known| equal(known, part)) {
-                self.parts.push(part.clone());
+            if can_contain && !all.parts.iter().any(|known| equal(known, part)) {
+                all.parts.push(part.clone());
             }
         }
+        let is_line = all.is_ordered && kind == FieldType::String;
+        let is_exact = !is_number(kind) || (literals.numbers().is_some() && numbers(&all.points).is_some());
+        let decides = !literals.open && is_exact && all.parts.len() <= MAX_PARTS && (!is_line || all.parts.is_empty());
+        if decides {
+            *self = all;
+        }
+        decides
     }
 
-    /// Returns the cells of an input. Marks the literals as open if they are too many or of two kinds.
-    pub fn partition(&mut self, name: &str, field: &InterfaceField) -> Partition {
-        let mut parts = std::mem::take(&mut self.parts);
-        let is_ordered = self.is_ordered && field.kind == FieldType::String;
-        if parts.len() > MAX_PARTS || (is_ordered && !parts.is_empty()) {
-            self.is_open = true;
-            parts.truncate(MAX_PARTS);
-        }
+    /// Returns the cells of an input.
+    pub fn partition(self, name: &str, field: &InterfaceField) -> Partition {
         let is_finite = field.kind == FieldType::Boolean || !field.choices.is_empty();
         let mut cells: Vec<(ValueSet, Value)> = Vec::new();
         if is_finite {
             let all = if field.choices.is_empty() { vec![true.into(), false.into()] } else { field.choices.clone() };
             cells.extend(all.into_iter().map(|value| (ValueSet::Point(value.clone()), value)));
-        } else if is_number(field.kind) && numbers(&self.points).is_some() {
+        } else if is_number(field.kind) {
             cells = number_cells(numbers(&self.points).unwrap_or_default(), field.kind == FieldType::Integer);
-        } else if is_ordered && parts.is_empty() {
+        } else if self.is_ordered && field.kind == FieldType::String {
             cells = text_cells(&self.points, name);
         } else {
             cells.extend(self.points.iter().map(|point| (ValueSet::Point(point.clone()), point.clone())));
-            cells.extend(other_cells(name, field, &self.points, &parts));
+            cells.extend(other_cells(name, field, &self.points, &self.parts));
         }
         if !field.required && field.default.is_none() {
             cells.push((ValueSet::Absent, Value::Null));
         }
-        Partition { name: name.to_owned(), parts, cells, is_infinite: !is_finite }
+        Partition { name: name.to_owned(), parts: self.parts, cells, is_infinite: !is_finite }
     }
 }
 
@@ -140,7 +142,7 @@ fn number_cells(points: Vec<f64>, whole: bool) -> Vec<(ValueSet, Value)> {
 }
 
 /// Converts a number to its shortest JSON form: `3`, not `3.0`.
-fn to_json(number: f64) -> Option<Value> {
+pub fn to_json(number: f64) -> Option<Value> {
     let written = number.to_string();
     written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
 }
@@ -222,6 +224,33 @@ impl Partition {
     /// Returns the number of cells.
     pub fn len(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Returns true if a cell has one value at most.
+    pub fn is_single(&self, cell: usize) -> bool {
+        matches!(self.cells.get(cell), Some((ValueSet::Point(_) | ValueSet::Absent, _)))
+    }
+
+    /// Returns the cell of a value; `None` if the input cannot have it.
+    pub fn cell_of(&self, value: &Value) -> Option<usize> {
+        let is_point = |set: &ValueSet| matches!(set, ValueSet::Point(point) if equal(point, value));
+        if let Some(cell) = self.cells.iter().position(|(set, _)| is_point(set)) {
+            return Some(cell);
+        }
+        let is_below = |one: &Value, other: &Value| match (one, other) {
+            (Value::String(one), Value::String(other)) => one < other,
+            (one, other) => one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one < other),
+        };
+        self.cells.iter().position(|(set, _)| match set {
+            ValueSet::Absent => value.is_null(),
+            ValueSet::Point(_) => false,
+            ValueSet::Between(low, high) => {
+                !value.is_null()
+                    && low.as_ref().is_none_or(|low| is_below(low, value))
+                    && high.as_ref().is_none_or(|high| is_below(value, high))
+            }
+            ValueSet::Other(parts) => !value.is_null() && contained(&self.parts, value) == *parts,
+        })
     }
 
     /// Returns the condition that holds for exactly the values of these cells; `None` if it holds for all.

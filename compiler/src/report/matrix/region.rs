@@ -2,26 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cells::Partition;
+use super::cells::CellBox;
+use super::predicates::SplitInputs;
 
-/// The chosen cells of each input, in the order of the partitions.
-type CellBox = Vec<BTreeSet<usize>>;
-
-/// Returns conditions that together hold for exactly these combinations, at most one of them for each. A combination
-/// has the index of a cell for each partition.
-pub fn describe_region(partitions: &[Partition], combinations: &[Vec<usize>]) -> Vec<String> {
-    let boxes: Vec<CellBox> =
-        combinations.iter().map(|cells| cells.iter().map(|cell| BTreeSet::from([*cell])).collect()).collect();
-    let count = partitions.len();
+/// Returns conditions that together hold for exactly these boxes, at most one of them for each combination.
+pub fn describe_region(split: &SplitInputs<'_>, boxes: Vec<CellBox>) -> Vec<String> {
+    let count = split.partitions.len().saturating_add(split.predicates.len());
     let order: Vec<usize> = (0..count).collect();
     let reversed: Vec<usize> = (0..count).rev().collect();
     let forward = merge_boxes(boxes.clone(), &order);
     let backward = merge_boxes(boxes, &reversed);
     let boxes = if backward.len() < forward.len() { backward } else { forward };
-    boxes.iter().map(|one| describe_box(partitions, one)).collect()
+    boxes.iter().map(|one| describe_box(split, one)).collect()
 }
 
-/// Merges boxes that differ in one input only, input by input, until nothing changes.
+/// Merges boxes that differ in one dimension only, dimension by dimension, until nothing changes.
 fn merge_boxes(mut boxes: Vec<CellBox>, order: &[usize]) -> Vec<CellBox> {
     loop {
         let before = boxes.len();
@@ -47,8 +42,16 @@ fn merge_boxes(mut boxes: Vec<CellBox>, order: &[usize]) -> Vec<CellBox> {
     }
 }
 
-fn describe_box(partitions: &[Partition], cells: &CellBox) -> String {
-    let terms: Vec<String> =
-        partitions.iter().zip(cells).filter_map(|(partition, chosen)| partition.describe(chosen)).collect();
+fn describe_box(split: &SplitInputs<'_>, chosen: &CellBox) -> String {
+    let (cells, results) = chosen.split_at_checked(split.partitions.len()).unwrap_or((chosen, &[]));
+    let of_inputs = split.partitions.iter().zip(cells).filter_map(|(partition, cells)| partition.describe(cells));
+    let of_predicates = split.predicates.iter().zip(results).filter_map(|(predicate, results)| {
+        match (results.contains(&0), results.contains(&1)) {
+            (false, true) => Some(predicate.text.clone()),
+            (true, false) => Some(format!("!({})", predicate.text)),
+            (true, true) | (false, false) => None,
+        }
+    });
+    let terms: Vec<String> = of_inputs.chain(of_predicates).collect();
     if terms.is_empty() { "true".to_owned() } else { terms.join(" && ") }
 }

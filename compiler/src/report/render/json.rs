@@ -21,6 +21,7 @@ use crate::lower::HookTrace;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::source::SourceReport;
 use crate::plan::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
+use crate::report::continuation::ContinuationItem;
 use crate::report::provenance::{self, DerivationStep, Omission};
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
@@ -55,6 +56,9 @@ pub struct PlanReport {
     pub first_message: FirstMessageReport,
     /// The text that a continuation gets instead of the first message.
     pub continued: SystemReport,
+    /// The parts of the first request, with their fate in a continuation.
+    #[serde(default)]
+    pub continuation: Vec<ContinuationItem>,
     pub palette: Vec<ToolReport>,
     pub dropped_tools: Vec<DroppedReport>,
     /// In evaluation order.
@@ -363,6 +367,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         system: message(compilation, system),
         first_message: first_message(compilation, first),
         continued: message(compilation, continued),
+        continuation: plan.continuation_items(),
         palette: plan.palette.iter().map(|tool| self::tool(compilation, tool)).collect(),
         dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
         hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),

@@ -40,11 +40,47 @@ impl Pattern {
         &self.source
     }
 
+    /// Returns texts that the pattern probably matches: the shortest ones, a few for each alternative.
+    pub(super) fn samples(&self) -> Vec<String> {
+        regex_syntax::parse(&self.source).map(|hir| samples(&hir)).unwrap_or_default()
+    }
+
     /// Returns true if some part of the text matches.
     pub(super) fn is_match(&self, text: &str) -> bool {
         // A pattern below our size estimate can be built: the default limit of the library is ten times as large.
         self.built.get_or_init(|| Regex::new(&self.source).ok()).as_ref().is_some_and(|regex| regex.is_match(text))
     }
+}
+
+/// Maximum number of texts for one pattern.
+const MAX_SAMPLES: usize = 8;
+/// Maximum number of repetitions that a sample spells out.
+const MAX_REPETITIONS: u32 = 1_000;
+
+fn samples(hir: &Hir) -> Vec<String> {
+    let mut texts = match hir.kind() {
+        // A text at a boundary is not longer.
+        HirKind::Empty | HirKind::Look(_) => vec![String::new()],
+        HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
+        HirKind::Class(Class::Unicode(class)) => {
+            class.ranges().iter().map(|range| range.start().to_string()).take(MAX_SAMPLES).collect()
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            class.ranges().iter().map(|range| char::from(range.start()).to_string()).take(MAX_SAMPLES).collect()
+        }
+        HirKind::Capture(capture) => samples(&capture.sub),
+        HirKind::Repetition(repetition) => {
+            let count = repetition.min.min(MAX_REPETITIONS) as usize;
+            samples(&repetition.sub).iter().map(|text| text.repeat(count)).collect()
+        }
+        HirKind::Concat(parts) => parts.iter().map(samples).fold(vec![String::new()], |texts, part| {
+            let joined = texts.iter().flat_map(|text| part.iter().map(move |next| format!("{text}{next}")));
+            joined.take(MAX_SAMPLES).collect()
+        }),
+        HirKind::Alternation(parts) => parts.iter().flat_map(|part| samples(part).into_iter().take(2)).collect(),
+    };
+    texts.truncate(MAX_SAMPLES);
+    texts
 }
 
 /// Estimates an upper bound of the size of the built pattern in bytes, for ordinary classes.

@@ -21,7 +21,9 @@ struct Budget<'n> {
     above: Option<(usize, &'n SpawnEdge)>,
 }
 
-pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+/// Reports spawns that the money never covers. Returns the maximum spend of each directive along the spawn chains that
+/// lead to it; `None` if it is unknown.
+pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
     let own = |node: &SpawnNode<'_>| max_spend(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
@@ -67,6 +69,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
             break;
         }
     }
+    budgets.into_iter().map(|budget| budget.map(|budget| budget.spend)).collect()
 }
 
 /// Returns the highest spend limit over all routes.

@@ -179,6 +179,20 @@ fn children_are_compared_together_with_the_parents_limits() {
 }
 
 #[test]
+fn children_are_compared_with_the_budget_of_their_parent_in_the_chain() {
+    let both =
+        "`rye_execute(item_type=\"directive\", item_id=\"k1\")` `rye_execute(item_type=\"directive\", item_id=\"k2\")`";
+    let top = |spend: &str| -> &'static str { Box::leak(format!("<limits spend=\"{spend}\"/>{ALL}").into_boxed_str()) };
+    let kid = "<limits spend=\"0.20\"/>";
+    let family = |spend: &str| {
+        [("a", top(spend), "", START_B), ("b", ALL, "", both), ("k1", kid, "", "x"), ("k2", kid, "", "x")]
+    };
+    let told = spawn_messages(&family("0.30"), "");
+    assert!(told.len() == 1 && told[0].starts_with("spawn::over-budget: `b` names 2 children"), "{told:?}");
+    assert_eq!(spawn_codes(&family("0.45"), ""), NOTHING);
+}
+
+#[test]
 fn child_duration_above_its_parents_is_reported() {
     let parent = |seconds: &str| -> &'static str {
         Box::leak(format!("<limits duration_seconds=\"{seconds}\"/>{ALL}").into_boxed_str())

@@ -12,9 +12,10 @@ use super::{SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
-pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
+/// `budgets` are the maximum spend of each directive, as the spawns that lead to it bound it.
+pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
     let mut told: BTreeSet<(Span, &'static str)> = BTreeSet::new();
-    for node in &graph.nodes {
+    for (node, budget) in graph.nodes.iter().zip(budgets) {
         let mut of_route: BTreeMap<*const SpawnRoute, Vec<&SpawnGraphEdge<'_>>> = BTreeMap::new();
         for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
             of_route.entry(std::ptr::from_ref(edge.link)).or_default().push(edge);
@@ -22,7 +23,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
         }
         for link in node.links {
             if let Some(edges) = of_route.get(&Rc::as_ptr(link)) {
-                check_together(graph, node, link, edges, &mut told, found);
+                check_together(graph, node, (link, *budget), edges, &mut told, found);
             }
         }
     }
@@ -31,7 +32,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
 fn check_together(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,
-    link: &SpawnRoute,
+    (link, budget): (&SpawnRoute, Option<Nanos>),
     edges: &[&SpawnGraphEdge<'_>],
     told: &mut BTreeSet<(Span, &'static str)>,
     found: &mut Diagnostics,
@@ -56,9 +57,10 @@ fn check_together(
         .filter_map(|edge| min_requested_spend(graph.child(edge)?).map(|(asked, _)| asked))
         .collect();
     let sum = asked.iter().fold(Nanos::ZERO, |sum, one| Nanos(sum.0.saturating_add(one.0)));
+    let spend = budget.map_or(limits.spend, |budget| budget.min(limits.spend));
     // A child that alone asks for too much is reported on its own.
-    if asked.len() > 1 && sum > limits.spend && asked.iter().all(|one| *one <= limits.spend) {
-        report("spend", format!("${sum}"), format!("${}", limits.spend));
+    if asked.len() > 1 && sum > spend && asked.iter().all(|one| *one <= spend) {
+        report("spend", format!("${sum}"), format!("${spend}"));
     }
 }
 

@@ -1,0 +1,113 @@
+//! The certificate of a continuation: each part of the first request, and the reason why the continuing thread has it or
+//! lacks it. A handoff sends the system prompt again; the first message is kept only as long as it is among the last
+//! messages, so a part of it counts as lost unless a `thread_continued` hook brings it again.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::plan::prompt::Layer;
+
+/// A part of the first request in a continuation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContinuationItem {
+    /// Id of the knowledge item, of the directive for its body, or of an executing hook.
+    pub id: String,
+    /// The state of the item after a handoff.
+    pub fate: ContinuationFate,
+    /// The hook that restores the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+}
+
+/// The state of an item after a handoff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContinuationFate {
+    /// Part of the system prompt, which is sent again.
+    Survives,
+    /// A `thread_continued` hook brings it again.
+    Restored,
+    /// A `thread_continued` hook brings it again if its condition holds.
+    MayBeRestored,
+    /// Nothing brings it again.
+    Lost,
+}
+
+impl Plan {
+    /// Returns each part of the first request with its fate in a continuation, in the order of sending.
+    pub fn continuation_items(&self) -> Vec<ContinuationItem> {
+        let system = self.prompt.system.iter().map(|layer| item(layer, ContinuationFate::Survives, None));
+        system.chain(self.prompt.first_message.iter().map(|layer| self.message_item(layer))).collect()
+    }
+
+    fn message_item(&self, layer: &Layer) -> ContinuationItem {
+        let again = || self.prompt.continued.iter().filter(|one| one.id == layer.id);
+        match again().find(|one| !one.depends).or_else(|| again().next()) {
+            None => item(layer, ContinuationFate::Lost, None),
+            Some(one) if one.depends => item(layer, ContinuationFate::MayBeRestored, one.hook.clone()),
+            Some(one) => item(layer, ContinuationFate::Restored, one.hook.clone()),
+        }
+    }
+}
+
+fn item(layer: &Layer, fate: ContinuationFate, hook: Option<String>) -> ContinuationItem {
+    ContinuationItem { id: layer.id.clone(), fate, hook }
+}
+
+impl fmt::Display for ContinuationItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hook = self.hook.as_deref().unwrap_or_default();
+        match self.fate {
+            ContinuationFate::Survives => f.write_str("sent again by a continuation"),
+            ContinuationFate::Restored => write!(f, "restored in a continuation by the hook `{hook}`"),
+            ContinuationFate::MayBeRestored => {
+                write!(f, "restored in a continuation by the hook `{hook}` if it fires")
+            }
+            ContinuationFate::Lost => f.write_str("lost in a continuation"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::ItemId;
+
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
+
+    #[test]
+    fn items_survive_are_restored_or_are_lost() {
+        let inside = "<metadata><permissions/><context><system>s</system><before>k</before><after>l</after></context></metadata>";
+        let hook = |id: &str, item: &str, event: &str, when: &str| {
+            format!(
+                "  - {{ id: {id}, event: {event}, {when}action: {{ primary: fetch, item_type: knowledge, item_id: {item} }} }}\n"
+            )
+        };
+        let hooks = hook("first", "m", "thread_started", "")
+            + &hook("again_l", "l", "thread_continued", "")
+            + &hook("again_m", "m", "thread_continued", "condition: 'depth > 0', ");
+        let mut world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+        for id in ["s", "k", "l", "m"] {
+            world = world.project(&format!(".ai/knowledge/{id}.md"), "Some knowledge.");
+        }
+        let world = world.project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap();
+        let items = compiled.plan.continuation_items();
+        let mut told: Vec<String> = items.iter().map(|item| format!("{} {item}", item.id)).collect();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "k lost in a continuation",
+                "l restored in a continuation by the hook `again_l`",
+                "leaf lost in a continuation",
+                "m restored in a continuation by the hook `again_m` if it fires",
+                "s sent again by a continuation",
+            ]
+        );
+    }
+}

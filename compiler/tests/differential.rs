@@ -1,0 +1,358 @@
+//! Claims of the compiler against an evaluator and an enumerator of their own, on generated projects: verdicts and
+//! layers of plans, plans without inputs, the regions of `rye plan --all`, and the warnings of `rye check`.
+//! `RYE_DIFFERENTIAL=1000` sets the number of projects (`just differential`).
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "other values and diagnostics are not compared")]
+#![allow(clippy::disallowed_methods, reason = "the environment sets the number of projects, nothing else")]
+
+#[path = "differential/condition.rs"]
+mod condition;
+#[path = "differential/evaluate.rs"]
+mod evaluate;
+#[path = "differential/project.rs"]
+mod project;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use condition::read;
+use evaluate::{Expected, Refused, Verdict, enumerate};
+use project::{Project, Rng};
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::diagnostics::{ContextError, Diagnostic, HookError, InterfaceError};
+use rye_compiler::hook::PlanVerdict;
+use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
+use rye_compiler::validate::{Selection, check};
+use rye_compiler::world::{MapWorld, Space};
+use rye_grammar::ItemId;
+use serde_json::{Map, Value};
+
+/// Projects of a plain test run.
+const PROJECTS: u64 = 30;
+const CALLS: usize = 24;
+
+const SETTINGS: [(&str, &str); 3] = [
+    ("models.yaml", "{ default_provider: main, default_tier: general, aliases: {} }"),
+    (
+        "providers/main.yaml",
+        "wire: anthropic\nbase_url: https://main.test\ntiers: { general: large }\nmodels:\n\
+         - { id: large, context_window: 20000, max_output: 500, prices: { input: 2, output: 10 } }\n",
+    ),
+    (
+        "resilience.yaml",
+        "limits: { turns: 15, tokens: 200000, spend: 0.50, spawns: 10, depth: 5, duration_seconds: 600, output: 8192 }\n\
+         tool_preload: { enabled: true, max_tokens: 100 }\n",
+    ),
+];
+
+/// Counts over all projects, which prove that the generator covers each situation.
+#[derive(Debug, Default)]
+struct Coverage {
+    plans: usize,
+    refused: usize,
+    routed: usize,
+    depends: usize,
+    removed: usize,
+    regions: usize,
+    calls_in_regions: usize,
+    open: usize,
+    /// Calls for which only an open condition holds.
+    calls_without_region: usize,
+    never: usize,
+    unknown_plans: usize,
+    /// Wrong claims by kind: their number and the first one.
+    wrong: BTreeMap<&'static str, (usize, String)>,
+}
+
+#[test]
+fn claims_hold_for_generated_projects() {
+    let projects = std::env::var("RYE_DIFFERENTIAL").map_or(PROJECTS, |text| text.parse().unwrap());
+    let mut counts = Coverage::default();
+    for seed in 0..projects {
+        check_project(seed, &mut counts);
+    }
+    println!("{counts:?}");
+    let shown: Vec<String> = counts.wrong.values().map(|(count, first)| format!("{count} ×\n{first}")).collect();
+    let shown = shown.join("\n");
+    assert!(counts.wrong.is_empty(), "{shown}");
+    let Coverage {
+        plans,
+        refused,
+        routed,
+        depends,
+        removed,
+        regions,
+        calls_in_regions,
+        open,
+        calls_without_region,
+        never,
+        unknown_plans,
+        wrong: _,
+    } = counts;
+    let least = usize::try_from(projects).unwrap();
+    assert!(plans >= 5 * least && refused >= least && calls_in_regions >= 5 * least, "{counts:?}");
+    assert!(routed >= least && depends * 2 >= least && removed >= least && regions >= 2 * least, "{counts:?}");
+    assert!(calls_without_region * 50 <= calls_in_regions, "{counts:?}");
+    assert!(open * 20 >= least && never * 20 >= least && unknown_plans * 5 >= least, "{counts:?}");
+}
+
+/// A generated project, its world and its calls.
+struct Subject {
+    seed: u64,
+    project: Project,
+    world: MapWorld<'static>,
+    calls: Vec<(Map<String, Value>, Result<Expected, Refused>)>,
+}
+
+fn check_project(seed: u64, counts: &mut Coverage) {
+    let project = Project::generate(seed);
+    let mut world = MapWorld::new();
+    for (path, text) in SETTINGS {
+        world.insert(Space::System, &format!(".ai/config/agent/{path}"), text.as_bytes());
+    }
+    for (path, text) in project.files() {
+        world.insert(Space::Project, &path, text.into_bytes());
+    }
+    let mut rng = Rng::new(seed ^ 0xabcd);
+    let calls = enumerate(&project, CALLS, &mut |n| rng.below(n));
+    let calls = calls.into_iter().map(|call| (call.clone(), project.expected(&call))).collect();
+    let subject = Subject { seed, project, world, calls };
+    subject.check_plans(counts);
+    subject.check_unknown_plan(counts);
+    subject.check_regions(counts);
+    subject.check_warnings(counts);
+}
+
+fn main_id() -> ItemId {
+    ItemId::parse("main").unwrap()
+}
+
+impl Subject {
+    fn compile(&self, inputs: Option<&Map<String, Value>>) -> Result<Compilation, String> {
+        let request = CompileRequest { inputs: inputs.cloned(), ..CompileRequest::new(main_id()) };
+        let compiled = compile(&self.world, &request);
+        let why =
+            compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| format!("{}: {}", d.code(), d.message()));
+        compiled.value.ok_or_else(|| why.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Records a wrong claim, with its project.
+    fn fail(&self, counts: &mut Coverage, kind: &'static str, why: &str) {
+        if let Some((count, _)) = counts.wrong.get_mut(kind) {
+            *count += 1;
+            return;
+        }
+        let files: Vec<String> = self
+            .project
+            .files()
+            .into_iter()
+            .filter(|(path, _)| !path.contains("knowledge"))
+            .map(|(path, text)| format!("--- {path}\n{text}\n"))
+            .collect();
+        let files = files.concat();
+        counts.wrong.insert(kind, (1, format!("{kind}, project {}: {why}\n{files}", self.seed)));
+    }
+
+    /// Returns true if two calls that differ in this input only send other layers.
+    fn matters(&self, input: &str) -> bool {
+        let without = |call: &Map<String, Value>| {
+            let mut rest = call.clone();
+            rest.remove(input);
+            rest
+        };
+        self.answered().any(|(call, expected)| {
+            let differs = |(other, found): (&Map<String, Value>, &Expected)| {
+                without(other) == without(call) && found.layers != expected.layers
+            };
+            self.answered().any(differs)
+        })
+    }
+
+    /// Compares the plan of every call.
+    fn check_plans(&self, counts: &mut Coverage) {
+        for (call, expected) in &self.calls {
+            let planned = self.compile(Some(call));
+            let (planned, expected) = match (planned, expected) {
+                (Ok(planned), Ok(expected)) => (planned, expected),
+                (Err(_), Err(_)) => {
+                    counts.refused += 1;
+                    continue;
+                }
+                (Ok(_), Err(why)) => {
+                    self.fail(counts, "plan of a refused call", &format!("{call:?} has a plan, expected {why:?}"));
+                    continue;
+                }
+                (Err(why), Ok(_)) => {
+                    self.fail(counts, "call without a plan", &format!("{call:?} has no plan: {why}"));
+                    continue;
+                }
+            };
+            counts.plans += 1;
+            counts.routed += usize::from(planned.plan.route.is_some());
+            let chain: Vec<String> = planned.plan.chain.iter().map(|link| link.id.to_string()).collect();
+            if chain != expected.chain {
+                self.fail(counts, "chain", &format!("{call:?}: chain {chain:?}, expected {:?}", expected.chain));
+            }
+            if layers(&planned) != expected.layers {
+                let found = layers(&planned);
+                self.fail(counts, "layers", &format!("{call:?}: layers {found:?}, expected {:?}", expected.layers));
+            }
+            let found = verdicts(&planned);
+            if found != expected.verdicts {
+                self.fail(
+                    counts,
+                    "verdicts",
+                    &format!("{call:?}: verdicts {found:?}, expected {:?}", expected.verdicts),
+                );
+            }
+            counts.depends += found.values().filter(|verdict| **verdict == Verdict::Depends).count();
+            counts.removed += found.values().filter(|verdict| **verdict == Verdict::Removed).count();
+        }
+    }
+
+    fn answered(&self) -> impl Iterator<Item = (&Map<String, Value>, &Expected)> {
+        self.calls.iter().filter_map(|(call, expected)| Some((call, expected.as_ref().ok()?)))
+    }
+
+    /// Compares the plan without inputs with the plans of all calls: a certain claim holds for each of them.
+    fn check_unknown_plan(&self, counts: &mut Coverage) {
+        let Ok(planned) = self.compile(None) else { return };
+        counts.unknown_plans += 1;
+        let claims = verdicts(&planned);
+        let all = layers(&planned);
+        for (call, expected) in self.answered() {
+            for (id, claim) in &claims {
+                let actual = expected.verdicts[id];
+                let holds = match claim {
+                    Verdict::Fires => matches!(actual, Verdict::Fires | Verdict::Removed),
+                    Verdict::Never | Verdict::Removed => !matches!(actual, Verdict::Fires | Verdict::Depends),
+                    Verdict::Depends => true,
+                };
+                if !holds {
+                    let why = format!("without inputs `{id}` is {claim:?}, with {call:?} it is {actual:?}");
+                    self.fail(counts, "verdict without inputs", &why);
+                }
+            }
+            for (id, depends) in &all {
+                if !depends && !expected.layers.iter().any(|(other, _)| other == id) {
+                    let why = format!("without inputs the layer `{id}` is certain, with {call:?} it is absent");
+                    self.fail(counts, "certain layer without inputs", &why);
+                }
+            }
+            for (id, _) in &expected.layers {
+                if !all.iter().any(|(other, _)| other == id) {
+                    let why = format!("without inputs the layer `{id}` is absent, with {call:?} it is sent");
+                    self.fail(counts, "absent layer without inputs", &why);
+                }
+            }
+        }
+    }
+
+    /// Checks that the regions of the matrix are disjoint and complete, and that their contexts are right.
+    fn check_regions(&self, counts: &mut Coverage) {
+        let matrix = match build_matrix(&self.world, &CompileRequest::new(main_id())) {
+            Ok(matrix) => matrix,
+            Err(why) => return self.fail(counts, "no matrix", &why.to_string()),
+        };
+        counts.regions += matrix.contexts.len();
+        counts.open += usize::from(!matrix.open.is_empty());
+        for (call, expected) in self.answered() {
+            counts.calls_in_regions += 1;
+            // An input whose default depends on the route counts as absent.
+            let views = [&expected.inputs, &self.project.routing_inputs(call)];
+            let is_open = |view: &&Map<String, Value>| {
+                let holds = |one: &String| read(one).evaluate(*view) == Some(true);
+                regions_of(&matrix, view).is_empty() && matrix.open.iter().any(holds)
+            };
+            if views.iter().any(is_open) {
+                counts.calls_without_region += 1;
+                continue;
+            }
+            let Some(region) = views.iter().find_map(|view| match regions_of(&matrix, view).as_slice() {
+                [region] => Some(*region),
+                _ => None,
+            }) else {
+                let found = views.map(|view| regions_of(&matrix, view).len());
+                self.fail(counts, "partition", &format!("{call:?} is in {found:?} regions of {matrix:#?}"));
+                continue;
+            };
+            let Some(context) = region else {
+                self.fail(counts, "refused region", &format!("{call:?} is in a refused region of {matrix:#?}"));
+                continue;
+            };
+            let parts: Vec<String> = expected.layers.iter().map(|(id, _)| id.clone()).collect();
+            if context.chain != expected.chain || context.parts != parts {
+                let why = format!("{call:?} sends {parts:?}, but its region is {context:#?} of {matrix:#?}");
+                self.fail(counts, "region", &why);
+            }
+        }
+    }
+
+    /// Checks what `rye check` says of the whole project.
+    fn check_warnings(&self, counts: &mut Coverage) {
+        let report = check(&self.world, &Selection::All);
+        let errors: Vec<String> = report.diagnostics.iter().filter(|d| d.is_error()).map(Diagnostic::message).collect();
+        if !errors.is_empty() {
+            self.fail(counts, "check", &format!("check reports {errors:?}"));
+        }
+        let sent: BTreeSet<&String> =
+            self.answered().flat_map(|(_, expected)| &expected.layers).map(|(id, _)| id).collect();
+        let fires = |id: &str| {
+            self.answered()
+                .any(|(_, expected)| matches!(expected.verdicts.get(id), Some(Verdict::Fires | Verdict::Depends)))
+        };
+        for found in report.diagnostics.iter() {
+            match found {
+                Diagnostic::Hook(HookError::Never { id, .. }) => {
+                    counts.never += 1;
+                    if fires(id) {
+                        self.fail(counts, "never", &format!("check says that `{id}` never fires"));
+                    }
+                }
+                Diagnostic::Hook(HookError::Always { id, .. }) => {
+                    let is_never = |expected: &Expected| expected.verdicts.get(id) == Some(&Verdict::Never);
+                    if self.answered().any(|(_, expected)| is_never(expected)) {
+                        self.fail(counts, "always", &format!("check says that `{id}` always fires"));
+                    }
+                }
+                Diagnostic::Context(ContextError::Unreached { id, .. }) if sent.contains(id) => {
+                    self.fail(counts, "unreached", &format!("check says that `{id}` is sent nowhere"));
+                }
+                Diagnostic::Interface(InterfaceError::UnusedInput { name, .. }) => {
+                    let declarations = self.project.directives.iter().flat_map(|one| &one.inputs);
+                    if declarations.filter(|input| input.name == *name).count() == 1 && self.matters(name) {
+                        self.fail(counts, "unused", &format!("check says that the input `{name}` is unused"));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns the regions that hold for these inputs; `None` for a refused one.
+fn regions_of<'m>(matrix: &'m Matrix, inputs: &Map<String, Value>) -> Vec<Option<&'m MatrixContext>> {
+    let holding = |conditions: &[String]| {
+        conditions.iter().filter(|condition| read(condition).evaluate(inputs) == Some(true)).count()
+    };
+    let contexts = matrix.contexts.iter().flat_map(|one| std::iter::repeat_n(Some(one), holding(&one.when)));
+    let refused = matrix.refused.iter().flat_map(|one| std::iter::repeat_n(None, holding(&one.when)));
+    contexts.chain(refused).collect()
+}
+
+fn layers(planned: &Compilation) -> Vec<(String, bool)> {
+    let prompt = &planned.plan.prompt;
+    prompt.system.iter().chain(&prompt.first_message).map(|layer| (layer.id.clone(), layer.depends)).collect()
+}
+
+/// Returns the verdicts of the hooks that collect text.
+fn verdicts(planned: &Compilation) -> BTreeMap<String, Verdict> {
+    let hooks = planned.plan.hooks.iter().filter(|hook| !hook.id.starts_with("route"));
+    let verdict = |verdict: &PlanVerdict| match verdict {
+        PlanVerdict::Fires => Verdict::Fires,
+        PlanVerdict::Depends { .. } => Verdict::Depends,
+        PlanVerdict::Never { .. } => Verdict::Never,
+        PlanVerdict::Removed { .. } => Verdict::Removed,
+    };
+    hooks.map(|hook| (hook.id.clone(), verdict(&hook.verdict))).collect()
+}

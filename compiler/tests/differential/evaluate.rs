@@ -1,0 +1,301 @@
+//! The meaning of a project for one call: its route, chain, hooks and prompt layers, from the specification and apart
+//! from the compiler. `enumerate` lists calls at which a condition can change its result.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::condition::{Condition, Facts, Reading, Truth};
+use super::project::{Action, Directive, Hook, Input, Project, note};
+
+/// The expected plan of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    /// Root first.
+    pub chain: Vec<String>,
+    /// Ids of the prompt layers, each with true if the run decides about it.
+    pub layers: Vec<(String, bool)>,
+    /// Verdicts of hooks that collect text, by id.
+    pub verdicts: BTreeMap<String, Verdict>,
+    /// The inputs with defaults.
+    pub inputs: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Fires,
+    Depends,
+    Never,
+    /// Suppressed, or its item is already there.
+    Removed,
+}
+
+/// The reason why a call has no plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// An input without a declaration.
+    Undeclared,
+    Missing,
+    /// A value outside of the declared choices.
+    Invalid,
+}
+
+/// The facts before a run.
+struct Before<'f> {
+    inputs: &'f Map<String, Value>,
+    has_extends: bool,
+}
+
+impl Facts for Before<'_> {
+    fn read(&self, path: &str) -> Reading {
+        match path {
+            "directive" => Reading::Value(json!("main")),
+            "has_extends" => Reading::Value(json!(self.has_extends)),
+            "depth" => Reading::Unknown,
+            other => self.inputs.read(other.strip_prefix("inputs.").unwrap()),
+        }
+    }
+}
+
+impl Project {
+    /// Returns the inputs that the choice of the route sees.
+    pub fn routing_inputs(&self, given: &Map<String, Value>) -> Map<String, Value> {
+        with_defaults(given, &self.directive("main").inputs)
+    }
+
+    /// Returns the expected plan of `main` with these inputs.
+    pub fn expected(&self, given: &Map<String, Value>) -> Result<Expected, Refused> {
+        let leaf = self.directive("main");
+        let routing = Before { inputs: &self.routing_inputs(given), has_extends: leaf.extends.is_some() };
+        let truth = |condition: &Option<Condition>, facts: &dyn Facts| -> Truth {
+            condition.as_ref().map_or(Some(true), |condition| condition.evaluate(facts))
+        };
+        let route = self.hooks.iter().find_map(|hook| match hook.action {
+            Action::Route(to) => (truth(&hook.condition, &routing) == Some(true)).then(|| to.to_owned()),
+            Action::Fetch(_) => None,
+        });
+        let mut chain = vec![leaf];
+        let mut next = route.or_else(|| leaf.extends.clone());
+        while let Some(id) = &next {
+            let link = self.directive(id);
+            chain.insert(0, link);
+            next.clone_from(&link.extends);
+        }
+        let declared = merge_inputs(&chain);
+        check(given, &declared)?;
+        let inputs = with_defaults(given, &declared);
+        let suppressed: Vec<&String> = chain.iter().flat_map(|link| &link.suppress).collect();
+        let is_suppressed = |id: &str| suppressed.iter().any(|known| *known == id);
+        let mut hooks: Vec<&Hook> = chain.iter().rev().flat_map(|link| &link.hooks).collect();
+        hooks.extend(self.hooks.iter().filter(|hook| matches!(hook.action, Action::Fetch(_))));
+        let facts = Before { inputs: &inputs, has_extends: leaf.extends.is_some() };
+        let mut verdicts: Vec<(&Hook, String, Verdict)> = Vec::new();
+        for hook in hooks {
+            let Action::Fetch(n) = hook.action else { continue };
+            let verdict = match truth(&hook.condition, &facts) {
+                _ if is_suppressed(&hook.id) || is_suppressed(&note(n)) => Verdict::Removed,
+                Some(true) => Verdict::Fires,
+                Some(false) => Verdict::Never,
+                None => Verdict::Depends,
+            };
+            verdicts.push((hook, note(n), verdict));
+        }
+        let layers = sections(&chain, &mut verdicts, &is_suppressed);
+        let chain = chain.iter().map(|link| link.id.clone()).collect();
+        let verdicts = verdicts.into_iter().map(|(hook, _, verdict)| (hook.id.clone(), verdict)).collect();
+        Ok(Expected { chain, layers, verdicts, inputs })
+    }
+}
+
+/// Orders the layers, each item once: at its first certain place, else where a hook may bring it.
+fn sections(
+    chain: &[&Directive],
+    hooks: &mut [(&Hook, String, Verdict)],
+    is_suppressed: &dyn Fn(&str) -> bool,
+) -> Vec<(String, bool)> {
+    let mut of_chain: [Vec<String>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+    let mut seen: Vec<String> = Vec::new();
+    for (position, items) in of_chain.iter_mut().enumerate() {
+        for id in chain.iter().flat_map(|link| &link.context[position]).map(|n| note(*n)) {
+            if !is_suppressed(&id) && !seen.contains(&id) {
+                seen.push(id.clone());
+                items.push(id);
+            }
+        }
+    }
+    // Steps: a hook section, a chain section, or the body.
+    let steps: [Step; 8] = [
+        Step::Hooks("build_system_prompt", "before"),
+        Step::Chain(0),
+        Step::Hooks("build_system_prompt", "after"),
+        Step::Hooks("thread_started", "before"),
+        Step::Chain(1),
+        Step::Body,
+        Step::Chain(2),
+        Step::Hooks("thread_started", "after"),
+    ];
+    let mut certain: Vec<String> = Vec::new();
+    for step in &steps {
+        match step {
+            Step::Body => {}
+            Step::Chain(position) => {
+                of_chain[*position].retain(|id| !certain.contains(id));
+                certain.extend(of_chain[*position].iter().cloned());
+            }
+            Step::Hooks(event, position) => {
+                for (hook, id, verdict) in hooks.iter_mut() {
+                    if hook.event == *event && hook.position == *position && *verdict == Verdict::Fires {
+                        if certain.contains(id) {
+                            *verdict = Verdict::Removed;
+                        } else {
+                            certain.push(id.clone());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for (_, id, verdict) in hooks.iter_mut().filter(|(_, _, verdict)| *verdict == Verdict::Depends) {
+        if certain.contains(id) {
+            *verdict = Verdict::Removed;
+        }
+    }
+    let mut layers = Vec::new();
+    for step in &steps {
+        match step {
+            Step::Body => layers.push(("main".to_owned(), false)),
+            Step::Chain(position) => layers.extend(of_chain[*position].iter().map(|id| (id.clone(), false))),
+            Step::Hooks(event, position) => layers.extend(
+                hooks
+                    .iter()
+                    .filter(|(hook, _, verdict)| {
+                        let is_live = matches!(verdict, Verdict::Fires | Verdict::Depends);
+                        is_live && hook.event == *event && hook.position == *position
+                    })
+                    .map(|(_, id, verdict)| (id.clone(), *verdict == Verdict::Depends)),
+            ),
+        }
+    }
+    layers
+}
+
+enum Step {
+    Hooks(&'static str, &'static str),
+    Chain(usize),
+    Body,
+}
+
+/// Merges the inputs of a chain by name; the declaration nearest to the leaf wins.
+fn merge_inputs(chain: &[&Directive]) -> Vec<Input> {
+    let mut all: Vec<Input> = Vec::new();
+    for input in chain.iter().rev().flat_map(|link| &link.inputs) {
+        if !all.iter().any(|known| known.name == input.name) {
+            all.push(input.clone());
+        }
+    }
+    all
+}
+
+fn with_defaults(given: &Map<String, Value>, declared: &[Input]) -> Map<String, Value> {
+    let mut inputs = given.clone();
+    for input in declared {
+        if let (Some(default), false) = (&input.default, inputs.contains_key(&input.name)) {
+            inputs.insert(input.name.clone(), default.clone());
+        }
+    }
+    inputs
+}
+
+fn check(given: &Map<String, Value>, declared: &[Input]) -> Result<(), Refused> {
+    for (name, value) in given {
+        let Some(input) = declared.iter().find(|input| input.name == *name) else { return Err(Refused::Undeclared) };
+        let is_choice = input.choices.iter().any(|choice| value == choice);
+        if !input.choices.is_empty() && !is_choice {
+            return Err(Refused::Invalid);
+        }
+    }
+    let is_missing = |input: &Input| input.required && !given.contains_key(&input.name);
+    if declared.iter().any(is_missing) { Err(Refused::Missing) } else { Ok(()) }
+}
+
+/// Returns calls of `main`, at most `most`: for each input the values at which a condition can change, and no value.
+pub fn enumerate(project: &Project, most: usize, pick: &mut dyn FnMut(usize) -> usize) -> Vec<Map<String, Value>> {
+    let declared = project.declared();
+    let values: Vec<(String, Vec<Option<Value>>)> =
+        declared.iter().map(|input| (input.name.clone(), values_of(project, input))).collect();
+    let product = values.iter().fold(1_usize, |product, (_, values)| product.saturating_mul(values.len()));
+    let call = |mut at: usize| -> Map<String, Value> {
+        let mut given = Map::new();
+        for (name, values) in &values {
+            if let Some(value) = &values[at % values.len()] {
+                given.insert(name.clone(), value.clone());
+            }
+            at /= values.len();
+        }
+        given
+    };
+    if product <= most { (0..product).map(call).collect() } else { (0..most).map(|_| call(pick(product))).collect() }
+}
+
+fn values_of(project: &Project, input: &Input) -> Vec<Option<Value>> {
+    let path = format!("inputs.{}", input.name);
+    let mut values: Vec<Value> = Vec::new();
+    let mut literals: Vec<Value> = Vec::new();
+    let hooks = project.hooks.iter().chain(project.directives.iter().flat_map(|directive| &directive.hooks));
+    for condition in hooks.filter_map(|hook| hook.condition.as_ref()) {
+        condition.visit_literals(&mut |read, value| {
+            if read == path {
+                literals.push(value.clone());
+            }
+        });
+    }
+    let flat: Vec<Value> = literals
+        .into_iter()
+        .flat_map(|value| match value {
+            Value::Array(items) if input.kind != "array" => items,
+            other => vec![other],
+        })
+        .collect();
+    match input.kind {
+        "boolean" => values.extend([json!(true), json!(false)]),
+        "integer" => {
+            values.push(json!(-7));
+            for n in flat.iter().filter_map(Value::as_i64) {
+                values.extend([json!(n - 1), json!(n), json!(n + 1)]);
+            }
+        }
+        "number" => {
+            values.push(json!(-7.5));
+            for n in flat.iter().filter_map(Value::as_f64) {
+                values.extend([json!(n - 0.125), json!(n), json!(n + 0.125)]);
+            }
+        }
+        "array" => {
+            values.extend([json!([]), json!(["zz"])]);
+            values.extend(flat.iter().map(|value| match value {
+                Value::Array(items) => json!(items),
+                one => json!([one]),
+            }));
+        }
+        _ if !input.choices.is_empty() => {
+            // Another directive may declare other choices.
+            let all = project.directives.iter().flat_map(|directive| &directive.inputs);
+            for choice in all.filter(|other| other.name == input.name).flat_map(|other| &other.choices) {
+                values.push(json!(choice));
+            }
+        }
+        _ => {
+            values.push(json!("zz"));
+            for text in flat.iter().filter_map(Value::as_str) {
+                values.extend([json!(text), json!(format!("{text}z")), json!(format!("z{text}"))]);
+            }
+        }
+    }
+    let mut unique: Vec<Option<Value>> = vec![None];
+    for value in values {
+        if !unique.contains(&Some(value.clone())) {
+            unique.push(Some(value));
+        }
+    }
+    unique
+}

@@ -1,0 +1,384 @@
+//! Projects of the differential tests as data, their files, and their generator. A project has one directive `main`
+//! that inputs can route to other parents, and hooks whose conditions read inputs and facts of a run.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::condition::{Condition, Pattern, Term};
+
+pub const NOTE_COUNT: usize = 5;
+
+/// Directives that a routing hook can select.
+const ROUTES: [&str; 2] = ["parts/one", "parts/two"];
+
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// The directive `main` first.
+    pub directives: Vec<Directive>,
+    /// Hooks of the project's hook file.
+    pub hooks: Vec<Hook>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Directive {
+    pub id: String,
+    pub extends: Option<String>,
+    pub inputs: Vec<Input>,
+    /// Notes in the positions system, before and after.
+    pub context: [Vec<usize>; 3],
+    /// Ids of notes and hooks.
+    pub suppress: Vec<String>,
+    pub hooks: Vec<Hook>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Input {
+    pub name: String,
+    pub kind: &'static str,
+    pub required: bool,
+    pub default: Option<Value>,
+    pub choices: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Hook {
+    pub id: String,
+    pub event: &'static str,
+    pub position: &'static str,
+    pub condition: Option<Condition>,
+    pub mapping: bool,
+    pub action: Action,
+}
+
+#[derive(Debug, Clone)]
+pub enum Action {
+    Fetch(usize),
+    Route(&'static str),
+}
+
+/// A seeded pseudo-random generator (`splitmix64`).
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(7))
+    }
+
+    /// Returns a number below `n`; `n` must be positive.
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
+    }
+
+    /// Returns true with probability 1/`n`.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// The names and types of all inputs. Every directive declares some of them.
+const INPUTS: [(&str, &str); 6] = [
+    ("word", "string"),
+    ("mode", "string"),
+    ("count", "integer"),
+    ("share", "number"),
+    ("flag", "boolean"),
+    ("tags", "array"),
+];
+
+const WORDS: [&str; 5] = ["tea", "te", "coffee", "a", ""];
+const MODES: [&str; 4] = ["dev", "test", "prod", "de"];
+
+/// Returns the note's id.
+pub fn note(n: usize) -> String {
+    format!("notes/n{n}")
+}
+
+impl Project {
+    /// Returns the project of a seed.
+    pub fn generate(seed: u64) -> Self {
+        let rng = &mut Rng::new(seed);
+        // More inputs would have too many combinations.
+        let mut used = INPUTS.to_vec();
+        while used.len() > 3 {
+            used.remove(rng.below(used.len()));
+        }
+        let used = used.as_slice();
+        let base = rng.once_in(2).then(|| "parts/base".to_owned());
+        let mut directives = vec![Directive::generate(rng, used, "main", base.clone())];
+        if base.is_some() {
+            let above = rng.once_in(3).then(|| "parts/root".to_owned());
+            directives.push(Directive::generate(rng, used, "parts/base", above));
+        }
+        directives.push(Directive::generate(rng, used, "parts/root", None));
+        for id in ROUTES {
+            let above = rng.once_in(3).then(|| "parts/root".to_owned());
+            directives.push(Directive::generate(rng, used, id, above));
+        }
+        let mut project = Self { directives, hooks: Vec::new() };
+        let declared = project.declared();
+        let names: Vec<&Input> = declared.iter().collect();
+        for n in 0..rng.below(3) {
+            // Other directives keep their parents: a route to one of their own children would be a cycle.
+            let is_main = Condition::Compare("==", Term::Path("directive".into()), Term::Literal(json!("main")));
+            let when = condition(rng, &names, 2, &["directive", "has_extends"]);
+            let hook = Hook {
+                id: format!("route{n}"),
+                event: "resolve_extends",
+                position: "before",
+                condition: Some(Condition::All(vec![is_main, when])),
+                mapping: rng.once_in(2),
+                action: Action::Route(ROUTES[rng.below(ROUTES.len())]),
+            };
+            project.hooks.push(hook);
+        }
+        for n in 0..=rng.below(4) {
+            project.hooks.push(Hook::generate(rng, &format!("hook{n}"), &names));
+        }
+        project
+    }
+
+    /// Returns every input that a directive declares, one declaration for each name.
+    pub fn declared(&self) -> Vec<Input> {
+        let mut all: Vec<Input> = Vec::new();
+        for input in self.directives.iter().flat_map(|directive| &directive.inputs) {
+            if !all.iter().any(|known| known.name == input.name) {
+                all.push(input.clone());
+            }
+        }
+        all
+    }
+
+    pub fn directive(&self, id: &str) -> &Directive {
+        self.directives.iter().find(|directive| directive.id == id).unwrap()
+    }
+
+    /// Returns the texts of the project's files by path.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let mut files: Vec<(String, String)> = (0..NOTE_COUNT)
+            .map(|n| {
+                (format!(".ai/knowledge/{}.md", note(n)), format!("---\ndescription: Note {n}.\n---\n\nNote {n}.\n"))
+            })
+            .collect();
+        files.extend(self.directives.iter().map(|one| (format!(".ai/directives/{}.md", one.id), one.text())));
+        let mut hooks = "hooks:\n".to_owned();
+        for hook in &self.hooks {
+            let _ = writeln!(hooks, "  - {}", hook.data());
+        }
+        if self.hooks.is_empty() {
+            "hooks: []\n".clone_into(&mut hooks);
+        }
+        files.push((".ai/config/agent/hooks.yaml".to_owned(), hooks));
+        files
+    }
+}
+
+impl Directive {
+    fn generate(rng: &mut Rng, used: &[(&str, &'static str)], id: &str, extends: Option<String>) -> Self {
+        let mut inputs = Vec::new();
+        for (name, kind) in used {
+            if rng.once_in(if id == "main" { 2 } else { 3 }) {
+                inputs.push(Input::generate(rng, name, kind));
+            }
+        }
+        let mut context = [Vec::new(), Vec::new(), Vec::new()];
+        let mut notes: Vec<usize> = (0..NOTE_COUNT).collect();
+        for position in &mut context {
+            if rng.once_in(3) {
+                position.push(notes.remove(rng.below(notes.len())));
+            }
+        }
+        let mut suppress = Vec::new();
+        if rng.once_in(4) {
+            suppress.push(if rng.once_in(2) { note(notes[0]) } else { format!("hook{}", rng.below(3)) });
+        }
+        let mut hooks = Vec::new();
+        if rng.once_in(3) {
+            let names: Vec<&Input> = inputs.iter().collect();
+            hooks.push(Hook::generate(rng, &format!("own_{}", id.rsplit('/').next().unwrap()), &names));
+        }
+        Self { id: id.to_owned(), extends, inputs, context, suppress, hooks }
+    }
+
+    fn text(&self) -> String {
+        let name = self.id.rsplit('/').next().unwrap();
+        let extends = self.extends.iter().fold(String::new(), |_, id| format!(" extends=\"{id}\""));
+        let mut inside = String::from("<context>");
+        for (position, notes) in ["system", "before", "after"].iter().zip(&self.context) {
+            for n in notes {
+                let _ = write!(inside, "<{position}>{}</{position}>", note(*n));
+            }
+        }
+        for id in &self.suppress {
+            let _ = write!(inside, "<suppress>{id}</suppress>");
+        }
+        inside.push_str("</context><permissions/><hooks>");
+        for hook in &self.hooks {
+            let Action::Fetch(n) = hook.action else { panic!("a directive routes") };
+            let when = hook.condition.as_ref().map_or("true".to_owned(), Condition::inline);
+            let when = when.replace('&', "&amp;").replace('<', "&lt;");
+            let _ = write!(
+                inside,
+                "<hook id=\"{}\" event=\"{}\" position=\"{}\"><when>{when}</when><fetch item_type=\"knowledge\" item_id=\"{}\"/></hook>",
+                hook.id,
+                hook.event,
+                hook.position,
+                note(n)
+            );
+        }
+        inside.push_str("</hooks>");
+        let mut inputs = String::new();
+        for input in &self.inputs {
+            let _ = write!(inputs, "<input name=\"{}\" type=\"{}\"", input.name, input.kind);
+            if input.required {
+                inputs.push_str(" required=\"true\"");
+            }
+            if let Some(default) = &input.default {
+                let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+                let _ = write!(inputs, " default=\"{}\"", text.replace('"', "&quot;"));
+            }
+            if !input.choices.is_empty() {
+                let _ = write!(inputs, " enum=\"{}\"", input.choices.join(","));
+            }
+            inputs.push_str("/>");
+        }
+        format!(
+            "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\"{extends}>\n<metadata>{inside}</metadata>\n<inputs>{inputs}</inputs>\n</directive>\n```\n\nDo it.\n"
+        )
+    }
+}
+
+impl Input {
+    fn generate(rng: &mut Rng, name: &str, kind: &'static str) -> Self {
+        let required = rng.once_in(2);
+        let choices: Vec<String> = if name == "mode" {
+            let mut choices: Vec<String> = MODES.iter().map(|mode| (*mode).to_owned()).collect();
+            choices.remove(rng.below(choices.len()));
+            choices
+        } else {
+            Vec::new()
+        };
+        let default = (!required && rng.once_in(2)).then(|| match kind {
+            "string" if name == "mode" => json!(choices[0]),
+            "string" => json!("tea"),
+            "integer" => json!(rng.below(5)),
+            "number" => json!(0.5),
+            "boolean" => json!(rng.once_in(2)),
+            _ => json!(["a"]),
+        });
+        Self { name: name.to_owned(), kind, required, default, choices }
+    }
+}
+
+impl Hook {
+    fn generate(rng: &mut Rng, id: &str, inputs: &[&Input]) -> Self {
+        Self {
+            id: id.to_owned(),
+            event: rng.one_of(&["build_system_prompt", "thread_started", "thread_started"]),
+            position: rng.one_of(&["before", "after"]),
+            condition: (!rng.once_in(6)).then(|| condition(rng, inputs, 2, &["directive", "depth"])),
+            mapping: rng.once_in(2),
+            action: Action::Fetch(rng.below(NOTE_COUNT)),
+        }
+        .without_unknown_facts()
+    }
+
+    /// Replaces a fact that the event does not have.
+    fn without_unknown_facts(mut self) -> Self {
+        if self.event == "build_system_prompt" && self.condition.iter().any(|one| one.inline().contains("depth")) {
+            self.event = "thread_started";
+        }
+        self
+    }
+
+    /// Returns the hook as data; JSON is YAML.
+    fn data(&self) -> Value {
+        let mut hook = Map::new();
+        hook.insert("id".into(), json!(self.id));
+        hook.insert("event".into(), json!(self.event));
+        if let Some(condition) = &self.condition {
+            let mapping = condition.mapping().filter(|_| self.mapping);
+            hook.insert("condition".into(), mapping.unwrap_or_else(|| json!(condition.inline())));
+        }
+        let action = match self.action {
+            Action::Route(id) => json!({ "set_extends": id }),
+            Action::Fetch(n) => {
+                hook.insert("position".into(), json!(self.position));
+                json!({ "primary": "fetch", "item_type": "knowledge", "item_id": note(n) })
+            }
+        };
+        hook.insert("action".into(), action);
+        Value::Object(hook)
+    }
+}
+
+/// Returns a condition over some of these inputs and facts.
+fn condition(rng: &mut Rng, inputs: &[&Input], depth: usize, facts: &[&str]) -> Condition {
+    if depth > 0 && rng.once_in(2) {
+        let mut part = || condition(rng, inputs, depth - 1, facts);
+        let parts = vec![part(), part()];
+        return match rng.below(5) {
+            0 => Condition::Not(Box::new(parts.into_iter().next().unwrap())),
+            1 | 2 => Condition::Any(parts),
+            _ => Condition::All(parts),
+        };
+    }
+    if inputs.is_empty() || rng.once_in(6) {
+        return match rng.one_of(facts) {
+            "directive" => Condition::Compare(
+                rng.one_of(&["==", "!="]),
+                Term::Path("directive".into()),
+                Term::Literal(json!(rng.one_of(&["main", "parts/one"]))),
+            ),
+            "has_extends" => Condition::Is("has_extends".into()),
+            _ => Condition::Compare(
+                rng.one_of(&["==", ">"]),
+                Term::Path("depth".into()),
+                Term::Literal(json!(rng.below(2))),
+            ),
+        };
+    }
+    let input = inputs[rng.below(inputs.len())];
+    let path = format!("inputs.{}", input.name);
+    let compare = |op, path: String, value: Value| Condition::Compare(op, Term::Path(path), Term::Literal(value));
+    if rng.once_in(6) {
+        return Condition::Exists(path);
+    }
+    match (input.kind, rng.below(8)) {
+        ("boolean", 0..4) => Condition::Is(path),
+        ("boolean", _) => compare(rng.one_of(&["==", "!="]), path, json!(rng.once_in(2))),
+        ("integer", 0) => {
+            let sum = Term::Sum(path, i64::try_from(1 + rng.below(3)).unwrap());
+            Condition::Compare(rng.one_of(&["==", ">"]), sum, Term::Literal(json!(rng.below(6))))
+        }
+        ("integer", 1) => compare("in", path, json!([rng.below(5), rng.below(9)])),
+        ("integer", _) => compare(rng.one_of(&["==", "!=", "<", "<=", ">", ">="]), path, json!(rng.below(6))),
+        ("number", _) => {
+            let value = rng.one_of(&[0.0, 0.25, 0.5, 1.0, 2.5]);
+            compare(rng.one_of(&["==", "!=", "<", "<=", ">", ">="]), path, json!(value))
+        }
+        ("array", 0) => Condition::Compare(">", Term::Length(path), Term::Literal(json!(rng.below(3)))),
+        ("array", _) | (_, 2) => compare("contains", path, json!(rng.one_of(&WORDS))),
+        (_, 0) if input.choices.is_empty() => {
+            Condition::Compare(rng.one_of(&[">", "=="]), Term::Length(path), Term::Literal(json!(rng.below(5))))
+        }
+        (_, 1) => {
+            let (from_start, to_end) = (rng.once_in(2), rng.once_in(3));
+            Condition::Matches(path, Pattern { from_start, text: rng.one_of(&["te", "co", "d"]).to_owned(), to_end })
+        }
+        (_, 3) if input.choices.is_empty() => compare(rng.one_of(&["<", ">="]), path, json!(rng.one_of(&["b", "tea"]))),
+        (_, 4) => compare("in", path, json!([rng.one_of(&MODES), rng.one_of(&WORDS)])),
+        _ => {
+            let word = if input.choices.is_empty() { rng.one_of(&WORDS) } else { rng.one_of(&MODES) };
+            compare(rng.one_of(&["==", "!="]), path, json!(word))
+        }
+    }
+}
