@@ -47,6 +47,9 @@ pub enum Command {
     Mcp(command::mcp::McpArgs),
     /// Chat with a directive: each line is a prompt
     Chat(Box<command::chat::ChatArgs>),
+    /// Serve editors as an agent, over the Agent Client Protocol on stdin and stdout
+    #[cfg(feature = "acp")]
+    Acp(Box<command::acp::AcpArgs>),
     /// Run a directive, or resume a thread
     Run(Box<command::run::RunArgs>),
     /// List model providers with their keys, models and prices, or test one

@@ -1,6 +1,8 @@
 //! The commands, a module for each. A command takes its arguments and a [`crate::report::Printer`], and returns its exit
 //! code.
 
+#[cfg(feature = "acp")]
+pub mod acp;
 pub mod assert;
 pub mod chat;
 pub mod check;
@@ -55,6 +57,8 @@ pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
         #[cfg(feature = "mcp")]
         Command::Mcp(mcp) => mcp::run(&mcp, global, report),
         Command::Chat(chat) => chat::run(&chat, global, report),
+        #[cfg(feature = "acp")]
+        Command::Acp(acp) => acp::run(*acp, global, report),
         Command::Run(run) => run::run(&run, global, report),
         Command::Providers(providers) => providers::run(&providers, global, report),
         Command::Threads(threads) => threads::run(&threads, global, report),

@@ -1,4 +1,4 @@
-//! `rye chat`: a session with a directive. The lines of stdin are its prompts.
+//! `rye chat`: a session with a directive, in the terminal or with the lines of stdin as its prompts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,36 @@ use crate::run_request::RunRequestArgs;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
+pub mod approvals;
 pub mod client_approver;
+pub mod editor;
+pub mod history;
 pub mod json;
+pub mod keys;
 pub mod lines;
+pub mod markdown;
+pub mod overlay;
+pub mod raw_mode;
 pub mod requests;
+pub mod screen;
 pub mod session;
+pub mod status;
+pub mod terminal;
+pub mod word_wrap;
 
 use lines::PromptLines;
 
+/// The face of a session.
+#[derive(Debug)]
+pub enum ChatFace {
+    /// The terminal with an editor.
+    Terminal,
+    /// Lines of stdin.
+    Lines(Arc<PromptLines>),
+}
+
 /// The directive of a session without a directive.
-const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
+pub const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -56,6 +76,9 @@ pub struct ChatArgs {
     /// Print every event
     #[arg(long)]
     events: bool,
+    /// Read lines and print lines, without an editor and without repainting
+    #[arg(long)]
+    plain: bool,
 }
 
 pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -74,13 +97,17 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
             Err(exit) => return Ok(exit),
         }
     };
-    let lines = Arc::new(PromptLines::read_stdin());
+    let input = if !args.plain && raw_mode::can_use_screen(report) {
+        ChatFace::Terminal
+    } else {
+        ChatFace::Lines(Arc::new(PromptLines::read_stdin()))
+    };
     let how = RunOptions {
         trust_record: args.trust_record,
         events: args.events || report.format() == Format::Json,
         script: args.script.as_deref(),
         unattended: args.unattended.map(HeadlessPolicy::from),
-        prompts: Some(&lines),
+        chat: Some(&input),
         ..RunOptions::default()
     };
     run_to_end(start, how, &spaces, report)

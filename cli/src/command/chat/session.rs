@@ -19,6 +19,69 @@ pub const COMMANDS: [(&str, &str); 3] = [
     ("quit", "close the session, like /exit"),
 ];
 
+/// The source of the input of a session.
+pub enum ChatInput {
+    Lines(SessionInput),
+    /// The terminal sends its own messages.
+    Terminal {
+        control: ControlSender,
+        stops: u32,
+    },
+}
+
+impl ChatInput {
+    /// Takes the next line of the input, if lines are the input. Returns a note for the user.
+    pub async fn next(&mut self) -> Option<String> {
+        match self {
+            Self::Lines(input) => input.next().await,
+            Self::Terminal { .. } => std::future::pending().await,
+        }
+    }
+
+    /// Interrupts the current prompt. Returns false if the process should end without waiting.
+    pub fn interrupt(&mut self) -> bool {
+        match self {
+            Self::Lines(input) => input.interrupt(),
+            Self::Terminal { stops, .. } => {
+                // The terminal sends keys, so this is a signal of another process.
+                *stops += 1;
+                let may_wait = *stops <= 1;
+                self.leave();
+                may_wait
+            }
+        }
+    }
+
+    /// Interrupts the current prompt and closes the session.
+    pub fn leave(&mut self) {
+        match self {
+            Self::Lines(input) => input.leave(),
+            Self::Terminal { control, .. } => {
+                control.send(ControlMessage::Interrupt);
+                control.send(ControlMessage::Close);
+            }
+        }
+    }
+}
+
+/// The meaning of a typed line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineAction {
+    Help,
+    Leave,
+    /// A prompt, or the call of a skill, a template or a hook's command.
+    Send,
+}
+
+/// Returns the meaning of a typed line.
+pub fn line_action(text: &str) -> LineAction {
+    match command_name(text) {
+        Some("exit" | "quit") => LineAction::Leave,
+        Some("help") => LineAction::Help,
+        Some(_) | None => LineAction::Send,
+    }
+}
+
 /// The input of a session.
 pub struct SessionInput {
     lines: Arc<PromptLines>,
@@ -68,16 +131,13 @@ impl SessionInput {
         if line.text.trim().is_empty() {
             return note;
         }
-        if let Some(command) = command_name(&line.text) {
-            match command {
-                "exit" | "quit" => {
-                    self.close();
-                    return note;
-                }
-                "help" => return Some(help()),
-                // A skill, a prompt template, or a word that an `input` hook handles.
-                _ => {}
+        match line_action(&line.text) {
+            LineAction::Leave => {
+                self.close();
+                return note;
             }
+            LineAction::Help => return Some(help()),
+            LineAction::Send => {}
         }
         let text = line.text.clone();
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
@@ -144,7 +204,8 @@ fn command_name(text: &str) -> Option<&str> {
     (is_name && !text.starts_with("/ ")).then_some(name)
 }
 
-fn help() -> String {
+/// Returns the list of commands.
+pub fn help() -> String {
     let list: Vec<String> = COMMANDS.iter().map(|(name, about)| format!("/{name}  {about}")).collect();
     let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill";
     format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))

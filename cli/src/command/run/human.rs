@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::ask::has_terminal;
 use super::progress::Progress;
 use super::renderer::Render;
+pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
 use crate::present::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
@@ -113,9 +114,25 @@ impl HumanRenderer {
             reserved: BTreeMap::new(),
             worst_case: false,
             errors: BTreeMap::new(),
-            progress: Progress::for_terminal(report),
+            progress: Progress::for_terminal(report, is_chat),
             is_chat,
         }
+    }
+
+    /// Creates the renderer of a chat whose output the terminal takes.
+    pub fn captured(report: &Printer, events: bool) -> Self {
+        Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
+    }
+
+    /// Takes the captured output.
+    pub fn take_output(&mut self) -> Vec<CapturedOutput> {
+        self.flush();
+        self.out.take_captured()
+    }
+
+    /// Returns the thread whose text is printed, once it has an event.
+    pub fn main_thread(&self) -> Option<&ThreadId> {
+        self.main.as_ref()
     }
 
     /// Returns true if text is printed while it is streamed.
@@ -223,6 +240,8 @@ impl HumanRenderer {
             }
             // The user has typed the line, or left.
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
+            EventBody::Mail(mail)
+                if self.out.is_captured() && matches!(mail.message, ControlMessage::FollowUp { .. }) => {}
             // Nothing was lost, and the user has opened the session.
             EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
@@ -231,7 +250,9 @@ impl HumanRenderer {
                 }
             }
             EventBody::PromptEnded(ended) => {
-                for text in &ended.unsent {
+                // The terminal of a chat returns them to its editor.
+                let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };
+                for text in unsent {
                     self.thread_line(
                         thread,
                         colored(AnsiColor::Yellow),
@@ -451,8 +472,10 @@ impl Render for HumanRenderer {
     fn flush(&mut self) {
         if !self.lines.is_empty() {
             self.hide_progress();
-            io_err().write_all(self.lines.as_bytes()).ok();
-            self.lines.clear();
+            let lines = std::mem::take(&mut self.lines);
+            if let Some(CapturedOutput::Lines(lines)) = self.out.capture(CapturedOutput::Lines(lines)) {
+                io_err().write_all(lines.as_bytes()).ok();
+            }
         }
     }
 

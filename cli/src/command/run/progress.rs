@@ -41,6 +41,8 @@ pub struct Progress {
     /// Signals of the user so far.
     stops: u32,
     painted: Option<ProgressBar>,
+    /// The key that stops the run.
+    stop_hint: &'static str,
     /// True if the terminal can repaint lines.
     repaints: bool,
     last_line: Instant,
@@ -55,21 +57,36 @@ struct Activity {
 }
 
 impl Progress {
-    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person.
-    pub fn for_terminal(report: &Printer) -> Option<Self> {
+    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person. A chat with lines
+    /// repaints nothing, because the user types there.
+    pub fn for_terminal(report: &Printer, is_chat: bool) -> Option<Self> {
         if report.format() != Format::Human || report.is_quiet() || report.has_log() || !stderr().is_terminal() {
             return None;
         }
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let repaints = !is_dumb && !is_set("ACCESSIBLE") && width() >= MIN_WIDTH_COLUMNS;
+        let repaints = !is_chat && !is_dumb && !is_set("ACCESSIBLE") && width() >= MIN_WIDTH_COLUMNS;
         Some(Self::new(repaints))
+    }
+
+    /// Returns the progress of a chat, whose terminal paints the rows.
+    pub fn in_viewport() -> Self {
+        Self { stop_hint: "Esc to interrupt", ..Self::new(true) }
     }
 
     fn new(repaints: bool) -> Self {
         let started = Instant::now();
         let (threads, idle) = (BTreeMap::new(), BTreeSet::new());
-        Self { threads, idle, started, stops: 0, painted: None, repaints, last_line: started }
+        Self {
+            threads,
+            idle,
+            started,
+            stops: 0,
+            painted: None,
+            stop_hint: "Ctrl-C to cancel",
+            repaints,
+            last_line: started,
+        }
     }
 
     /// Returns true if running calls are shown by repainted lines.
@@ -140,25 +157,30 @@ impl Progress {
             self.last_line = Instant::now();
             return self.lines(main, usize::MAX).into_iter().next();
         }
-        let columns = width();
-        let mut lines = self.lines(main, columns.saturating_sub(3));
+        let rows = self.rows(main, width().saturating_sub(1));
+        let bar = self.painted.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.with_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        });
+        bar.set_message(rows.join("\n"));
+        None
+    }
+
+    /// Returns the rows with the state of each thread, at most this wide.
+    pub fn rows(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
+        let mut lines = self.lines(main, columns.saturating_sub(2));
         let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
         let frame = FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default();
         for (n, line) in lines.iter_mut().enumerate() {
             *line = if n == 0 { format!("{frame} {line}") } else { format!("  {line}") };
         }
-        let bar = self.painted.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.with_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        });
-        bar.set_message(lines.join("\n"));
-        None
+        lines
     }
 
     /// Returns the line of the thread, then those of its children, each at most this wide.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
-            0 => "Ctrl-C to cancel",
+            0 => self.stop_hint,
             1 => "waiting for the call to end; Ctrl-C again to stop now",
             _ => "stopping now",
         };

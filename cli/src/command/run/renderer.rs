@@ -128,11 +128,20 @@ impl Renderer {
         (sender, messages): (RendererSender, RendererMessages),
         runtime: &Handle,
     ) -> io::Result<Self> {
+        Self::start_with(async move || print(live, messages, &mut *show).await, sender, runtime)
+    }
+
+    /// Starts the rendering thread with a renderer of its own.
+    pub fn start_with<F: Future<Output = RenderOutcome>>(
+        render: impl FnOnce() -> F + Send + 'static,
+        sender: RendererSender,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
         let (tell, shown) = oneshot::channel();
         let runtime = runtime.clone();
         let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Printing may block, so this thread runs nothing else.
-            let all = runtime.block_on(print(live, messages, &mut *show));
+            let all = runtime.block_on(render());
             // The receiver may be gone.
             tell.send(all).ok();
         })?;

@@ -11,7 +11,7 @@ use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_compiler::report::lock::Lock;
 use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
-use rye_engine::event::ControlMessage;
+use rye_engine::event::{ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::process::start_session;
 use rye_engine::thread_id::ThreadId;
@@ -23,9 +23,12 @@ use super::renderer::{Renderer, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::command::chat::client_approver::ClientApprover;
-use crate::command::chat::lines::PromptLines;
+use crate::command::chat::raw_mode::restore_terminal;
 use crate::command::chat::requests::RequestHandler;
-use crate::command::chat::session::SessionInput;
+use crate::command::chat::session::{ChatInput, SessionInput};
+use crate::command::chat::status::SessionStatus;
+use crate::command::chat::terminal::{TerminalSession, run_terminal};
+use crate::command::chat::{ChatFace, approvals};
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::{Printer, printable};
@@ -113,8 +116,8 @@ pub struct RunOptions<'a> {
     pub model: Option<&'a PlannedModel>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
-    /// The prompts of a chat; `None` for a run.
-    pub prompts: Option<&'a Arc<PromptLines>>,
+    /// The face of a chat; `None` for a run.
+    pub chat: Option<&'a ChatFace>,
 }
 
 /// Runs a thread to its end, with all threads that it starts.
@@ -156,9 +159,16 @@ pub fn run_to_end(
     };
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
-    let lines = how.prompts.map(|lines| lines.answer_reader());
+    let (answer, typed) = approvals::answer_channel();
+    let lines = how.chat.map(|face| match face {
+        ChatFace::Terminal => typed,
+        ChatFace::Lines(lines) => lines.answer_reader(),
+    });
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
-    if let Some(lines) = how.prompts.filter(|_| format == Format::Json && kept.settings.unattended.is_none()) {
+    if let Some(ChatFace::Lines(lines)) = how.chat
+        && format == Format::Json
+        && kept.settings.unattended.is_none()
+    {
         options.approvals = ClientApprover::policy(lines.ended(), options.approvals);
     }
     let runtime = runtime::start_runtime(start.worker_count())?;
@@ -180,25 +190,39 @@ pub fn run_to_end(
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
-        let reopened = start.existing_thread().filter(|_| how.prompts.is_some());
+        let reopened = start.existing_thread().filter(|_| how.chat.is_some());
         let events = reopened.map(|thread| engine.threads().transcript(thread)).transpose();
         let is_chat = start.existing_thread().is_some_and(|thread| is_chat(&engine, thread));
         let mut handle = start_thread(&engine, start, how).await?;
-        if is_chat && how.prompts.is_none() {
+        if is_chat && how.chat.is_none() {
             // The command has no further prompt.
             handle.send(ControlMessage::Close);
         }
-        if let Ok(Some(events)) = events {
-            for text in held_messages(&events) {
-                report.note(&printable(&format!("not sent when the session ended: {text}")));
-            }
-        }
+        let recorded = events.ok().flatten().unwrap_or_default();
+        let unsent = held_messages(&recorded);
         let live = handle.live.take();
         let channel = (sender, messages);
         let screen = if how.detached || how.silent {
             Renderer::null(live, channel, runtime.handle())
+        } else if let Some(ChatFace::Terminal) = how.chat {
+            let session = TerminalSession {
+                spaces: spaces.clone(),
+                thread: handle.thread_id.clone(),
+                control: handle.control(),
+                answers: answer,
+                status: session_status(&engine, &handle.thread_id, &recorded),
+                unsent,
+                events: how.events,
+            };
+            let (sender, messages) = channel;
+            let report = report.clone();
+            let render = async move || run_terminal(session, report, live, messages).await;
+            Renderer::start_with(render, sender, runtime.handle())
         } else {
-            Renderer::start(report, (how.events, how.prompts.is_some()), live, channel, runtime.handle())
+            for text in unsent {
+                report.note(&printable(&format!("not sent when the session ended: {text}")));
+            }
+            Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime.handle())
         };
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);
@@ -210,7 +234,12 @@ pub fn run_to_end(
             engine: engine.clone(),
             spaces: spaces.clone(),
         });
-        let input = how.prompts.map(|lines| SessionInput::new(Arc::clone(lines), handle.control(), requests));
+        let input = how.chat.map(|face| match face {
+            ChatFace::Terminal => ChatInput::Terminal { control: handle.control(), stops: 0 },
+            ChatFace::Lines(lines) => {
+                ChatInput::Lines(SessionInput::new(Arc::clone(lines), handle.control(), requests))
+            }
+        });
         let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
@@ -218,12 +247,19 @@ pub fn run_to_end(
         engine.remove_owner_file();
         Ok::<Exit, CommandError>(ended.exit)
     });
+    restore_terminal();
     // Do not wait for a reader that may never take the rest of the output.
     runtime.shutdown_background();
     match refused.and_then(|refused| refused.take()) {
         Some(failure) => Err(failure),
         None => ended,
     }
+}
+
+/// Returns the status of a session; an empty one if its plan cannot be read, which the session itself reports.
+fn session_status(engine: &Engine, thread: &ThreadId, recorded: &[Event]) -> SessionStatus {
+    let parent = engine.threads().parent(thread).ok().flatten();
+    parent.map(|parent| SessionStatus::new(parent.plan(), recorded)).unwrap_or_default()
 }
 
 /// Returns true if the plan of a thread is a chat.

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{exit_of_run, stopping_limit};
 use super::renderer::Renderer;
-use crate::command::chat::session::{SessionInput, exit_of_session};
+use crate::command::chat::session::{ChatInput, exit_of_session};
 use crate::exit::Exit;
 use crate::report::Printer;
 
@@ -33,7 +33,7 @@ pub async fn wait_until_end(
     engine: &Engine,
     handle: ThreadHandle,
     screen: Renderer,
-    (detached, mut input): (bool, Option<SessionInput>),
+    (detached, mut input): (bool, Option<ChatInput>),
     report: &Printer,
 ) -> WatchOutcome {
     let signals = StopSignals::install()
@@ -89,7 +89,7 @@ pub async fn wait_until_end(
 }
 
 /// Takes the next line of a chat; does not return in a run.
-async fn next_line(input: &mut Option<SessionInput>) -> Option<String> {
+async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
     match input {
         Some(input) => input.next().await,
         None => std::future::pending().await,

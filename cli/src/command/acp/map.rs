@@ -1,0 +1,239 @@
+//! Events of a session as updates of the Agent Client Protocol, and prompts of a client as text.
+
+use std::collections::BTreeMap;
+
+use agent_client_protocol::v1::schema::{
+    Content, ContentBlock, ContentChunk, Cost, EmbeddedResourceResource, SessionUpdate, StopReason, TextContent,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    UsageUpdate,
+};
+use rye_compiler::semantics::money::Nanos;
+use rye_engine::event::{CognitionOut, EventBody, PromptEnded, PromptStatus, ToolCallResult};
+use rye_engine::exchange::Delta;
+use rye_engine::message::{self, ContentBlock as ReplyBlock};
+use serde_json::Value;
+
+use crate::present::event::result_reason;
+
+/// Maximum length of a result in an update, in characters. The transcript has all of it.
+const MAX_RESULT_CHARS: usize = 20_000;
+
+/// Converts the events of one session.
+#[derive(Debug, Default)]
+pub struct UpdateMapper {
+    /// Text of the current reply that was sent piece by piece.
+    streamed: String,
+    /// Tokens.
+    context_window: u64,
+    /// Nano-dollars.
+    session_cost: u64,
+    /// Inputs of the calls without a result, by id.
+    open_calls: BTreeMap<String, String>,
+}
+
+impl UpdateMapper {
+    pub fn new(context_window: u64) -> Self {
+        Self { context_window, ..Self::default() }
+    }
+
+    /// Converts a piece of a reply.
+    pub fn delta(&mut self, delta: &Delta) -> Option<SessionUpdate> {
+        match delta {
+            Delta::Text(text) => {
+                self.streamed.push_str(text);
+                Some(agent_text(text))
+            }
+            Delta::Thinking(text) => Some(SessionUpdate::AgentThoughtChunk(ContentChunk::new(text_block(text)))),
+            Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. } => None,
+        }
+    }
+
+    /// Converts an event of the session's thread. With `is_replay`, messages of the user are included.
+    pub fn event(&mut self, body: &EventBody, is_replay: bool) -> Vec<SessionUpdate> {
+        match body {
+            EventBody::UserInput(input) if is_replay => {
+                vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))]
+            }
+            EventBody::CognitionOut(reply) => self.reply(reply),
+            EventBody::AttemptFailed(_) => {
+                self.streamed.clear();
+                Vec::new()
+            }
+            EventBody::ToolStarted(started) => {
+                let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
+                vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(started.call_id.clone(), fields))]
+            }
+            EventBody::ToolCallResult(result) => self.result(result),
+            EventBody::Settled(settled) => {
+                self.session_cost = self.session_cost.saturating_add(settled.amount);
+                let used = settled.usage.whole_input().saturating_add(settled.usage.output);
+                let dollars = Nanos::from_u64(self.session_cost).to_string().parse().unwrap_or_default();
+                let update = UsageUpdate::new(used, self.context_window).cost(Cost::new(dollars, "USD"));
+                vec![SessionUpdate::UsageUpdate(update)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the id of the call that a question is about.
+    pub fn call_of(&self, question: &str) -> Option<String> {
+        let is_asked = |input: &str| question.ends_with(&format!(" with {input}"));
+        self.open_calls.iter().find(|(_, input)| is_asked(input)).map(|(id, _)| id.clone())
+    }
+
+    fn reply(&mut self, reply: &CognitionOut) -> Vec<SessionUpdate> {
+        let streamed = std::mem::take(&mut self.streamed);
+        let mut updates = Vec::new();
+        let text: String = reply
+            .content
+            .iter()
+            .filter_map(|block| if let ReplyBlock::Text { text } = block { Some(text.as_str()) } else { None })
+            .collect();
+        // Pieces may have been dropped; then the whole text follows.
+        let rest = text.strip_prefix(&streamed).unwrap_or(&text);
+        updates.extend((!rest.is_empty()).then(|| agent_text(rest)));
+        for block in &reply.content {
+            if let ReplyBlock::ToolCall(call) = block {
+                self.open_calls.insert(call.id.clone(), call.input.to_string());
+                updates.push(SessionUpdate::ToolCall(tool_call(call)));
+            }
+        }
+        updates
+    }
+
+    fn result(&mut self, result: &ToolCallResult) -> Vec<SessionUpdate> {
+        // A call that never was announced is one of text.
+        if self.open_calls.remove(&result.call_id).is_none() {
+            return Vec::new();
+        }
+        let failed = result.is_error || result_reason(&result.why).is_some();
+        let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+        let text = result_reason(&result.why).unwrap_or_else(|| result.content.clone());
+        let text: String = text.chars().take(MAX_RESULT_CHARS).collect();
+        let content = vec![ToolCallContent::Content(Content::new(text_block(&text)))];
+        let fields = ToolCallUpdateFields::new().status(status).content(content);
+        vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(result.call_id.clone(), fields))]
+    }
+}
+
+pub fn text_block(text: &str) -> ContentBlock {
+    ContentBlock::Text(TextContent::new(text))
+}
+
+/// Returns a text of the agent as an update.
+pub fn agent_text(text: &str) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(ContentChunk::new(text_block(text)))
+}
+
+/// Converts a call that waits for its execution.
+pub fn tool_call(call: &message::ToolCall) -> ToolCall {
+    let paths = ["path", "file", "file_path", "to", "from"];
+    let locations =
+        paths.iter().filter_map(|name| call.input.get(*name)?.as_str()).map(ToolCallLocation::new).collect();
+    let shown = ["command", "path", "file", "query", "url", "item_id"];
+    let subject = shown.iter().find_map(|name| call.input.get(*name)?.as_str());
+    let title = subject.map_or_else(|| call.name.clone(), |subject| format!("{}: {subject}", call.name));
+    ToolCall::new(call.id.clone(), crate::present::truncate_line(&title, 200))
+        .kind(kind_of(&call.name, &call.input))
+        .status(ToolCallStatus::Pending)
+        .locations(locations)
+        .raw_input(call.input.clone())
+}
+
+/// Returns the kind of a call, from the last word of the tool's name.
+fn kind_of(name: &str, input: &Value) -> ToolKind {
+    let word = name.rsplit(['_', '.', '/', '-']).next().unwrap_or_default();
+    match word {
+        "read" | "ls" | "list" => ToolKind::Read,
+        "write" | "edit" | "patch" => ToolKind::Edit,
+        "delete" | "remove" => ToolKind::Delete,
+        "move" | "rename" => ToolKind::Move,
+        "grep" | "glob" | "search" | "find" => ToolKind::Search,
+        "fetch" if input.get("url").is_some() => ToolKind::Fetch,
+        "fetch" => ToolKind::Read,
+        "bash" | "execute" | "run" | "python" => ToolKind::Execute,
+        _ => ToolKind::Other,
+    }
+}
+
+/// Converts the prompt of a client to text.
+pub fn prompt_text(blocks: &[ContentBlock]) -> Result<String, String> {
+    let mut parts = Vec::new();
+    for block in blocks {
+        match block {
+            ContentBlock::Text(text) => parts.push(text.text.clone()),
+            ContentBlock::ResourceLink(link) => {
+                parts.push(format!("@{}", link.uri.strip_prefix("file://").unwrap_or(&link.uri)));
+            }
+            ContentBlock::Resource(embedded) => match &embedded.resource {
+                EmbeddedResourceResource::TextResourceContents(text) => {
+                    let path = text.uri.strip_prefix("file://").unwrap_or(&text.uri).replace(['"', '<', '>'], "");
+                    let body = text.text.replace("</file>", "<\\/file>");
+                    parts.push(format!("<file path=\"{path}\">\n{body}\n</file>"));
+                }
+                _ => return Err("a prompt may contain text resources only".to_owned()),
+            },
+            _ => return Err("a prompt may contain text, links and text resources only".to_owned()),
+        }
+    }
+    Ok(parts.join("\n"))
+}
+
+/// Returns the reason for which a prompt has ended; an error message if it failed.
+pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
+    match ended.status {
+        PromptStatus::Done => Ok(StopReason::EndTurn),
+        PromptStatus::Interrupted => Ok(StopReason::Cancelled),
+        PromptStatus::Limit if ended.code.as_deref().is_some_and(|code| code.starts_with("output")) => {
+            Ok(StopReason::MaxTokens)
+        }
+        PromptStatus::Limit => Ok(StopReason::MaxTurnRequests),
+        PromptStatus::Error => {
+            let code = ended.code.as_deref().unwrap_or("error");
+            Err(format!("{code}: {}", ended.message.as_deref().unwrap_or("the prompt failed")))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use agent_client_protocol::v1::schema::{EmbeddedResource, ResourceLink, TextResourceContents};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn prompts_of_clients_become_text() {
+        let file = TextResourceContents::new("a </file> b", "file:///p/\"x\".rs");
+        let blocks = [
+            text_block("look at"),
+            ContentBlock::ResourceLink(ResourceLink::new("main", "file:///p/main.rs")),
+            ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(file))),
+        ];
+        let expected = "look at\n@/p/main.rs\n<file path=\"/p/x.rs\">\na <\\/file> b\n</file>";
+        assert_eq!(prompt_text(&blocks).unwrap(), expected);
+    }
+
+    #[test]
+    fn text_that_was_streamed_is_not_repeated() {
+        let mut mapper = UpdateMapper::new(100);
+        assert!(mapper.delta(&Delta::Text("Hel".into())).is_some());
+        let reply: EventBody = serde_json::from_value(json!({
+            "type": "cognition_out", "turn": 1, "attempt": 0, "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "Hello"}], "usage": Value::Null
+        }))
+        .unwrap_or_else(|error| panic!("{error}"));
+        let updates = serde_json::to_value(mapper.event(&reply, false)).unwrap();
+        assert_eq!(updates[0]["content"]["text"], "lo", "{updates}");
+    }
+
+    #[test]
+    fn kinds_follow_the_names_of_tools() {
+        let kind = |name: &str| kind_of(name, &json!({}));
+        assert_eq!(kind("rye_file_system_read"), ToolKind::Read);
+        assert_eq!(kind("rye_bash_bash"), ToolKind::Execute);
+        assert_eq!(kind("rye_file_system_edit"), ToolKind::Edit);
+        assert_eq!(kind("unknown"), ToolKind::Other);
+    }
+}

@@ -1,0 +1,85 @@
+//! Permission requests: the questions of a session to its client, and the answers.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use agent_client_protocol::v1::schema::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, SessionId,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+};
+use rye::{Answer, Question};
+
+use crate::command::run::ask::ThreadGrant;
+use crate::present::truncate_line;
+use crate::workspace::Spaces;
+
+const ONCE: &str = "once";
+const SESSION: &str = "session";
+const PROJECT: &str = "project";
+const NO: &str = "no";
+/// Maximum length of a title, in characters.
+const MAX_TITLE_CHARS: usize = 200;
+
+/// Capabilities that the user allowed for the rest of a session.
+#[derive(Debug, Default)]
+pub struct SessionGrants(Mutex<BTreeSet<String>>);
+
+impl SessionGrants {
+    /// Returns true if the user allowed the capability of a question for the session or the project.
+    pub fn allows(&self, question: &Question, spaces: &Spaces) -> bool {
+        let Some(capability) = capability_of(question) else { return false };
+        let has_session = self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&capability);
+        has_session || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
+    }
+
+    /// Converts the answer of the client, and keeps a grant with a scope. Returns an error text if it cannot be kept.
+    pub fn answer(
+        &self,
+        outcome: &RequestPermissionOutcome,
+        question: &Question,
+        spaces: &Spaces,
+    ) -> (Answer, Option<String>) {
+        let RequestPermissionOutcome::Selected(selected) = outcome else { return (Answer::Refuse, None) };
+        let capability = capability_of(question);
+        match (&*selected.option_id.0, capability) {
+            (ONCE, _) => (Answer::Approve, None),
+            (SESSION, Some(capability)) => {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(capability);
+                (Answer::Approve, None)
+            }
+            (PROJECT, Some(capability)) => {
+                let problem = spaces.trust().record_capability(&capability).err();
+                (Answer::Approve, problem.map(|error| format!("approval not saved: {error}")))
+            }
+            _ => (Answer::Refuse, None),
+        }
+    }
+}
+
+fn capability_of(question: &Question) -> Option<String> {
+    let grant = ThreadGrant::parse_request(&question.thread, &question.what).filter(|_| !question.is_limit);
+    grant.map(|grant| grant.capability)
+}
+
+/// Creates the request to the client. `call` is the id of the call that waits.
+pub fn permission_request(session: &SessionId, question: &Question, call: Option<String>) -> RequestPermissionRequest {
+    let call = call.unwrap_or_else(|| format!("question-{}", question.thread));
+    let fields = ToolCallUpdateFields::new()
+        .title(truncate_line(&question.what, MAX_TITLE_CHARS))
+        .status(ToolCallStatus::Pending);
+    let option = PermissionOption::new;
+    let options = if question.is_limit {
+        vec![
+            option(ONCE, "Continue with a higher limit", PermissionOptionKind::AllowOnce),
+            option(NO, "Stop", PermissionOptionKind::RejectOnce),
+        ]
+    } else {
+        vec![
+            option(ONCE, "Allow once", PermissionOptionKind::AllowOnce),
+            option(SESSION, "Allow this tool in this session", PermissionOptionKind::AllowAlways),
+            option(PROJECT, "Allow this tool in this project", PermissionOptionKind::AllowAlways),
+            option(NO, "Deny", PermissionOptionKind::RejectOnce),
+        ]
+    };
+    RequestPermissionRequest::new(session.clone(), ToolCallUpdate::new(call, fields), options)
+}

@@ -1,0 +1,78 @@
+//! Approval requests in the terminal of a chat: a single key answers.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::command::run::ask::ReadLine;
+
+/// An open approval request.
+#[derive(Debug)]
+pub struct OpenRequest {
+    /// The line that lists the keys.
+    pub keys: String,
+    has_scopes: bool,
+    is_answered: bool,
+}
+
+impl OpenRequest {
+    /// Opens a request. Returns it and the lines that describe the call.
+    pub fn open(question: &str) -> (Self, Vec<String>) {
+        let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
+        let keys = lines.pop().unwrap_or_default();
+        let has_scopes = keys.contains("t: ");
+        (Self { keys, has_scopes, is_answered: false }, lines)
+    }
+
+    /// Returns the answer that a key gives; `None` for any other key, and after the first answer.
+    pub fn answer(&mut self, key: KeyEvent) -> Option<&'static str> {
+        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
+        let answer = match key.code {
+            KeyCode::Char('y' | 'Y') => "y",
+            KeyCode::Char('n' | 'N') => "n",
+            KeyCode::Char('t' | 'T') if self.has_scopes => "t",
+            KeyCode::Char('p' | 'P') if self.has_scopes => "p",
+            _ => return None,
+        };
+        (is_plain && !std::mem::replace(&mut self.is_answered, true)).then_some(answer)
+    }
+}
+
+/// Returns the sender of answers, and the function that waits for one.
+pub fn answer_channel() -> (Sender<String>, Arc<ReadLine>) {
+    let (sender, receiver) = channel();
+    let receiver: Mutex<Receiver<String>> = Mutex::new(receiver);
+    let read = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+    (sender, Arc::new(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(c: char) -> KeyEvent {
+        KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)
+    }
+
+    #[test]
+    fn one_key_answers_a_request_once() {
+        let question =
+            "approval 1 of 2: thread a\n  capability: x\nAllow? [y/N; t: in this thread, p: in this project] ";
+        let (mut request, lines) = OpenRequest::open(question);
+        assert_eq!(lines, ["approval 1 of 2: thread a", "  capability: x"]);
+        assert_eq!(
+            (request.answer(key('q')), request.answer(key('t')), request.answer(key('y'))),
+            (None, Some("t"), None)
+        );
+        let (mut limit, _) = OpenRequest::open("thread a reached a limit\nContinue? [y/N] ");
+        assert_eq!((limit.answer(key('p')), limit.answer(key('Y'))), (None, Some("y")));
+    }
+
+    #[test]
+    fn keys_with_control_do_not_answer() {
+        let (mut request, _) = OpenRequest::open("x\nAllow? [y/N] ");
+        assert_eq!(request.answer(KeyEvent::new(KeyCode::Char('y'), KeyModifiers::CONTROL)), None);
+        assert_eq!(request.answer(key('y')), Some("y"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Keys of the terminal of a chat, and the actions that they stand for.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// An action of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyAction {
+    /// Sends the text: the next prompt, or a message that steers the running one.
+    Send,
+    /// Sends the text for the time when the model would end the prompt.
+    FollowUp,
+    NewLine,
+    /// Takes the unsent messages back into the editor.
+    Withdraw,
+    Interrupt,
+    /// Clears the editor; a second time in a row leaves.
+    Clear,
+    /// Leaves, or deletes the next character.
+    Leave,
+    Suspend,
+    Redraw,
+    Complete,
+    CompleteBack,
+    SearchHistory,
+    /// Moves up a line, or to the previous prompt of the history.
+    Up,
+    Down,
+    Undo,
+    Redo,
+    ClearToLineStart,
+    ExpandPastes,
+    Help,
+    /// Edits the text.
+    Edit,
+    None,
+}
+
+/// The keys with their meaning, for `/help` and the guide.
+pub const KEY_HELP: [(&str, &str); 17] = [
+    ("Enter", "send; while the model works, steer it"),
+    ("Alt+Enter", "send when the model would end the prompt"),
+    ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
+    ("Alt+Up", "take unsent messages back"),
+    ("Esc", "interrupt the prompt"),
+    ("Ctrl+C", "clear the text; twice: leave"),
+    ("Ctrl+D", "leave, if there is no text"),
+    ("Ctrl+Z", "suspend rye; `fg` continues"),
+    ("Tab", "complete a command, template, skill or @path"),
+    ("Up, Down", "history of this project"),
+    ("Ctrl+R", "search the history for the typed text"),
+    ("Ctrl+_, Alt+_", "undo, redo"),
+    ("Ctrl+A, Ctrl+E", "start, end of the line"),
+    ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, to the start, to the end of the line"),
+    ("Ctrl+Y", "insert the deleted text"),
+    ("Ctrl+O", "show pasted text as a whole"),
+    ("Ctrl+L", "redraw the screen"),
+];
+
+/// Returns the action of a key.
+pub fn action_of(key: KeyEvent) -> KeyAction {
+    if key.kind == KeyEventKind::Release {
+        return KeyAction::None;
+    }
+    let has = |modifier| key.modifiers.contains(modifier);
+    let (ctrl, alt, shift) = (has(KeyModifiers::CONTROL), has(KeyModifiers::ALT), has(KeyModifiers::SHIFT));
+    match (key.code, ctrl, alt) {
+        (KeyCode::Enter, false, false) if shift => KeyAction::NewLine,
+        (KeyCode::Enter, false, true) => KeyAction::FollowUp,
+        (KeyCode::Enter, false, false) => KeyAction::Send,
+        (KeyCode::Char('j'), true, false) => KeyAction::NewLine,
+        (KeyCode::Up, false, true) => KeyAction::Withdraw,
+        (KeyCode::Esc, _, _) => KeyAction::Interrupt,
+        (KeyCode::Char('c'), true, false) => KeyAction::Clear,
+        (KeyCode::Char('d'), true, false) => KeyAction::Leave,
+        (KeyCode::Char('z'), true, false) => KeyAction::Suspend,
+        (KeyCode::Char('l'), true, false) => KeyAction::Redraw,
+        (KeyCode::Tab, false, false) => KeyAction::Complete,
+        (KeyCode::BackTab, _, _) => KeyAction::CompleteBack,
+        (KeyCode::Char('r'), true, false) => KeyAction::SearchHistory,
+        (KeyCode::Up, false, false) | (KeyCode::Char('p'), true, false) => KeyAction::Up,
+        (KeyCode::Down, false, false) | (KeyCode::Char('n'), true, false) => KeyAction::Down,
+        // Terminals send the same byte for Ctrl+_, Ctrl+7 and Ctrl+/.
+        (KeyCode::Char('_' | '7' | '/'), true, false) => KeyAction::Undo,
+        (KeyCode::Char('_'), false, true) => KeyAction::Redo,
+        (KeyCode::Char('u'), true, false) => KeyAction::ClearToLineStart,
+        (KeyCode::Char('o'), true, false) => KeyAction::ExpandPastes,
+        (KeyCode::F(1), false, false) => KeyAction::Help,
+        (
+            KeyCode::Char(_)
+            | KeyCode::Backspace
+            | KeyCode::Delete
+            | KeyCode::Left
+            | KeyCode::Right
+            | KeyCode::Home
+            | KeyCode::End,
+            _,
+            _,
+        ) => KeyAction::Edit,
+        _ => KeyAction::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_their_actions() {
+        let action = |code, modifiers| action_of(KeyEvent::new(code, modifiers));
+        for (code, modifiers, expected) in [
+            (KeyCode::Enter, KeyModifiers::NONE, KeyAction::Send),
+            (KeyCode::Enter, KeyModifiers::ALT, KeyAction::FollowUp),
+            (KeyCode::Enter, KeyModifiers::SHIFT, KeyAction::NewLine),
+            (KeyCode::Char('j'), KeyModifiers::CONTROL, KeyAction::NewLine),
+            (KeyCode::Char('c'), KeyModifiers::CONTROL, KeyAction::Clear),
+            (KeyCode::Char('c'), KeyModifiers::NONE, KeyAction::Edit),
+            (KeyCode::Up, KeyModifiers::ALT, KeyAction::Withdraw),
+            (KeyCode::F(5), KeyModifiers::NONE, KeyAction::None),
+        ] {
+            assert_eq!(action(code, modifiers), expected, "{code:?} {modifiers:?}");
+        }
+        let mut released = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
+        released.kind = KeyEventKind::Release;
+        assert_eq!(action_of(released), KeyAction::None);
+    }
+}

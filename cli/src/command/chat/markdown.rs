@@ -1,0 +1,553 @@
+//! Markdown of a streaming reply as lines for a terminal: each line is emitted once, as soon as later text cannot change
+//! it. Prose is wrapped at words; a line of code stays one line, so that a copy is exact.
+
+use anstyle::{AnsiColor, Style};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use unicode_width::UnicodeWidthChar;
+
+use super::screen::Row;
+use super::word_wrap::WordWrapper;
+use crate::present::{BOLD, DIM, colored};
+use crate::report::printable;
+
+/// Columns of a tab in code.
+const TAB_COLUMNS: usize = 4;
+/// Maximum nesting of lists and quotes that is indented.
+const MAX_INDENT_LEVELS: usize = 6;
+
+/// A reply that is still being received.
+#[derive(Debug, Default)]
+pub struct MarkdownStream {
+    /// The text of the block that may still change.
+    pending: String,
+    /// Rows of the pending block that were emitted.
+    emitted: usize,
+    /// The width at which the pending block is wrapped, in columns.
+    width: usize,
+    fence: Option<Fence>,
+    /// True if a block was emitted, which a blank line separates from the next one.
+    has_block: bool,
+    /// True if the pending text continues a paragraph whose first lines were emitted.
+    is_continued: bool,
+}
+
+/// An open block of code.
+#[derive(Debug)]
+struct Fence {
+    marker: char,
+    length: usize,
+    indent: usize,
+}
+
+impl MarkdownStream {
+    /// Adds a piece of the reply.
+    pub fn push(&mut self, text: &str) {
+        self.pending.push_str(&printable(&text.replace('\r', "")));
+    }
+
+    /// Returns the rows that no later text can change. `columns` is the width of the terminal.
+    pub fn take_rows(&mut self, columns: usize) -> Vec<Row> {
+        let mut rows = Vec::new();
+        self.advance(columns, false, &mut rows);
+        rows
+    }
+
+    /// Ends the reply and returns the rest of its rows.
+    pub fn finish(&mut self, columns: usize) -> Vec<Row> {
+        let mut rows = Vec::new();
+        self.advance(columns, true, &mut rows);
+        *self = Self::default();
+        rows
+    }
+
+    fn advance(&mut self, columns: usize, is_end: bool, rows: &mut Vec<Row>) {
+        if self.emitted == 0 {
+            self.width = columns.max(1);
+        }
+        loop {
+            if self.fence.is_some() {
+                if !self.take_code(is_end, rows) {
+                    return;
+                }
+                continue;
+            }
+            let blank = self.pending.len() - self.pending.trim_start_matches('\n').len();
+            self.is_continued &= blank == 0;
+            self.pending.drain(..blank);
+            if self.pending.trim().is_empty() {
+                return;
+            }
+            if let Some((first, rest)) = self.pending.split_once('\n')
+                && self.emitted == 0
+                && let Some(fence) = open_fence(first)
+            {
+                let rest = rest.to_owned();
+                self.separate(rows);
+                self.fence = Some(fence);
+                self.pending = rest;
+                continue;
+            }
+            let end = finished_length(&self.pending, is_end);
+            if end > 0 {
+                let block: String = self.pending.drain(..end).collect();
+                self.emit(&block, usize::MAX, rows);
+                self.emitted = 0;
+                self.is_continued = !is_end && !block.ends_with("\n\n");
+                self.width = columns.max(1);
+                continue;
+            }
+            let block = std::mem::take(&mut self.pending);
+            if can_emit_part(&block) {
+                // The last row may still grow.
+                self.emit(&block, 1, rows);
+            }
+            self.pending = block;
+            return;
+        }
+    }
+
+    /// Emits the rows of a block that were not emitted yet; without the last row if the block is incomplete.
+    fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) {
+        let rendered = render_block(block, self.width);
+        let count = if held == usize::MAX { rendered.len() } else { rendered.len().saturating_sub(held) };
+        if self.emitted == 0 && count > 0 {
+            self.separate(rows);
+        }
+        rows.extend(rendered.into_iter().take(count).skip(self.emitted).map(Row::new));
+        self.emitted = self.emitted.max(count);
+    }
+
+    fn separate(&mut self, rows: &mut Vec<Row>) {
+        if std::mem::replace(&mut self.has_block, true) && !std::mem::take(&mut self.is_continued) {
+            rows.push(Row::default());
+        }
+    }
+
+    /// Emits complete lines of code. Returns true if the block of code has ended.
+    fn take_code(&mut self, is_end: bool, rows: &mut Vec<Row>) -> bool {
+        let Some(fence) = &self.fence else { return true };
+        let mut at = 0;
+        let mut has_ended = false;
+        while let Some(rest) = self.pending.get(at..).filter(|rest| !rest.is_empty()) {
+            let (line, length) = match rest.split_once('\n') {
+                Some((line, _)) => (line, line.len() + 1),
+                None if is_end => (rest, rest.len()),
+                None => break,
+            };
+            at += length;
+            if fence.is_closed_by(line) {
+                has_ended = true;
+                break;
+            }
+            rows.push(code_row(fence.without_indent(line)));
+        }
+        self.pending.drain(..at);
+        if has_ended || is_end {
+            self.fence = None;
+        }
+        has_ended
+    }
+}
+
+impl Fence {
+    fn is_closed_by(&self, line: &str) -> bool {
+        let text = line.trim_start_matches(' ');
+        let length = text.chars().take_while(|c| *c == self.marker).count();
+        line.len() - text.len() < 4 && length >= self.length && text.trim_start_matches(self.marker).trim().is_empty()
+    }
+
+    fn without_indent<'l>(&self, line: &'l str) -> &'l str {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        line.get(spaces.min(self.indent)..).unwrap_or_default()
+    }
+}
+
+/// Returns the fence that a line opens.
+fn open_fence(line: &str) -> Option<Fence> {
+    let text = line.trim_start_matches(' ');
+    let indent = line.len() - text.len();
+    let marker = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let length = text.chars().take_while(|c| *c == marker).count();
+    let info = text.get(length..)?;
+    (indent < 4 && length >= 3 && (marker == '~' || !info.contains('`'))).then_some(Fence { marker, length, indent })
+}
+
+fn code_row(line: &str) -> Row {
+    let style = colored(AnsiColor::Cyan);
+    let text = expand_tabs(line);
+    Row::new(if text.is_empty() { text } else { format!("  {style}{text}{style:#}") })
+}
+
+/// Replaces tabs by spaces up to the next stop.
+pub fn expand_tabs(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut column = 0;
+    for c in line.chars() {
+        if c == '\t' {
+            let count = TAB_COLUMNS - column % TAB_COLUMNS;
+            text.push_str(&" ".repeat(count));
+            column += count;
+        } else {
+            text.push(c);
+            column += c.width().unwrap_or(0);
+        }
+    }
+    text
+}
+
+fn options() -> Options {
+    Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS
+}
+
+/// Returns the length of the text at the start of `pending` that later text cannot change: finished blocks, and the
+/// finished lines of a paragraph.
+fn finished_length(pending: &str, is_end: bool) -> usize {
+    let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
+    for (event, range) in Parser::new_ext(pending, options()).into_offset_iter() {
+        if depth == 0 {
+            last_is_paragraph = matches!(event, Event::Start(Tag::Paragraph));
+            starts.push(range.start);
+        }
+        if matches!(event, Event::Start(_)) {
+            depth += 1;
+        } else if matches!(event, Event::End(_)) {
+            depth = depth.saturating_sub(1);
+        }
+    }
+    let complete = pending.rfind('\n').map_or(0, |at| at + 1);
+    match starts.as_slice() {
+        // An incomplete line may still belong to the block above it.
+        [_, second, ..] if *second < complete || is_end => *second,
+        _ if is_end => pending.len(),
+        [_] if last_is_paragraph => {
+            // A later line changes an earlier one only if it ends a table's head, or a construct that is still open.
+            let head = pending.get(..complete).unwrap_or_default();
+            if head.contains('|') || has_open_markup(head) { 0 } else { complete }
+        }
+        _ => 0,
+    }
+}
+
+/// Returns true if the rows of an incomplete block, except for its last one, will not change.
+fn can_emit_part(block: &str) -> bool {
+    let first = block.trim_start();
+    !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)
+}
+
+/// Returns true if an inline construct may be open at the end of a text.
+fn has_open_markup(text: &str) -> bool {
+    let (mut code, mut stars, mut underscores, mut brackets, mut angles) = (0_usize, 0_usize, 0_usize, 0_i64, 0_i64);
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        let content = trimmed.strip_prefix("* ").or_else(|| trimmed.strip_prefix("> ")).unwrap_or(trimmed);
+        for c in content.chars() {
+            match c {
+                '`' => code += 1,
+                '*' => stars += 1,
+                '_' => underscores += 1,
+                '[' | '(' => brackets += 1,
+                ']' | ')' => brackets -= 1,
+                '<' => angles += 1,
+                '>' => angles -= 1,
+                _ => {}
+            }
+        }
+    }
+    let is_unfinished = text.ends_with(['*', '_', '`', ']', '!', '\\', '&', '~']);
+    code % 2 == 1 || stars % 2 == 1 || underscores % 2 == 1 || brackets > 0 || angles > 0 || is_unfinished
+}
+
+/// A block being rendered.
+#[derive(Default)]
+struct BlockRenderer {
+    rows: Vec<String>,
+    words: WordWrapper,
+    styles: Vec<Style>,
+    /// Markers of the open lists: the next number, if the list is numbered.
+    lists: Vec<Option<u64>>,
+    quotes: usize,
+    /// The marker of the item that starts with the next text.
+    marker: Option<String>,
+    is_code: bool,
+    links: Vec<String>,
+    cells: Vec<String>,
+}
+
+/// Renders finished Markdown as rows of at most this width; only code is wider.
+fn render_block(text: &str, width: usize) -> Vec<String> {
+    let mut block = BlockRenderer { words: WordWrapper::new(width), ..BlockRenderer::default() };
+    for event in Parser::new_ext(text, options()) {
+        block.event(event);
+    }
+    block.break_row();
+    block.rows
+}
+
+impl BlockRenderer {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.is_code => {
+                for line in text.lines() {
+                    let prefix = self.prefix();
+                    self.rows.push(format!("{prefix}{}", code_row(line).text()));
+                }
+            }
+            Event::Text(text) => self.text(&text),
+            Event::Code(text) => {
+                self.styles.push(colored(AnsiColor::Cyan));
+                self.text(&text);
+                self.styles.pop();
+            }
+            Event::Html(text) | Event::InlineHtml(text) => {
+                for (n, line) in text.split('\n').enumerate() {
+                    if n > 0 {
+                        self.break_row();
+                    }
+                    self.text(line);
+                }
+            }
+            // Models break lines on purpose.
+            Event::SoftBreak | Event::HardBreak => self.break_row(),
+            Event::Rule => {
+                let length = self.words.width().min(40);
+                self.rows.push(format!("{DIM}{}{DIM:#}", "─".repeat(length)));
+            }
+            Event::TaskListMarker(done) => self.text(if done { "[x] " } else { "[ ] " }),
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(&text),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph => self.break_row(),
+            Tag::Heading { level, .. } => {
+                self.break_row();
+                self.styles.push(if level == HeadingLevel::H1 { BOLD.underline() } else { BOLD });
+            }
+            Tag::BlockQuote(_) => {
+                self.break_row();
+                self.quotes += 1;
+            }
+            Tag::CodeBlock(kind) => {
+                self.break_row();
+                self.is_code = true;
+                if let CodeBlockKind::Fenced(_) = kind {
+                    self.marker = None;
+                }
+            }
+            Tag::List(first) => {
+                self.break_row();
+                self.lists.push(first);
+            }
+            Tag::Item => {
+                self.break_row();
+                let marker = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        let marker = format!("{number}. ");
+                        *number += 1;
+                        marker
+                    }
+                    Some(None) | None => "• ".to_owned(),
+                };
+                self.marker = Some(marker);
+            }
+            Tag::Emphasis => self.styles.push(Style::new().italic()),
+            Tag::Strong => self.styles.push(BOLD),
+            Tag::Strikethrough => self.styles.push(Style::new().strikethrough()),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.links.push(dest_url.to_string());
+                self.styles.push(Style::new().underline());
+            }
+            Tag::TableCell => self.cells.push(String::new()),
+            Tag::TableRow | Tag::TableHead => self.cells.clear(),
+            Tag::Table(_) => self.break_row(),
+            Tag::HtmlBlock
+            | Tag::FootnoteDefinition(_)
+            | Tag::DefinitionList
+            | Tag::DefinitionListTitle
+            | Tag::DefinitionListDefinition
+            | Tag::Superscript
+            | Tag::Subscript
+            | Tag::MetadataBlock(_) => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Heading(_) => {
+                self.break_row();
+                self.styles.pop();
+            }
+            TagEnd::BlockQuote(_) => {
+                self.break_row();
+                self.quotes = self.quotes.saturating_sub(1);
+            }
+            TagEnd::CodeBlock => self.is_code = false,
+            TagEnd::List(_) => {
+                self.break_row();
+                self.lists.pop();
+            }
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
+                self.styles.pop();
+            }
+            TagEnd::Link | TagEnd::Image => {
+                self.styles.pop();
+                if let Some(target) = self.links.pop().filter(|target| !self.words.plain_ends_with(target)) {
+                    self.text(&format!(" ({target})"));
+                }
+            }
+            TagEnd::TableHead | TagEnd::TableRow => {
+                let cells = std::mem::take(&mut self.cells).join(" │ ");
+                self.styles.push(if tag == TagEnd::TableHead { BOLD } else { Style::new() });
+                self.text(&cells);
+                self.styles.pop();
+                self.break_row();
+            }
+            TagEnd::Paragraph | TagEnd::Item => self.break_row(),
+            TagEnd::HtmlBlock
+            | TagEnd::FootnoteDefinition
+            | TagEnd::DefinitionList
+            | TagEnd::DefinitionListTitle
+            | TagEnd::DefinitionListDefinition
+            | TagEnd::Table
+            | TagEnd::TableCell
+            | TagEnd::Superscript
+            | TagEnd::Subscript
+            | TagEnd::MetadataBlock(_) => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some(cell) = self.cells.last_mut() {
+            cell.push_str(text);
+            return;
+        }
+        if self.words.is_empty() && !text.is_empty() {
+            let first = self.prefix();
+            self.marker = None;
+            self.words.begin(first, self.prefix());
+        }
+        let style = self.styles.iter().fold(Style::new(), |all, style| merge_styles(all, *style));
+        self.words.push(&expand_tabs(text), style);
+    }
+
+    /// Returns the indentation of the next row, with the marker of an item that starts.
+    fn prefix(&self) -> String {
+        let levels = self.lists.len().min(MAX_INDENT_LEVELS);
+        let quotes = "│ ".repeat(self.quotes.min(MAX_INDENT_LEVELS));
+        match (&self.marker, levels) {
+            (Some(marker), 1..) => format!("{quotes}{}{marker}", "  ".repeat(levels - 1)),
+            (_, levels) => format!("{quotes}{}", "  ".repeat(levels)),
+        }
+    }
+
+    fn break_row(&mut self) {
+        self.rows.append(&mut self.words.finish());
+    }
+}
+
+fn merge_styles(below: Style, above: Style) -> Style {
+    let style = below.effects(below.get_effects() | above.get_effects());
+    style.fg_color(above.get_fg_color().or(below.get_fg_color()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::screen::visible_width;
+    use super::*;
+
+    const DOCUMENT: &str = "# A title\n\nSome *text* with **bold words** and `code`, long enough to be wrapped at the \
+        end of a narrow line.\nA second line. See [the page](https://example.org/x) or <https://example.org/y>.\n\n\
+        - one\n- two with more words than fit in the row of a narrow terminal\n  1. deep\n  2. deeper\n- three\n\n\
+        ```rust\nfn main() {\n    let a_long_line = \"that is wider than the terminal and is not wrapped\";\n\n}\n```\n\
+        After it.\n\n> a quote\n> of two lines\n\n| a | b |\n|---|---|\n| 1 | *2* |\n\n---\n\n~~gone~~ 2 * 3 = 6, \
+        snake_case_name, a\\*b\n\n日本語のテキストは空白なしで折り返されます。\n\n```\nunclosed\n";
+
+    fn render(pieces: &[&str], columns: usize) -> Vec<String> {
+        let mut stream = MarkdownStream::default();
+        let mut rows = Vec::new();
+        for piece in pieces {
+            stream.push(piece);
+            rows.extend(stream.take_rows(columns));
+        }
+        rows.extend(stream.finish(columns));
+        rows.into_iter().map(|row| row.text().to_owned()).collect()
+    }
+
+    fn plain(rows: &[String]) -> Vec<String> {
+        let strip = |row: &String| {
+            let mut text = String::new();
+            let mut rest = row.as_str();
+            while let Some((before, after)) = rest.split_once('\u{1b}') {
+                text.push_str(before);
+                rest = after.split_once('m').map_or("", |(_, rest)| rest);
+            }
+            text + rest
+        };
+        rows.iter().map(strip).collect()
+    }
+
+    #[test]
+    fn blocks_become_rows() {
+        let rows = plain(&render(&[DOCUMENT], 40));
+        let text = rows.join("\n");
+        for part in [
+            "A title\n\nSome text with bold words and code, long",
+            "See the page\n(https://example.org/x) or",
+            "• one\n• two with more words than fit in the\n  row of a narrow terminal\n  1. deep\n  2. deeper\n• three\n\n",
+            "  fn main() {\n      let a_long_line = \"that is wider than the terminal and is not wrapped\";\n\n  }\n\nAfter it.",
+            "│ a quote\n│ of two lines",
+            "a │ b\n1 │ 2",
+            "gone 2 * 3 = 6, snake_case_name, a*b",
+            "  unclosed",
+        ] {
+            assert!(text.contains(part), "{part}\n--\n{text}");
+        }
+    }
+
+    #[test]
+    fn only_code_is_wider_than_the_terminal() {
+        for columns in [10, 20, 40, 80] {
+            for row in render(&[DOCUMENT], columns) {
+                let is_code = row.starts_with("  \u{1b}[36m");
+                assert!(visible_width(&row) <= columns || is_code, "{columns}: {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_do_not_depend_on_the_pieces() {
+        let whole = render(&[DOCUMENT], 40);
+        for size in [1, 2, 3, 7, 16, 50, 200] {
+            let characters: Vec<char> = DOCUMENT.chars().collect();
+            let pieces: Vec<String> = characters.chunks(size).map(|chunk| chunk.iter().collect()).collect();
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            assert_eq!(render(&pieces, 40), whole, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn rows_are_emitted_before_the_block_ends() {
+        let mut stream = MarkdownStream::default();
+        stream.push("one two three four five six seven");
+        let rows: Vec<String> = stream.take_rows(15).iter().map(|row| row.text().to_owned()).collect();
+        assert_eq!(plain(&rows), ["one two three", "four five six"]);
+        let mut stream = MarkdownStream::default();
+        stream.push("```\nfirst\nsecond\nthi");
+        assert_eq!(stream.take_rows(15).len(), 2);
+        assert_eq!(stream.finish(15).len(), 1);
+    }
+
+    #[test]
+    fn terminal_controls_are_replaced() {
+        for text in ["a \u{1b}[31mred", "`\u{1b}]52;c;aGk=\u{7}`", "```\n\u{202e}x\n```", "[x](\u{1b}[2J)"] {
+            for row in plain(&render(&[text], 40)) {
+                let is_safe = |c: char| !c.is_control() && c != '\u{202e}';
+                assert!(row.chars().all(is_safe), "{row:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The list below the editor: completions of the word before the cursor, or prompts of the history.
+
+use std::path::PathBuf;
+
+use rye_compiler::world::{ItemKind, World};
+use unicode_width::UnicodeWidthChar;
+
+use super::screen::Row;
+use super::session::COMMANDS;
+use crate::present::{BOLD, DIM, truncate_line};
+use crate::report::printable;
+use crate::workspace::Spaces;
+
+/// Maximum number of visible entries.
+const MAX_ROWS: usize = 6;
+/// Maximum number of files that a completion looks at.
+const MAX_FILES: usize = 20_000;
+/// Maximum number of entries.
+const MAX_ENTRIES: usize = 100;
+/// Maximum length of an entry in the list, in characters.
+const MAX_ENTRY_CHARS: usize = 200;
+
+/// An entry of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The replacement.
+    pub text: String,
+    /// A summary for the reader.
+    pub note: String,
+}
+
+/// The text that an entry replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaced {
+    Word,
+    Text,
+}
+
+/// An open list with a selected entry.
+#[derive(Debug)]
+pub struct Overlay {
+    entries: Vec<Entry>,
+    selected: usize,
+    pub replaced: Replaced,
+}
+
+impl Overlay {
+    /// Opens a list; `None` without entries.
+    pub fn open(entries: Vec<Entry>, replaced: Replaced) -> Option<Self> {
+        (!entries.is_empty()).then_some(Self { entries, selected: 0, replaced })
+    }
+
+    /// Returns the selected entry.
+    pub fn selected(&self) -> Option<&Entry> {
+        self.entries.get(self.selected)
+    }
+
+    /// Returns true if the selection is the only entry.
+    pub fn is_single(&self) -> bool {
+        self.entries.len() == 1
+    }
+
+    pub fn next(&mut self) {
+        self.selected = (self.selected + 1) % self.entries.len();
+    }
+
+    pub fn previous(&mut self) {
+        self.selected = self.selected.checked_sub(1).unwrap_or(self.entries.len() - 1);
+    }
+
+    /// Renders the entries around the selected one.
+    pub fn rows(&self, columns: usize, max_rows: usize) -> Vec<Row> {
+        let count = MAX_ROWS.min(max_rows);
+        let first = (self.selected + 1).saturating_sub(count);
+        let shown = self.entries.iter().enumerate().skip(first).take(count);
+        let rows = shown.map(|(n, entry)| {
+            let (sign, style) = if n == self.selected { ("›", BOLD) } else { (" ", DIM) };
+            let note = if entry.note.is_empty() { String::new() } else { format!("  {}", entry.note) };
+            let text = truncate_line(&printable(&format!("{}{note}", entry.text)), MAX_ENTRY_CHARS);
+            Row::new(format!("{style}{sign} {}{style:#}", cut_to_width(&text, columns.saturating_sub(3))))
+        });
+        rows.collect()
+    }
+}
+
+/// Cuts a line to a number of columns.
+pub fn cut_to_width(text: &str, columns: usize) -> String {
+    let mut used = 0;
+    text.chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= columns
+        })
+        .collect()
+}
+
+/// Lists completions from the items and files of a project.
+#[derive(Debug)]
+pub struct Completer {
+    spaces: Spaces,
+}
+
+impl Completer {
+    pub fn new(spaces: Spaces) -> Self {
+        Self { spaces }
+    }
+
+    /// Returns the completions of a word: commands, prompt templates and skills for `/…` at the start of the text, files
+    /// for `@…`.
+    pub fn entries(&self, word: &str, is_first: bool) -> Vec<Entry> {
+        if let Some(begun) = word.strip_prefix('@') {
+            let files = self.files();
+            return best_matches(files.into_iter().map(|path| (path, String::new())), begun, '@');
+        }
+        match word.strip_prefix('/') {
+            Some(begun) if is_first => best_matches(self.commands(), begun, '/'),
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    fn commands(&self) -> Vec<(String, String)> {
+        let own = COMMANDS.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
+        let mut all: Vec<(String, String)> = own.collect();
+        let Ok(world) = self.spaces.open() else { return all };
+        for (kind, prefix, about) in [(ItemKind::Prompt, "", "prompt template"), (ItemKind::Skill, "skill:", "skill")] {
+            let mut entries = world.list(kind).unwrap_or_default();
+            entries.dedup_by(|a, b| a.id == b.id);
+            let name = |id: String| format!("{prefix}{}", if prefix.is_empty() { id.replace('/', ":") } else { id });
+            all.extend(entries.into_iter().map(|entry| (name(entry.id.to_string()), about.to_owned())));
+        }
+        all
+    }
+
+    /// Returns the files of the project that git does not ignore.
+    fn files(&self) -> Vec<String> {
+        let project = &self.spaces.project;
+        let walk = ignore::WalkBuilder::new(project).hidden(true).require_git(false).build();
+        let files = walk.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+        let relative = |path: PathBuf| path.strip_prefix(project).ok()?.to_str().map(str::to_owned);
+        files.take(MAX_FILES).filter_map(|entry| relative(entry.into_path())).collect()
+    }
+}
+
+/// Returns the names that contain the characters of `begun` in this order, best first.
+fn best_matches(names: impl IntoIterator<Item = (String, String)>, begun: &str, sign: char) -> Vec<Entry> {
+    let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, begun)?, name, note)));
+    let mut scored: Vec<_> = scored.collect();
+    scored.sort();
+    let entry = |(_, name, note)| Entry { text: format!("{sign}{name} "), note };
+    scored.into_iter().take(MAX_ENTRIES).map(entry).collect()
+}
+
+/// Returns the distance of a name from the typed characters; `None` if the name does not contain them in this order.
+/// Gaps count, and a match at the start of a part of the name is better than one within it.
+fn match_score(name: &str, typed: &str) -> Option<usize> {
+    let lower = name.to_lowercase();
+    let mut score = name.len();
+    let mut rest = lower.as_str();
+    let mut is_start = true;
+    for wanted in typed.to_lowercase().chars() {
+        let at = rest.find(wanted)?;
+        let before = rest.get(..at)?;
+        is_start = (is_start && at == 0) || before.ends_with(['/', '-', '_', '.', ':', ' ']);
+        score += if at == 0 || is_start { 0 } else { 10 + at };
+        rest = rest.get(at + wanted.len_utf8()..)?;
+        is_start = false;
+    }
+    Some(score)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn texts(entries: &[Entry]) -> Vec<&str> {
+        entries.iter().map(|entry| entry.text.as_str()).collect()
+    }
+
+    #[test]
+    fn best_match_is_first() {
+        let names = ["src/main.rs", "src/lib/mod.rs", "docs/smart.md"].map(|name| (name.to_owned(), String::new()));
+        assert_eq!(texts(&best_matches(names.clone(), "main", '@')), ["@src/main.rs "]);
+        assert_eq!(texts(&best_matches(names, "sm", '@')).first(), Some(&"@src/main.rs "));
+        assert_eq!(match_score("abc", "d"), None);
+    }
+
+    #[test]
+    fn files_that_git_ignores_are_no_completions() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("src")).unwrap();
+        for (path, text) in [(".gitignore", "*.log\n"), ("src/one.rs", ""), ("one.log", "")] {
+            std::fs::write(place.path().join(path), text).unwrap();
+        }
+        let spaces = Spaces { project: place.path().into(), user: None, own: true };
+        let completer = Completer::new(spaces);
+        assert_eq!(texts(&completer.entries("@one", false)), ["@src/one.rs "]);
+        assert_eq!(texts(&completer.entries("/hel", true)), ["/help "]);
+        assert!(completer.entries("/hel", false).is_empty());
+    }
+
+    #[test]
+    fn list_shows_the_selection_and_wraps_around() {
+        let entries = (0..9).map(|n| Entry { text: format!("e{n}"), note: String::new() }).collect();
+        let mut list = Overlay::open(entries, Replaced::Word).unwrap();
+        list.previous();
+        assert_eq!(list.selected().unwrap().text, "e8");
+        let rows = list.rows(40, 6);
+        assert_eq!(rows.len(), 6);
+        assert!(rows.last().unwrap().text().contains("› e8"));
+        list.next();
+        assert_eq!(list.selected().unwrap().text, "e0");
+        assert!(Overlay::open(Vec::new(), Replaced::Word).is_none());
+    }
+}

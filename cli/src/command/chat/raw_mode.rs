@@ -1,0 +1,75 @@
+//! The mode of the terminal during a chat: single keys instead of lines, and its restoration.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, Event, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
+    PushKeyboardEnhancementFlags,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::screen::{MIN_COLUMNS, TerminalSize};
+use crate::options::Format;
+use crate::report::Printer;
+
+/// True while the terminal is in raw mode.
+static IS_RAW: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if a chat can use the whole terminal: stdin and the outputs are terminals, and no option or variable asks
+/// for plain lines.
+pub fn can_use_screen(report: &Printer) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let has_motion = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal() && io::stderr().is_terminal();
+    report.format() == Format::Human
+        && !report.is_quiet()
+        && !report.has_log()
+        && is_terminal
+        && has_motion
+        && !is_set("ACCESSIBLE")
+        && terminal_size().is_some_and(|size| size.columns >= MIN_COLUMNS)
+}
+
+/// Returns the size of the terminal; `None` if it reports none.
+pub fn terminal_size() -> Option<TerminalSize> {
+    let (columns, rows) = crossterm::terminal::size().ok()?;
+    (columns > 0 && rows > 0).then_some(TerminalSize { columns, rows })
+}
+
+/// Switches the terminal to single keys. A panic restores it.
+pub fn enter_raw_mode() -> io::Result<()> {
+    crossterm::terminal::enable_raw_mode()?;
+    if !IS_RAW.swap(true, Ordering::SeqCst) {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore_terminal();
+            previous(panic);
+        }));
+    }
+    let keys = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES;
+    crossterm::execute!(io::stdout(), EnableBracketedPaste, PushKeyboardEnhancementFlags(keys))
+}
+
+/// Restores the terminal, if it is in raw mode.
+pub fn restore_terminal() {
+    if IS_RAW.swap(false, Ordering::SeqCst) {
+        // The terminal may be gone.
+        crossterm::execute!(io::stdout(), PopKeyboardEnhancementFlags, DisableBracketedPaste).ok();
+        io::stdout().write_all(b"\x1b[?7h\x1b[?25h").and_then(|()| io::stdout().flush()).ok();
+        crossterm::terminal::disable_raw_mode().ok();
+    }
+}
+
+/// Reads keys on a thread of its own, which lives until the process ends.
+pub fn read_keys() -> UnboundedReceiver<Event> {
+    let (sender, receiver) = unbounded_channel();
+    std::thread::spawn(move || {
+        while let Ok(event) = crossterm::event::read() {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

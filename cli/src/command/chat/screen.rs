@@ -1,0 +1,349 @@
+//! The screen of a chat: finished lines that the terminal keeps in its scrollback, and below them a viewport of a few
+//! rows that is repainted.
+//!
+//! Every motion is relative to the first row of the viewport, where the cursor usually rests, and a row never wraps while
+//! it is painted. So a frame gives the same picture if the terminal was resized before it read the frame.
+
+use std::io::{self, Write};
+
+use unicode_width::UnicodeWidthStr;
+
+/// Minimum width of a terminal with a screen, in columns.
+pub const MIN_COLUMNS: u16 = 20;
+/// Starts a synchronized update: the terminal shows the frame as a whole.
+const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
+const END_FRAME: &str = "\x1b[?2026l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+const ERASE_BELOW: &str = "\x1b[J";
+const RESET_STYLE: &str = "\x1b[0m";
+/// Turns automatic wrapping off and saves the cursor.
+const BEGIN_ROWS: &str = "\x1b[?7l\x1b7";
+const END_ROWS: &str = "\x1b8\x1b[?7h";
+
+/// A row of the viewport, or a finished line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The text with its styles, without other control characters.
+    text: String,
+    /// Columns.
+    width: usize,
+}
+
+/// The rows of a frame, and the place of the cursor among them. Without a cursor, the cursor is hidden.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Viewport {
+    pub rows: Vec<Row>,
+    pub cursor: Option<(usize, usize)>,
+}
+
+/// The size of a terminal, in columns and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSize {
+    pub columns: u16,
+    pub rows: u16,
+}
+
+impl TerminalSize {
+    /// Returns the number of rows that a viewport may have: two fifths of the terminal, at least three rows if they fit.
+    pub fn viewport_rows(self) -> usize {
+        let rows = usize::from(self.rows);
+        (rows * 2 / 5).max(3).min(rows.saturating_sub(1)).max(1)
+    }
+}
+
+/// The painted state of a terminal.
+#[derive(Debug)]
+pub struct Screen<W> {
+    out: W,
+    size: TerminalSize,
+    /// The rows on the terminal; empty before the first frame.
+    painted: Vec<Row>,
+    /// The cursor within the painted rows.
+    cursor: (usize, usize),
+    /// True if the terminal may show something other than the painted rows.
+    is_stale: bool,
+    has_color: bool,
+    frame: Viewport,
+}
+
+impl Row {
+    /// Creates a row from text with styles. `text` contains no control characters other than those of styles.
+    pub fn new(text: String) -> Self {
+        let width = visible_width(&text);
+        Self { text, width }
+    }
+
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Returns the columns of a text, without its styles.
+pub fn visible_width(text: &str) -> usize {
+    let mut width = 0;
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        width += before.width();
+        let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |at| at + 1);
+        rest = after.get(end..).unwrap_or_default();
+    }
+    width + rest.width()
+}
+
+/// Removes the styles of a text.
+fn without_styles(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\x1b') {
+        plain.push_str(before);
+        let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |at| at + 1);
+        rest = after.get(end..).unwrap_or_default();
+    }
+    plain.push_str(rest);
+    plain
+}
+
+impl<W: Write> Screen<W> {
+    pub fn new(out: W, size: TerminalSize, has_color: bool) -> Self {
+        let frame = Viewport::default();
+        Self { out, size, painted: Vec::new(), cursor: (0, 0), is_stale: true, has_color, frame }
+    }
+
+    pub fn size(&self) -> TerminalSize {
+        self.size
+    }
+
+    /// Notes that the terminal has another size. A terminal wraps the rows that became too wide.
+    pub fn resize(&mut self, size: TerminalSize) {
+        if size == self.size {
+            return;
+        }
+        let columns = usize::from(size.columns.max(1));
+        let (row, column) = self.cursor;
+        let wrapped = |width: usize| width.div_ceil(columns).max(1);
+        let above: usize = self.painted.iter().take(row).map(|row| wrapped(row.width)).sum();
+        self.cursor = (above + column / columns, 0);
+        self.size = size;
+        self.is_stale = true;
+    }
+
+    /// Prints finished lines above the viewport, and paints the viewport. Writes nothing if nothing has changed.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn paint(&mut self, finished: &[Row], next: Viewport) -> io::Result<()> {
+        if !self.is_stale && finished.is_empty() && next == self.frame {
+            return Ok(());
+        }
+        let is_whole = self.is_stale || !finished.is_empty() || next.rows.len() < self.painted.len();
+        let mut frame = String::from(BEGIN_FRAME);
+        self.move_to_top(&mut frame);
+        if is_whole {
+            frame.push_str(ERASE_BELOW);
+        }
+        for line in finished {
+            self.push_text(&mut frame, &line.text);
+            frame.push_str("\r\n");
+        }
+        let below = next.rows.len().saturating_sub(1);
+        if is_whole || next.rows.len() > self.painted.len() {
+            // Makes room: the terminal scrolls if the viewport is at its last row.
+            frame.push_str(&"\n".repeat(below));
+            push_motion(&mut frame, below, 'A');
+        }
+        frame.push_str(BEGIN_ROWS);
+        let mut at = 0;
+        for (n, row) in next.rows.iter().enumerate() {
+            if !is_whole && self.painted.get(n) == Some(row) {
+                continue;
+            }
+            push_motion(&mut frame, n - at, 'B');
+            at = n;
+            frame.push('\r');
+            self.push_text(&mut frame, &row.text);
+            if !is_whole {
+                frame.push_str("\x1b[K");
+            }
+        }
+        frame.push_str(END_ROWS);
+        if let Some((row, column)) = next.cursor {
+            push_motion(&mut frame, row, 'B');
+            push_motion(&mut frame, column, 'C');
+            frame.push_str(SHOW_CURSOR);
+        }
+        frame.push_str(END_FRAME);
+        self.cursor = next.cursor.unwrap_or_default();
+        self.painted.clone_from(&next.rows);
+        self.frame = next;
+        self.is_stale = false;
+        self.out.write_all(frame.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Removes the viewport, so that other output can follow.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let mut frame = String::new();
+        self.move_to_top(&mut frame);
+        frame.push_str(ERASE_BELOW);
+        frame.push_str(SHOW_CURSOR);
+        self.painted.clear();
+        self.cursor = (0, 0);
+        self.is_stale = true;
+        self.out.write_all(frame.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Clears the terminal, for a user whose screen another program has damaged. The scrollback stays.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn clear_all(&mut self) -> io::Result<()> {
+        self.painted.clear();
+        self.cursor = (0, 0);
+        self.is_stale = true;
+        self.out.write_all(b"\x1b[H\x1b[J")?;
+        self.out.flush()
+    }
+
+    fn move_to_top(&self, frame: &mut String) {
+        frame.push('\r');
+        push_motion(frame, self.cursor.0, 'A');
+    }
+
+    fn push_text(&self, frame: &mut String, text: &str) {
+        if self.has_color {
+            frame.push_str(text);
+            if text.contains('\x1b') {
+                frame.push_str(RESET_STYLE);
+            }
+        } else {
+            frame.push_str(&without_styles(text));
+        }
+    }
+}
+
+/// Adds a cursor motion; none for a distance of zero, which terminals take for one.
+fn push_motion(frame: &mut String, distance: usize, direction: char) {
+    if distance > 0 {
+        frame.push_str(&format!("\x1b[{distance}{direction}"));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn screen(columns: u16, rows: u16) -> Screen<Vec<u8>> {
+        Screen::new(Vec::new(), TerminalSize { columns, rows }, true)
+    }
+
+    fn rows(texts: &[&str]) -> Vec<Row> {
+        texts.iter().map(|text| Row::new((*text).to_owned())).collect()
+    }
+
+    fn viewport(texts: &[&str], cursor: (usize, usize)) -> Viewport {
+        Viewport { rows: rows(texts), cursor: Some(cursor) }
+    }
+
+    fn terminal(rows: u16, columns: u16, scrollback: usize) -> vt100::Parser {
+        vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), scrollback)
+    }
+
+    /// Shows what the screen has written since the last call.
+    fn show(screen: &mut Screen<Vec<u8>>, terminal: &mut vt100::Parser) -> usize {
+        let written = std::mem::take(&mut screen.out);
+        terminal.process(&written);
+        written.len()
+    }
+
+    fn lines(terminal: &vt100::Parser) -> Vec<String> {
+        terminal.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn finished_lines_stay_above_the_viewport_once() {
+        let (mut screen, mut terminal) = (screen(20, 6), terminal(6, 20, 100));
+        for n in 0..20 {
+            let height = if n % 3 == 0 { &["> hi", "busy", "queue", "status"][..] } else { &["> hi", "status"][..] };
+            screen.paint(&rows(&[&format!("line {n}")]), viewport(height, (0, 4))).unwrap();
+            show(&mut screen, &mut terminal);
+            assert!(lines(&terminal).ends_with(&height.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>()));
+        }
+        screen.paint(&[], Viewport::default()).unwrap();
+        screen.clear().unwrap();
+        show(&mut screen, &mut terminal);
+        terminal.screen_mut().set_scrollback(100);
+        let first = lines(&terminal);
+        assert_eq!(first.first().map(String::as_str), Some("line 0"));
+        terminal.screen_mut().set_scrollback(0);
+        assert_eq!(lines(&terminal).last().map(String::as_str), Some("line 19"));
+        assert!(!lines(&terminal).iter().any(|line| line.contains("status")));
+    }
+
+    #[test]
+    fn cursor_is_where_the_viewport_puts_it() {
+        let (mut screen, mut terminal) = (screen(20, 6), terminal(6, 20, 0));
+        screen.paint(&rows(&["one", "two"]), viewport(&["> a", "  bc", "status"], (1, 4))).unwrap();
+        show(&mut screen, &mut terminal);
+        assert_eq!(terminal.screen().cursor_position(), (3, 4));
+        screen.paint(&[], viewport(&["> 日本", "status"], (0, 6))).unwrap();
+        show(&mut screen, &mut terminal);
+        assert_eq!(terminal.screen().cursor_position(), (2, 6));
+        assert_eq!(lines(&terminal), ["one", "two", "> 日本", "status"]);
+    }
+
+    #[test]
+    fn equal_frame_writes_nothing_and_a_changed_row_little() {
+        let mut screen = screen(80, 24);
+        let status = "model · 18k/200k 9% · prompt $0.04/0.5 · session $0.31/5 · cache 96%";
+        let frame = |spinner: &str| viewport(&["> text being typed", spinner, status], (0, 8));
+        screen.paint(&[], frame("| 1 s")).unwrap();
+        screen.out.clear();
+        screen.paint(&[], frame("| 1 s")).unwrap();
+        assert_eq!(screen.out.len(), 0);
+        screen.paint(&[], frame("/ 1 s")).unwrap();
+        assert!(screen.out.len() < 80, "{} bytes", screen.out.len());
+        assert!(!String::from_utf8_lossy(&screen.out).contains("model"));
+    }
+
+    #[test]
+    fn rows_that_a_narrower_terminal_wrapped_are_erased() {
+        let mut screen = screen(40, 10);
+        screen.paint(&[], viewport(&["> a line of thirty-five columns, ok", "  second", "status"], (1, 8))).unwrap();
+        screen.out.clear();
+        screen.resize(TerminalSize { columns: 20, rows: 10 });
+        screen.paint(&[], viewport(&["> x"], (0, 3))).unwrap();
+        // The first row takes two rows now, so the cursor is two rows below the top of the viewport.
+        let written = String::from_utf8(screen.out.clone()).unwrap();
+        assert!(written.contains("\r\u{1b}[2A\u{1b}[J"), "{written:?}");
+    }
+
+    #[test]
+    fn nothing_clears_the_terminal_or_its_scrollback() {
+        let mut screen = screen(40, 10);
+        screen.paint(&rows(&["a"]), viewport(&["> x"], (0, 3))).unwrap();
+        screen.resize(TerminalSize { columns: 30, rows: 8 });
+        screen.paint(&rows(&["b"]), viewport(&["> x"], (0, 3))).unwrap();
+        screen.clear().unwrap();
+        let written = String::from_utf8(screen.out).unwrap();
+        for forbidden in ["\u{1b}[2J", "\u{1b}[3J", "\u{1b}[?1049h", "\u{1b}[?47h"] {
+            assert!(!written.contains(forbidden), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn without_colors_there_are_no_styles() {
+        let mut screen = Screen::new(Vec::new(), TerminalSize { columns: 40, rows: 10 }, false);
+        screen.paint(&rows(&["\u{1b}[1mbold\u{1b}[0m"]), viewport(&["\u{1b}[2m> x\u{1b}[0m"], (0, 3))).unwrap();
+        let written = String::from_utf8(screen.out).unwrap();
+        assert!(written.contains("bold\r\n") && !written.contains("\u{1b}[1m") && !written.contains("\u{1b}[2m"));
+    }
+}

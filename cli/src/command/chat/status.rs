@@ -1,0 +1,143 @@
+//! The status line of the terminal of a chat: model, use of the context window, costs.
+
+use rye_compiler::plan::Plan;
+use rye_engine::event::{Event, EventBody};
+use unicode_width::UnicodeWidthStr;
+
+use super::screen::Row;
+use crate::present::{DIM, format_money};
+use crate::report::printable;
+
+/// Facts of a session for its status line.
+#[derive(Debug, Default)]
+pub struct SessionStatus {
+    model: String,
+    /// Tokens.
+    context_window: u64,
+    /// Tokens of the last request and its reply.
+    context: u64,
+    /// Tokens of the last request, and those of them that the provider's cache had.
+    input: (u64, u64),
+    /// Nano-dollars.
+    prompt_cost: u64,
+    session_cost: u64,
+    prompt_limit: u64,
+    session_limit: u64,
+}
+
+impl SessionStatus {
+    /// Creates the status of a session. `recorded` holds the events so far of a session that was opened again.
+    pub fn new(plan: &Plan, recorded: &[Event]) -> Self {
+        let mut status = Self {
+            model: printable(&plan.model.id),
+            context_window: plan.model.context_window,
+            prompt_limit: plan.limits.spend,
+            ..Self::default()
+        };
+        for event in recorded {
+            status.follow(true, &event.body);
+        }
+        status.prompt_cost = 0;
+        status
+    }
+
+    /// Follows an event of the session's thread, or of another one.
+    pub fn follow(&mut self, is_main: bool, event: &EventBody) {
+        match event {
+            EventBody::Opened(opened) if is_main => self.session_limit = opened.limits.spend,
+            EventBody::PromptStarted(_) if is_main => self.prompt_cost = 0,
+            EventBody::AttemptIntended(attempt) if is_main => self.model = printable(&attempt.model),
+            EventBody::Settled(settled) => {
+                self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
+                self.session_cost = self.session_cost.saturating_add(settled.amount);
+                if is_main && !settled.unknown_outcome {
+                    self.context = settled.usage.whole_input().saturating_add(settled.usage.output);
+                    self.input = (settled.usage.whole_input(), settled.usage.cache_read);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Renders the line. A narrow terminal shows its first fields only.
+    pub fn row(&self, columns: usize) -> Row {
+        let mut line = String::new();
+        for field in self.fields() {
+            let next = if line.is_empty() { field } else { format!("{line} · {field}") };
+            if next.width() + 1 > columns {
+                break;
+            }
+            line = next;
+        }
+        Row::new(if line.is_empty() { line } else { format!("{DIM}{line}{DIM:#}") })
+    }
+
+    fn fields(&self) -> Vec<String> {
+        let percent = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
+        let context = (self.context_window > 0).then(|| {
+            let (used, all) = (format_tokens(self.context), format_tokens(self.context_window));
+            format!("{used}/{all} {}%", percent(self.context, self.context_window))
+        });
+        let money = |name: &str, cost: u64, limit: u64| {
+            let limit = if limit > 0 { format!("/{}", trim_dollars(limit)) } else { String::new() };
+            format!("{name} ${}{limit}", trim_dollars(cost))
+        };
+        let (input, cached) = self.input;
+        let cache = (cached > 0).then(|| format!("cache {}%", percent(cached, input)));
+        let costs = [
+            money("prompt", self.prompt_cost, self.prompt_limit),
+            money("session", self.session_cost, self.session_limit),
+        ];
+        std::iter::once(self.model.clone()).chain(context).chain(costs).chain(cache).collect()
+    }
+}
+
+/// Formats nano-dollars with at most four decimals, rounded up: `0.0413`.
+fn trim_dollars(nanos: u64) -> String {
+    const STEP: u64 = 100_000;
+    let rounded = nanos.div_ceil(STEP).saturating_mul(STEP);
+    format_money(rounded).trim_start_matches('$').to_owned()
+}
+
+/// Formats a number of tokens: `950`, `18.2k`, `200k`, `1M`.
+fn format_tokens(tokens: u64) -> String {
+    let scaled = |unit: u64, name: &str| {
+        let (whole, tenth) = (tokens / unit, tokens % unit * 10 / unit);
+        if whole >= 100 || tenth == 0 { format!("{whole}{name}") } else { format!("{whole}.{tenth}{name}") }
+    };
+    match tokens {
+        0..1000 => tokens.to_string(),
+        1000..1_000_000 => scaled(1000, "k"),
+        _ => scaled(1_000_000, "M"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_line_drops_fields_from_the_right() {
+        let status = SessionStatus {
+            model: "sonnet".into(),
+            context_window: 200_000,
+            context: 18_240,
+            input: (100, 96),
+            prompt_cost: 41_230_000,
+            session_cost: 310_000_000,
+            prompt_limit: 500_000_000,
+            session_limit: 5_000_000_000,
+        };
+        let text = |columns| status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+        assert_eq!(text(100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");
+        assert_eq!(text(30), "sonnet · 18.2k/200k 9%");
+        assert_eq!(text(10), "sonnet");
+        assert_eq!(text(3), "");
+    }
+
+    #[test]
+    fn tokens_are_shortened() {
+        let shown: Vec<String> = [0, 999, 1000, 18_240, 200_000, 1_050_000].into_iter().map(format_tokens).collect();
+        assert_eq!(shown, ["0", "999", "1k", "18.2k", "200k", "1M"]);
+    }
+}

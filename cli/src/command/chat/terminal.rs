@@ -1,0 +1,501 @@
+//! The terminal of a chat: keys become prompts, answers and interruptions; events become finished lines and the viewport.
+
+use std::io::{self, Stdout};
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anstream::ColorChoice;
+use crossterm::event::Event as TerminalEvent;
+use rye_engine::control::ControlSender;
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, UserInput};
+use rye_engine::live::{EventStream, StreamEvent};
+use rye_engine::thread::RunResult;
+use rye_engine::thread_id::ThreadId;
+use tokio::time::Instant;
+
+use super::approvals::OpenRequest;
+use super::editor::Editor;
+use super::history::{Draft, PromptHistory};
+use super::keys::KEY_HELP;
+use super::markdown::{MarkdownStream, expand_tabs};
+use super::overlay::{Completer, Overlay, cut_to_width};
+use super::raw_mode::{enter_raw_mode, read_keys, restore_terminal, terminal_size};
+use super::screen::{Row, Screen, TerminalSize, Viewport};
+use super::session::{LineAction, line_action};
+use super::status::SessionStatus;
+use crate::command::run::human::{CapturedOutput, HumanRenderer};
+use crate::command::run::progress::{Progress, REPAINT_INTERVAL};
+use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, RendererMessages};
+use crate::present::{BOLD, DIM};
+use crate::report::{Printer, printable};
+use crate::workspace::Spaces;
+
+mod keyboard;
+
+/// Minimum time between two frames.
+const FRAME_INTERVAL: Duration = Duration::from_millis(16);
+/// Time until a changed draft is written.
+const DRAFT_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of queued messages that are shown.
+const MAX_QUEUE_ROWS: usize = 3;
+
+/// The parts of a session that its terminal shows or uses.
+pub struct TerminalSession {
+    pub spaces: Spaces,
+    pub thread: ThreadId,
+    pub control: ControlSender,
+    /// Receives the answers to approval requests.
+    pub answers: Sender<String>,
+    pub status: SessionStatus,
+    /// Messages that were not sent when the session was closed.
+    pub unsent: Vec<String>,
+    /// True to print every event.
+    pub events: bool,
+}
+
+/// A message that the model has not read yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct QueuedMessage {
+    /// The id of its control message.
+    id: String,
+    text: String,
+    is_follow_up: bool,
+}
+
+/// The terminal of a session.
+pub struct ChatTerminal {
+    screen: Screen<Stdout>,
+    session: TerminalSession,
+    human: HumanRenderer,
+    activity: Progress,
+    markdown: MarkdownStream,
+    editor: Editor,
+    history: PromptHistory,
+    draft: Draft,
+    completer: Completer,
+    overlay: Option<Overlay>,
+    request: Option<OpenRequest>,
+    queue: Vec<QueuedMessage>,
+    /// Lines for the scrollback that are not painted yet.
+    finished: Vec<Row>,
+    is_running: bool,
+    is_leaving: bool,
+    /// The last key was Ctrl+C with an empty editor.
+    may_leave: bool,
+    hint: Option<&'static str>,
+    is_dirty: bool,
+    draft_due: Option<Instant>,
+}
+
+/// Runs the terminal until the session has ended.
+pub async fn run_terminal(
+    session: TerminalSession,
+    report: Printer,
+    live: EventStream,
+    messages: RendererMessages,
+) -> RenderOutcome {
+    let size = terminal_size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
+    if let Err(error) = enter_raw_mode() {
+        session.control.send(ControlMessage::Close);
+        return RenderOutcome { trouble: Some(error) };
+    }
+    let mut terminal = ChatTerminal::new(session, &report, size);
+    let outcome = terminal.run(live, messages).await;
+    restore_terminal();
+    let trouble = match outcome {
+        Ok(Some(result)) => terminal.human.end(*result),
+        Ok(None) => None,
+        Err(error) => {
+            // The terminal is gone: the session waits for its next start.
+            terminal.leave();
+            Some(error)
+        }
+    };
+    RenderOutcome { trouble }
+}
+
+impl ChatTerminal {
+    fn new(session: TerminalSession, report: &Printer, size: TerminalSize) -> Self {
+        let has_color = anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+        let project: PathBuf = session.spaces.project.clone();
+        let draft = Draft::of_session(&project, session.thread.as_str());
+        let mut editor = Editor::new();
+        let mut text = session.unsent.join("\n");
+        if let Some(saved) = draft.read() {
+            text = if text.is_empty() { saved } else { format!("{text}\n{saved}") };
+        }
+        if !text.is_empty() {
+            editor.set_text(&text);
+        }
+        Self {
+            screen: Screen::new(io::stdout(), size, has_color),
+            human: HumanRenderer::captured(report, session.events),
+            activity: Progress::in_viewport(),
+            markdown: MarkdownStream::default(),
+            editor,
+            history: PromptHistory::read(&project),
+            draft,
+            completer: Completer::new(session.spaces.clone()),
+            overlay: None,
+            request: None,
+            queue: Vec::new(),
+            finished: Vec::new(),
+            is_running: false,
+            is_leaving: false,
+            may_leave: false,
+            hint: Some("Enter sends, /help lists commands and keys"),
+            is_dirty: true,
+            draft_due: None,
+            session,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        mut live: EventStream,
+        mut messages: RendererMessages,
+    ) -> io::Result<Option<Box<RunResult>>> {
+        let mut keys = read_keys();
+        let (mut end, mut is_open, mut has_keys) = (None, true, true);
+        let mut frame_due = Instant::now();
+        let mut repaint_due = Instant::now();
+        while is_open || end.is_none() {
+            let now = Instant::now();
+            if self.is_dirty && now >= frame_due {
+                self.paint()?;
+                (frame_due, repaint_due) = (now + FRAME_INTERVAL, now + REPAINT_INTERVAL);
+            }
+            let repaint = self.is_animated().then_some(repaint_due);
+            let frame = self.is_dirty.then_some(frame_due);
+            let deadline = [frame, repaint, self.draft_due].into_iter().flatten().min();
+            tokio::select! {
+                biased;
+                key = keys.recv(), if has_keys => match key {
+                    Some(key) => {
+                        self.terminal_event(key)?;
+                        while let Ok(key) = keys.try_recv() {
+                            self.terminal_event(key)?;
+                        }
+                        frame_due = Instant::now();
+                    }
+                    None => {
+                        has_keys = false;
+                        self.leave();
+                    }
+                },
+                message = messages.recv(), if end.is_none() => match message {
+                    Some(RendererMessage::End(result)) => end = Some(result),
+                    Some(RendererMessage::Question { text, shown }) => {
+                        // Keys typed before the question belong to the editor.
+                        while let Ok(key) = keys.try_recv() {
+                            self.terminal_event(key)?;
+                        }
+                        self.open_request(&text);
+                        self.paint()?;
+                        shown.send(()).ok();
+                    }
+                    Some(message) => self.message(message),
+                    // The renderer handle was dropped.
+                    None => {
+                        self.screen.clear()?;
+                        return Ok(None);
+                    }
+                },
+                next = live.next(), if is_open && !self.is_dirty => match next {
+                    Some(first) => {
+                        self.live(&first);
+                        while !live.is_idle() {
+                            let Some(next) = live.next().await else { break };
+                            self.live(&next);
+                        }
+                    }
+                    None => is_open = false,
+                },
+                () = sleep_until(deadline), if deadline.is_some() => {
+                    let now = Instant::now();
+                    self.is_dirty |= repaint.is_some_and(|due| due <= now);
+                    if self.draft_due.is_some_and(|due| due <= now) {
+                        self.save_draft();
+                    }
+                }
+            }
+        }
+        self.save_draft();
+        self.finish_text();
+        self.screen.paint(&std::mem::take(&mut self.finished), Viewport::default())?;
+        self.screen.clear()?;
+        Ok(end)
+    }
+
+    fn columns(&self) -> usize {
+        usize::from(self.screen.size().columns)
+    }
+
+    /// Returns true while the viewport changes without events.
+    fn is_animated(&self) -> bool {
+        self.is_running && self.request.is_none()
+    }
+
+    fn live(&mut self, live: &StreamEvent) {
+        match live {
+            StreamEvent::Event { thread, event } => self.event(thread, event),
+            StreamEvent::Delta { thread, delta } => self.activity.delta(thread, delta),
+        }
+        self.human.live(live);
+        self.take_output();
+        if matches!(live, StreamEvent::Event { event, .. } if matches!(event.body, EventBody::PromptEnded(_))) {
+            self.finished.push(Row::default());
+        }
+        self.is_dirty = true;
+    }
+
+    fn event(&mut self, thread: &ThreadId, event: &Event) {
+        let is_main = self.human.main_thread().is_none_or(|main| main == thread);
+        self.session.status.follow(is_main, &event.body);
+        self.activity.event(thread, event);
+        if !is_main {
+            return;
+        }
+        match &event.body {
+            EventBody::PromptStarted(_) => self.is_running = true,
+            EventBody::CognitionIn(input) => match input.source {
+                MessageSource::Prompt | MessageSource::Continuation | MessageSource::Steer => self.delivered(false),
+                MessageSource::FollowUp => self.delivered(true),
+                MessageSource::NextTurn | MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => {
+                }
+            },
+            EventBody::UserInput(input) if input.handled => {
+                if let Some(message) = self.take_queued(&input.id) {
+                    self.echo(&message.text);
+                }
+            }
+            EventBody::Retracted(retracted) => {
+                if let Some(message) = self.take_queued(&retracted.input) {
+                    self.return_to_editor(&message.text);
+                }
+            }
+            EventBody::PromptEnded(ended) => {
+                self.is_running = false;
+                self.hint = None;
+                self.queue.clear();
+                if !ended.unsent.is_empty() {
+                    self.return_to_editor(&ended.unsent.join("\n"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_queued(&mut self, id: &str) -> Option<QueuedMessage> {
+        let at = self.queue.iter().position(|queued| queued.id == id)?;
+        Some(self.queue.remove(at))
+    }
+
+    /// Moves the oldest queued message to the finished lines.
+    fn delivered(&mut self, is_follow_up: bool) {
+        if let Some(at) = self.queue.iter().position(|queued| queued.is_follow_up == is_follow_up) {
+            let message = self.queue.remove(at);
+            self.echo(&message.text);
+        }
+    }
+
+    /// Takes the output of the renderer as finished lines.
+    fn take_output(&mut self) {
+        for output in self.human.take_output() {
+            match output {
+                CapturedOutput::Text(text) => {
+                    self.markdown.push(&text);
+                    let rows = self.markdown.take_rows(self.columns());
+                    self.finished.extend(rows);
+                }
+                CapturedOutput::EndOfText => self.finish_text(),
+                CapturedOutput::Lines(lines) => {
+                    self.finish_text();
+                    self.finished.extend(lines.lines().map(|line| Row::new(expand_tabs(line))));
+                }
+            }
+        }
+    }
+
+    fn finish_text(&mut self) {
+        let rows = self.markdown.finish(self.columns());
+        self.finished.extend(rows);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.finish_text();
+        self.finished.extend(text.lines().map(|line| Row::new(expand_tabs(&printable(line)))));
+        self.is_dirty = true;
+    }
+
+    /// Prints a message of the user.
+    fn echo(&mut self, text: &str) {
+        self.finish_text();
+        self.finished.push(Row::default());
+        for (n, line) in printable(text).lines().enumerate() {
+            let sign = if n == 0 { format!("{BOLD}>{BOLD:#} ") } else { "  ".to_owned() };
+            self.finished.push(Row::new(format!("{sign}{}", expand_tabs(line))));
+        }
+        self.finished.push(Row::default());
+        self.is_dirty = true;
+    }
+
+    fn message(&mut self, message: RendererMessage) {
+        match message {
+            RendererMessage::Note(text) | RendererMessage::Stop(text) => self.note(&text),
+            RendererMessage::QuestionClosed(note) => {
+                self.request = None;
+                if let Some(note) = note {
+                    self.note(&note);
+                }
+            }
+            RendererMessage::Question { .. } | RendererMessage::End(_) => {}
+        }
+        self.is_dirty = true;
+    }
+
+    fn open_request(&mut self, question: &str) {
+        self.finish_text();
+        let (request, lines) = OpenRequest::open(question);
+        self.finished.push(Row::default());
+        self.finished.extend(lines.iter().map(|line| Row::new(expand_tabs(line))));
+        self.request = Some(request);
+        self.is_dirty = true;
+    }
+
+    fn terminal_event(&mut self, event: TerminalEvent) -> io::Result<()> {
+        match event {
+            TerminalEvent::Key(key) => self.key(key)?,
+            TerminalEvent::Paste(text) if self.request.is_none() => {
+                self.overlay = None;
+                self.editor.paste(&text);
+                self.edited();
+            }
+            TerminalEvent::Resize(columns, rows) => self.screen.resize(TerminalSize { columns, rows }),
+            TerminalEvent::Paste(_)
+            | TerminalEvent::FocusGained
+            | TerminalEvent::FocusLost
+            | TerminalEvent::Mouse(_) => {}
+        }
+        self.is_dirty = true;
+        Ok(())
+    }
+
+    fn edited(&mut self) {
+        self.hint = None;
+        self.draft_due.get_or_insert_with(|| Instant::now() + DRAFT_DELAY);
+    }
+
+    fn save_draft(&mut self) {
+        if self.draft_due.take().is_some() {
+            self.draft.write(&self.editor.text());
+        }
+    }
+
+    fn send(&mut self, is_follow_up: bool) {
+        if self.editor.text().trim().is_empty() {
+            return;
+        }
+        let text = self.editor.take();
+        self.history.add(&text);
+        self.draft_due = None;
+        self.draft.write("");
+        match line_action(&text) {
+            LineAction::Help => return self.help(),
+            LineAction::Leave => return self.leave(),
+            LineAction::Send => {}
+        }
+        let delivery = if is_follow_up { Delivery::FollowUp } else { Delivery::Steer };
+        let id = self.session.control.submit(UserInput::text(text.as_str()), delivery);
+        match id.filter(|_| self.is_running) {
+            Some(id) => self.queue.push(QueuedMessage { id, text, is_follow_up }),
+            None => self.echo(&text),
+        }
+    }
+
+    fn help(&mut self) {
+        let mut lines = super::session::help();
+        for (key, about) in KEY_HELP {
+            lines.push_str(&format!("\n{key}  {about}"));
+        }
+        self.note(&lines);
+    }
+
+    fn interrupt(&mut self) {
+        self.session.control.send(ControlMessage::Interrupt);
+        self.activity.stop();
+    }
+
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            if self.is_running {
+                self.session.control.send(ControlMessage::Interrupt);
+            }
+            self.session.control.send(ControlMessage::Close);
+            self.hint = Some("closing the session; Ctrl+C stops at once");
+        }
+    }
+
+    /// Puts unsent messages before the text in the editor.
+    fn return_to_editor(&mut self, text: &str) {
+        let written = self.editor.text();
+        self.editor.set_text(&if written.is_empty() { text.to_owned() } else { format!("{text}\n{written}") });
+        self.edited();
+    }
+
+    fn paint(&mut self) -> io::Result<()> {
+        self.is_dirty = false;
+        // The terminal may have changed before its signal arrived.
+        if let Some(size) = terminal_size() {
+            self.screen.resize(size);
+        }
+        let viewport = self.viewport();
+        self.screen.paint(&std::mem::take(&mut self.finished), viewport)
+    }
+
+    /// Returns the viewport: editor or question first, where the cursor rests, and everything else below.
+    fn viewport(&self) -> Viewport {
+        let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
+        let width = columns.saturating_sub(1);
+        let status = self.session.status.row(columns);
+        let mut below = Vec::new();
+        if let Some(overlay) = &self.overlay {
+            below.extend(overlay.rows(columns, max_rows.saturating_sub(2)));
+        } else if let Some(hint) = self.hint {
+            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(hint, width))));
+        }
+        if self.is_running {
+            let lines = self.activity.rows(self.human.main_thread(), width);
+            below.extend(lines.into_iter().map(Row::new));
+        }
+        for queued in self.queue.iter().take(MAX_QUEUE_ROWS) {
+            let sign = if queued.is_follow_up { "↷" } else { "⏎" };
+            let text = crate::present::truncate_line(&printable(&queued.text), columns);
+            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(&format!("{sign} queued: {text}"), width))));
+        }
+        below.truncate(max_rows.saturating_sub(2));
+        below.extend((status.width() > 0 && max_rows > 1).then_some(status));
+        let own_rows = max_rows.saturating_sub(below.len()).max(1);
+        let (mut rows, cursor) = match &self.request {
+            Some(request) => {
+                let text = cut_to_width(&request.keys, width);
+                let column = Row::new(text.clone()).width();
+                (vec![Row::new(text)], (0, column))
+            }
+            None => {
+                let view = self.editor.view(columns, own_rows);
+                (view.rows, view.cursor)
+            }
+        };
+        rows.append(&mut below);
+        Viewport { rows, cursor: Some(cursor) }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

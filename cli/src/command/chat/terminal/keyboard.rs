@@ -1,0 +1,140 @@
+//! The actions of keys in the terminal of a chat.
+
+use std::io;
+
+use crossterm::event::KeyEvent;
+use rustix::process::{Signal, getpid, kill_process};
+use rye_engine::event::ControlMessage;
+
+use super::ChatTerminal;
+use crate::command::chat::keys::{KeyAction, action_of};
+use crate::command::chat::overlay::{Entry, Overlay, Replaced};
+use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
+
+impl ChatTerminal {
+    /// Performs the action of a key.
+    pub(super) fn key(&mut self, key: KeyEvent) -> io::Result<()> {
+        let action = action_of(key);
+        if let Some(request) = &mut self.request {
+            match request.answer(key) {
+                Some(answer) => {
+                    self.session.answers.send(answer.to_owned()).ok();
+                }
+                None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => self.interrupt(),
+                None => {}
+            }
+            return Ok(());
+        }
+        if let Some(overlay) = &mut self.overlay {
+            match action {
+                KeyAction::Complete | KeyAction::Down => return Ok(overlay.next()),
+                KeyAction::CompleteBack | KeyAction::Up => return Ok(overlay.previous()),
+                KeyAction::Send => return Ok(self.accept_entry()),
+                KeyAction::Interrupt => return Ok(self.overlay = None),
+                _ => self.overlay = None,
+            }
+        }
+        let may_leave = std::mem::take(&mut self.may_leave);
+        self.hint = self.hint.filter(|_| action == KeyAction::None);
+        match action {
+            KeyAction::Send if self.editor.break_at_backslash() => self.edited(),
+            KeyAction::Send => self.send(false),
+            KeyAction::FollowUp => self.send(true),
+            KeyAction::NewLine => {
+                self.editor.insert_newline();
+                self.edited();
+            }
+            KeyAction::Withdraw => {
+                self.session.control.send(ControlMessage::Retract { input: None });
+            }
+            KeyAction::Interrupt if self.is_running => self.interrupt(),
+            KeyAction::Interrupt => {}
+            KeyAction::Clear if !self.editor.is_empty() => {
+                self.editor.take();
+                self.edited();
+            }
+            KeyAction::Clear if self.is_leaving => {
+                // A signal ends the process even if a call does not stop.
+                kill_process(getpid(), Signal::TERM)?;
+            }
+            KeyAction::Clear if may_leave => self.leave(),
+            KeyAction::Clear => {
+                if self.is_running {
+                    self.interrupt();
+                }
+                self.may_leave = true;
+                self.hint = Some("Ctrl+C again leaves; `rye chat -c` opens the session again");
+            }
+            KeyAction::Leave if self.editor.is_empty() => self.leave(),
+            KeyAction::Leave | KeyAction::Edit => {
+                self.editor.input(key);
+                self.edited();
+            }
+            KeyAction::Suspend => self.suspend()?,
+            KeyAction::Redraw => self.screen.clear_all()?,
+            KeyAction::Complete | KeyAction::CompleteBack => self.complete(),
+            KeyAction::SearchHistory => {
+                let found = self.history.search(&self.editor.text());
+                let entries = found.into_iter().map(|text| Entry { text, note: String::new() }).collect();
+                self.overlay = Overlay::open(entries, Replaced::Text);
+                if self.overlay.is_none() {
+                    self.hint = Some("no prompt of the history contains this text");
+                }
+            }
+            KeyAction::Up => {
+                if !self.editor.move_up()
+                    && let Some(text) = self.history.previous(&self.editor.text())
+                {
+                    self.editor.set_text(&text);
+                }
+            }
+            KeyAction::Down => {
+                if !self.editor.move_down()
+                    && let Some(text) = self.history.following()
+                {
+                    self.editor.set_text(&text);
+                }
+            }
+            KeyAction::Undo => self.editor.undo(),
+            KeyAction::Redo => self.editor.redo(),
+            KeyAction::ClearToLineStart => {
+                self.editor.delete_to_line_start();
+                self.edited();
+            }
+            KeyAction::ExpandPastes => self.editor.expand_pastes(),
+            KeyAction::Help => self.help(),
+            KeyAction::None => {}
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self) {
+        let (word, is_first) = self.editor.word_before_cursor();
+        self.overlay = Overlay::open(self.completer.entries(&word, is_first), Replaced::Word);
+        if self.overlay.as_ref().is_some_and(Overlay::is_single) {
+            self.accept_entry();
+        }
+    }
+
+    fn accept_entry(&mut self) {
+        let Some(overlay) = self.overlay.take() else { return };
+        let Some(entry) = overlay.selected() else { return };
+        match overlay.replaced {
+            Replaced::Word => self.editor.replace_word(&entry.text),
+            Replaced::Text => self.editor.set_text(&entry.text),
+        }
+        self.edited();
+    }
+
+    /// Stops the process until the shell continues it.
+    fn suspend(&mut self) -> io::Result<()> {
+        self.screen.clear()?;
+        restore_terminal();
+        kill_process(getpid(), Signal::TSTP)?;
+        enter_raw_mode()?;
+        if let Some(size) = terminal_size() {
+            self.screen.resize(size);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Tests of `rye acp`: a client opens sessions, prompts, answers permission requests, cancels, lists and loads.
+
+#![cfg(feature = "acp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use rye::TestProject;
+use serde_json::{Value, json};
+
+const DIRECTIVE: &str = r#"# Talk
+
+```xml
+<directive name="talk" version="1.0.0">
+  <metadata>
+    <description>Talk.</description>
+    <model provider="scripted" tier="fast"/>
+    <limits turns="4" spend="0.50"/>
+    <permissions><execute><tool write="out/">rye.bash.bash</tool></execute></permissions>
+  </metadata>
+</directive>
+```
+
+Answer briefly.
+"#;
+
+fn project(steps: &str) -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write("script.yaml", &format!("steps: [{steps}]"));
+    place.write("out/log", "");
+    place.run_ok(&["trust"]);
+    place
+}
+
+/// A client with a connection to `rye acp`.
+struct AcpClient {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    last: u64,
+    /// The option that answers each permission request; `None` leaves it open.
+    permission: Option<&'static str>,
+    cwd: String,
+}
+
+/// A response, and the messages before it.
+struct Answered {
+    response: Value,
+    updates: Vec<Value>,
+}
+
+impl AcpClient {
+    fn start(place: &TestProject) -> Self {
+        let mut command = place.command(&["acp", "talk", "--script", "script.yaml"]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
+        let cwd = place.project().display().to_string();
+        let mut client = Self { process, input, output, last: 0, permission: Some("once"), cwd };
+        let begun = client.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        assert_eq!(begun.response["result"]["protocolVersion"], 1, "{}", begun.response);
+        assert_eq!(begun.response["result"]["agentCapabilities"]["loadSession"], true);
+        client
+    }
+
+    fn write(&mut self, message: &Value) {
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{message}").unwrap();
+        input.flush().unwrap();
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        self.write(&json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}));
+        self.last
+    }
+
+    fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    fn read(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.output.read_line(&mut line).unwrap() > 0, "the agent has ended");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Reads until the response to a request, and answers permission requests.
+    fn wait(&mut self, id: u64) -> Answered {
+        let mut updates = Vec::new();
+        loop {
+            let message = self.read();
+            if message["id"] == id && message.get("method").is_none() {
+                return Answered { response: message, updates };
+            }
+            if message["method"] == "session/request_permission"
+                && let Some(option) = self.permission
+            {
+                let outcome = json!({"outcome": "selected", "optionId": option});
+                let result = json!({"outcome": outcome});
+                self.write(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+            }
+            updates.push(message);
+        }
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Answered {
+        let id = self.send(method, params);
+        self.wait(id)
+    }
+
+    fn new_session(&mut self) -> String {
+        let params = json!({"cwd": self.cwd, "mcpServers": []});
+        let opened = self.call("session/new", params);
+        opened.response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{}", opened.response)).to_owned()
+    }
+
+    fn prompt(&mut self, session: &str, text: &str) -> Answered {
+        self.call("session/prompt", prompt(session, text))
+    }
+
+    /// Ends the input and waits for the end of the agent.
+    fn end(mut self) {
+        self.input = None;
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+fn prompt(session: &str, text: &str) -> Value {
+    json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+}
+
+/// Returns the updates of a kind.
+fn updates<'a>(answered: &'a Answered, kind: &str) -> Vec<&'a Value> {
+    let all = answered.updates.iter().map(|message| &message["params"]["update"]);
+    all.filter(|update| update["sessionUpdate"] == kind).collect()
+}
+
+fn text(answered: &Answered, kind: &str) -> String {
+    updates(answered, kind).iter().map(|update| update["content"]["text"].as_str().unwrap()).collect()
+}
+
+const CALL: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
+
+#[test]
+fn prompt_streams_text_calls_and_usage() {
+    let place = project(&format!("{CALL}, {{ text: Done. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let done = client.prompt(&session, "go");
+    assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
+    assert_eq!(text(&done, "agent_message_chunk"), "Done.");
+    let call = updates(&done, "tool_call")[0];
+    assert_eq!((&call["kind"], &call["rawInput"]["command"]), (&"execute".into(), &"echo one >> out/log".into()));
+    let states: Vec<&Value> = updates(&done, "tool_call_update").iter().map(|update| &update["status"]).collect();
+    assert_eq!(states, ["in_progress", "completed"]);
+    let asked = done.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
+    assert_eq!(asked["params"]["toolCall"]["toolCallId"], call["toolCallId"], "{asked}");
+    assert_eq!(place.read("out/log"), "one\n");
+    assert!(updates(&done, "usage_update").last().unwrap()["used"].as_u64().unwrap() > 0);
+    client.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "idle");
+}
+
+#[test]
+fn refused_call_does_not_run_and_a_session_grant_asks_once() {
+    let place = project(&format!("{CALL}, {{ text: No. }}, {CALL}, {CALL}, {{ text: Done. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.permission = Some("no");
+    let refused = client.prompt(&session, "go");
+    assert_eq!(updates(&refused, "tool_call_update").last().unwrap()["status"], "failed");
+    assert_eq!(place.read("out/log"), "");
+    client.permission = Some("session");
+    let done = client.prompt(&session, "again");
+    let asked = done.updates.iter().filter(|message| message["method"] == "session/request_permission").count();
+    assert_eq!((asked, place.read("out/log").as_str()), (1, "one\none\n"));
+    client.end();
+}
+
+#[test]
+fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
+    let place = project(&format!("{{ text: Never., delay_ms: 60000 }}, {CALL}, {{ text: After. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let id = client.send("session/prompt", prompt(&session, "wait"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    client.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(client.wait(id).response["result"]["stopReason"], "cancelled");
+    client.end();
+}
+
+#[test]
+fn closed_session_is_listed_and_loaded_with_its_conversation() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.prompt(&session, "first question");
+    client.end();
+    let mut client = AcpClient::start(&place);
+    let cwd = client.cwd.clone();
+    let listed = client.call("session/list", json!({"cwd": cwd}));
+    let first = &listed.response["result"]["sessions"][0];
+    assert_eq!((&first["sessionId"], &first["title"]), (&session.as_str().into(), &"first question".into()));
+    let loaded = client.call("session/load", json!({"sessionId": session, "cwd": cwd, "mcpServers": []}));
+    assert!(loaded.response.get("error").is_none(), "{}", loaded.response);
+    assert_eq!(text(&loaded, "user_message_chunk"), "first question");
+    assert_eq!(text(&loaded, "agent_message_chunk"), "One.");
+    let done = client.prompt(&session, "second");
+    assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
+    client.end();
+}
+
+#[test]
+fn errors_of_a_client_get_errors() {
+    let place = project("{ text: One. }");
+    let mut client = AcpClient::start(&place);
+    let unknown = client.prompt("talk-1", "hi");
+    assert_eq!(unknown.response["error"]["code"], -32602, "{}", unknown.response);
+    let missing = client.call("session/new", json!({"cwd": "/nowhere", "mcpServers": []}));
+    assert!(missing.response["error"]["data"].as_str().unwrap().contains("cannot be opened"), "{}", missing.response);
+    let method = client.call("session/fly", json!({}));
+    assert_eq!(method.response["error"]["code"], -32601, "{}", method.response);
+    let session = client.new_session();
+    let unsent = client.prompt(&session, "/hlep");
+    assert_eq!(unsent.response["result"]["stopReason"], "end_turn");
+    assert!(text(&unsent, "agent_message_chunk").contains("unknown command `/hlep`"));
+    client.end();
+}
+
+#[test]
+fn untrusted_project_is_refused() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    let mut client = AcpClient::start(&place);
+    let params = json!({"cwd": client.cwd, "mcpServers": []});
+    let refused = client.call("session/new", params);
+    let message = refused.response["error"]["data"].as_str().unwrap();
+    assert!(message.contains("untrusted requirements") && message.contains("rye trust"), "{message}");
+}
