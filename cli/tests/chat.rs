@@ -269,3 +269,21 @@ fn terminated_session_is_closed() {
     let opened = chat(&place, &["-c"], b"");
     assert_eq!(opened.code, Some(0), "{}", opened.stderr);
 }
+
+#[test]
+fn session_without_a_key_names_the_variables_and_servers_it_looked_for() {
+    let place = project("steps: []");
+    place.write(".ai/directives/talk.md", &DIRECTIVE.replace("provider=\"scripted\" ", ""));
+    let done = place.rye(&["chat", "talk"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    for part in [
+        "no usable model",
+        "ANTHROPIC_API_KEY (anthropic): not set",
+        "Ollama at 127.0.0.1:11434",
+        "rye chat --script FILE",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert!(listed["threads"].as_array().unwrap().is_empty());
+}

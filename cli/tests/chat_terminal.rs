@@ -47,7 +47,7 @@ const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
 
 fn start(place: &TestProject, size: (u16, u16)) -> PtyTerminal {
     let terminal = PtyTerminal::start(place, size, &ARGS, &[]);
-    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row.starts_with('>')));
+    terminal.wait_for("Enter sends");
     terminal
 }
 
@@ -289,7 +289,7 @@ fn plain_mode_only_appends() {
 fn no_color_leaves_out_every_style() {
     let place = project("{ text: \"Hello **there**.\" }");
     let mut terminal = PtyTerminal::start(&place, (80, 24), &ARGS, &[("NO_COLOR", "1")]);
-    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row.starts_with('>')));
+    terminal.wait_for("Enter sends");
     terminal.press("hi\r");
     wait_idle(&terminal, 1);
     terminal.press("\x04");

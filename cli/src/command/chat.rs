@@ -9,6 +9,7 @@ use rye_compiler::plan::PlanMode;
 use rye_engine::thread::Status;
 
 use crate::CommandError;
+use crate::command::providers::usable::require_usable_model;
 use crate::command::run::ask::HeadlessPolicyArg;
 use crate::command::run::compile_directive;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
@@ -93,7 +94,12 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
         let is_scripted = args.script.is_some();
         match compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, &spaces, report)? {
-            Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
+            Ok(compilation) => {
+                if !is_scripted {
+                    require_usable_model(&compilation.plan.model, &spaces)?;
+                }
+                ThreadStart::Fresh { compilation, parent: None }
+            }
             Err(exit) => return Ok(exit),
         }
     };

@@ -2,6 +2,7 @@
 
 mod list;
 mod test;
+pub mod usable;
 
 use clap::{Args, Subcommand};
 use rye_compiler::diagnostics::{Diagnostics, closest};

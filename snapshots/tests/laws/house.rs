@@ -119,6 +119,23 @@ fn heavy_libraries_stay_in_their_crate() {
 }
 
 #[test]
+fn libraries_of_the_terminal_and_of_editors_stay_in_their_folder() {
+    let folders = [
+        ("crossterm::", "cli/src/command/chat/"),
+        ("ratatui_textarea::", "cli/src/command/chat/"),
+        ("agent_client_protocol::", "cli/src/command/acp/"),
+    ];
+    for path in rust_sources() {
+        let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
+        let text = fs::read_to_string(&path).unwrap();
+        for (library, folder) in folders {
+            let is_allowed = shown.starts_with(folder) || shown.ends_with("laws/house.rs");
+            assert!(is_allowed || !text.contains(library), "`{shown}` names `{library}`");
+        }
+    }
+}
+
+#[test]
 fn only_the_store_names_redb() {
     for path in rust_sources() {
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");

@@ -259,23 +259,12 @@ impl RyeAgent {
         let more = (rows.len() > first + PAGE_SIZE).then(|| (first + PAGE_SIZE).to_string());
         let info = |id: &ThreadId, updated: i64| {
             SessionInfo::new(SessionId::new(id.as_str()), spaces.project.clone())
-                .title(self.title(&spaces, id))
+                .title(title(&spaces, id))
                 .updated_at(format_date(updated))
         };
         let page = rows.iter().skip(first).take(PAGE_SIZE);
         let sessions = page.map(|entry| info(&entry.row.id, entry.row.updated_at)).collect();
         Ok(ListSessionsResponse::new(sessions).next_cursor(more))
-    }
-
-    /// Returns the first message of the user in a session.
-    #[expect(clippy::unused_self, reason = "a title belongs to the list of the agent")]
-    fn title(&self, spaces: &Spaces, id: &ThreadId) -> Option<String> {
-        let events = rye_engine::threads::Threads::open(&spaces.project).ok()?.transcript(id).ok()?;
-        let first = events.iter().find_map(|event| match &event.body {
-            EventBody::UserInput(input) => Some(input.raw.clone()),
-            _ => None,
-        });
-        first.map(|text| crate::present::truncate_line(&text, 80))
     }
 
     fn prompt(&self, request: &PromptRequest, responder: Responder<PromptResponse>) -> Result<(), Error> {
@@ -304,4 +293,12 @@ impl RyeAgent {
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))
+}
+
+/// Returns the first message of the user in a session.
+fn title(spaces: &Spaces, id: &ThreadId) -> Option<String> {
+    let events = rye_engine::threads::Threads::open(&spaces.project).ok()?.transcript(id).ok()?;
+    let message =
+        |body: &EventBody| if let EventBody::UserInput(input) = body { Some(input.raw.clone()) } else { None };
+    events.iter().find_map(|event| message(&event.body)).map(|text| crate::present::truncate_line(&text, 80))
 }

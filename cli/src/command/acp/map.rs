@@ -50,29 +50,32 @@ impl UpdateMapper {
 
     /// Converts an event of the session's thread. With `is_replay`, messages of the user are included.
     pub fn event(&mut self, body: &EventBody, is_replay: bool) -> Vec<SessionUpdate> {
-        match body {
-            EventBody::UserInput(input) if is_replay => {
-                vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))]
-            }
-            EventBody::CognitionOut(reply) => self.reply(reply),
-            EventBody::AttemptFailed(_) => {
-                self.streamed.clear();
-                Vec::new()
-            }
-            EventBody::ToolStarted(started) => {
-                let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
-                vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(started.call_id.clone(), fields))]
-            }
-            EventBody::ToolCallResult(result) => self.result(result),
-            EventBody::Settled(settled) => {
-                self.session_cost = self.session_cost.saturating_add(settled.amount);
-                let used = settled.usage.whole_input().saturating_add(settled.usage.output);
-                let dollars = Nanos::from_u64(self.session_cost).to_string().parse().unwrap_or_default();
-                let update = UsageUpdate::new(used, self.context_window).cost(Cost::new(dollars, "USD"));
-                vec![SessionUpdate::UsageUpdate(update)]
-            }
-            _ => Vec::new(),
+        if let EventBody::UserInput(input) = body
+            && is_replay
+        {
+            return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
         }
+        if let EventBody::CognitionOut(reply) = body {
+            return self.reply(reply);
+        }
+        if let EventBody::AttemptFailed(_) = body {
+            self.streamed.clear();
+        }
+        if let EventBody::ToolStarted(started) = body {
+            let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
+            return vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(started.call_id.clone(), fields))];
+        }
+        if let EventBody::ToolCallResult(result) = body {
+            return self.result(result);
+        }
+        if let EventBody::Settled(settled) = body {
+            self.session_cost = self.session_cost.saturating_add(settled.amount);
+            let used = settled.usage.whole_input().saturating_add(settled.usage.output);
+            let dollars = Nanos::from_u64(self.session_cost).to_string().parse().unwrap_or_default();
+            let update = UsageUpdate::new(used, self.context_window).cost(Cost::new(dollars, "USD"));
+            return vec![SessionUpdate::UsageUpdate(update)];
+        }
+        Vec::new()
     }
 
     /// Returns the id of the call that a question is about.
@@ -144,13 +147,12 @@ pub fn tool_call(call: &message::ToolCall) -> ToolCall {
 fn kind_of(name: &str, input: &Value) -> ToolKind {
     let word = name.rsplit(['_', '.', '/', '-']).next().unwrap_or_default();
     match word {
-        "read" | "ls" | "list" => ToolKind::Read,
         "write" | "edit" | "patch" => ToolKind::Edit,
         "delete" | "remove" => ToolKind::Delete,
         "move" | "rename" => ToolKind::Move,
         "grep" | "glob" | "search" | "find" => ToolKind::Search,
         "fetch" if input.get("url").is_some() => ToolKind::Fetch,
-        "fetch" => ToolKind::Read,
+        "read" | "ls" | "list" | "fetch" => ToolKind::Read,
         "bash" | "execute" | "run" | "python" => ToolKind::Execute,
         _ => ToolKind::Other,
     }
@@ -160,20 +162,18 @@ fn kind_of(name: &str, input: &Value) -> ToolKind {
 pub fn prompt_text(blocks: &[ContentBlock]) -> Result<String, String> {
     let mut parts = Vec::new();
     for block in blocks {
-        match block {
-            ContentBlock::Text(text) => parts.push(text.text.clone()),
-            ContentBlock::ResourceLink(link) => {
-                parts.push(format!("@{}", link.uri.strip_prefix("file://").unwrap_or(&link.uri)));
-            }
-            ContentBlock::Resource(embedded) => match &embedded.resource {
-                EmbeddedResourceResource::TextResourceContents(text) => {
-                    let path = text.uri.strip_prefix("file://").unwrap_or(&text.uri).replace(['"', '<', '>'], "");
-                    let body = text.text.replace("</file>", "<\\/file>");
-                    parts.push(format!("<file path=\"{path}\">\n{body}\n</file>"));
-                }
-                _ => return Err("a prompt may contain text resources only".to_owned()),
-            },
-            _ => return Err("a prompt may contain text, links and text resources only".to_owned()),
+        if let ContentBlock::Text(text) = block {
+            parts.push(text.text.clone());
+        } else if let ContentBlock::ResourceLink(link) = block {
+            parts.push(format!("@{}", link.uri.strip_prefix("file://").unwrap_or(&link.uri)));
+        } else if let ContentBlock::Resource(embedded) = block
+            && let EmbeddedResourceResource::TextResourceContents(text) = &embedded.resource
+        {
+            let path = text.uri.strip_prefix("file://").unwrap_or(&text.uri).replace(['"', '<', '>'], "");
+            let body = text.text.replace("</file>", "<\\/file>");
+            parts.push(format!("<file path=\"{path}\">\n{body}\n</file>"));
+        } else {
+            return Err("a prompt may contain text, links and text resources only".to_owned());
         }
     }
     Ok(parts.join("\n"))
@@ -199,6 +199,7 @@ pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use agent_client_protocol::v1::schema::{EmbeddedResource, ResourceLink, TextResourceContents};
+    use rye_engine::exchange::{StopReason, Usage};
     use serde_json::json;
 
     use super::*;
@@ -219,11 +220,16 @@ mod tests {
     fn text_that_was_streamed_is_not_repeated() {
         let mut mapper = UpdateMapper::new(100);
         assert!(mapper.delta(&Delta::Text("Hel".into())).is_some());
-        let reply: EventBody = serde_json::from_value(json!({
-            "type": "cognition_out", "turn": 1, "attempt": 0, "stop_reason": "end_turn",
-            "content": [{"type": "text", "text": "Hello"}], "usage": Value::Null
-        }))
-        .unwrap_or_else(|error| panic!("{error}"));
+        let reply = EventBody::CognitionOut(CognitionOut {
+            turn: 1,
+            attempt: 0,
+            content: vec![ReplyBlock::Text { text: "Hello".into() }],
+            usage: Usage::default(),
+            uncounted: None,
+            stop: StopReason::EndTurn,
+            model: None,
+            unread: Vec::new(),
+        });
         let updates = serde_json::to_value(mapper.event(&reply, false)).unwrap();
         assert_eq!(updates[0]["content"]["text"], "lo", "{updates}");
     }

@@ -35,6 +35,37 @@ struct PendingPrompt {
     responder: Responder<PromptResponse>,
 }
 
+/// Questions and the events of their requests, which arrive in any order. A client gets a question after its call.
+#[derive(Default)]
+struct WaitingQuestions {
+    questions: Vec<Question>,
+    /// Threads and texts of the requests without a question yet.
+    events: Vec<(ThreadId, String)>,
+}
+
+impl WaitingQuestions {
+    /// Notes a question; returns it if its event has arrived.
+    fn question(&mut self, question: Question) -> Option<Question> {
+        let is_same = |(thread, what): &(ThreadId, String)| *thread == question.thread && *what == question.what;
+        if let Some(at) = self.events.iter().position(is_same) {
+            self.events.remove(at);
+            return Some(question);
+        }
+        self.questions.push(question);
+        None
+    }
+
+    /// Notes the event of a request; returns its question if it has arrived.
+    fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
+        let is_same = |question: &Question| question.thread == *thread && question.what == what;
+        if let Some(at) = self.questions.iter().position(is_same) {
+            return Some(self.questions.remove(at));
+        }
+        self.events.push((thread.clone(), what.to_owned()));
+        None
+    }
+}
+
 /// The parts of a session's task.
 pub struct SessionTask {
     pub id: SessionId,
@@ -52,6 +83,7 @@ impl SessionTask {
         let main = self.session.thread_id().clone();
         let grants = Arc::new(SessionGrants::default());
         let mut pending: VecDeque<PendingPrompt> = VecDeque::new();
+        let mut waiting = WaitingQuestions::default();
         let mut is_open = true;
         loop {
             tokio::select! {
@@ -69,19 +101,30 @@ impl SessionTask {
                     }
                 },
                 event = self.events.next() => match event {
-                    Some(LiveEvent::Event { thread, event }) if thread == main => {
-                        for update in self.mapper.event(&event.body, false) {
-                            self.update(update);
+                    Some(LiveEvent::Event { thread, event }) => {
+                        if thread == main {
+                            for update in self.mapper.event(&event.body, false) {
+                                self.update(update);
+                            }
+                            self.answer_prompts(&event.body, &mut pending);
                         }
-                        self.answer_prompts(&event.body, &mut pending);
+                        if let EventBody::ApprovalAsked(asked) = &event.body
+                            && let Some(question) = waiting.event(&thread, &asked.what)
+                        {
+                            self.ask(question, &grants, &main);
+                        }
                     }
                     Some(LiveEvent::Delta { thread, delta }) if thread == main => {
                         if let Some(update) = self.mapper.delta(&delta) {
                             self.update(update);
                         }
                     }
-                    Some(LiveEvent::Question(question)) => self.ask(question, &grants, &main),
-                    Some(LiveEvent::Event { .. } | LiveEvent::Delta { .. }) => {}
+                    Some(LiveEvent::Question(question)) => {
+                        if let Some(question) = waiting.question(question) {
+                            self.ask(question, &grants, &main);
+                        }
+                    }
+                    Some(LiveEvent::Delta { .. }) => {}
                     None => break,
                 },
             }
@@ -98,26 +141,24 @@ impl SessionTask {
 
     /// Responds to the prompts that an event ends.
     fn answer_prompts(&self, body: &EventBody, pending: &mut VecDeque<PendingPrompt>) {
-        match body {
-            EventBody::HookPoint(run) => {
-                for problem in failed_expansions(run) {
-                    self.update(agent_text(&problem));
-                }
+        if let EventBody::HookPoint(run) = body {
+            for problem in failed_expansions(run) {
+                self.update(agent_text(&problem));
             }
-            EventBody::UserInput(input) if input.handled => {
-                let at = pending.iter().position(|prompt| prompt.input.as_deref() == Some(&input.id));
-                if let Some(prompt) = at.and_then(|at| pending.remove(at)) {
-                    prompt.responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
-                }
-            }
-            EventBody::PromptEnded(ended) => {
-                if let Some(prompt) = pending.pop_front() {
-                    let response = stop_reason(ended).map(PromptResponse::new);
-                    let failed = |message: String| agent_client_protocol::Error::internal_error().data(message);
-                    prompt.responder.respond_with_result(response.map_err(failed)).ok();
-                }
-            }
-            _ => {}
+        }
+        if let EventBody::UserInput(input) = body
+            && input.handled
+            && let Some(at) = pending.iter().position(|prompt| prompt.input.as_deref() == Some(&input.id))
+            && let Some(prompt) = pending.remove(at)
+        {
+            prompt.responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
+        }
+        if let EventBody::PromptEnded(ended) = body
+            && let Some(prompt) = pending.pop_front()
+        {
+            let response = stop_reason(ended).map(PromptResponse::new);
+            let failed = |message: String| agent_client_protocol::Error::internal_error().data(message);
+            prompt.responder.respond_with_result(response.map_err(failed)).ok();
         }
     }
 

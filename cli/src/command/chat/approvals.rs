@@ -28,11 +28,12 @@ impl OpenRequest {
     /// Returns the answer that a key gives; `None` for any other key, and after the first answer.
     pub fn answer(&mut self, key: KeyEvent) -> Option<&'static str> {
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
-        let answer = match key.code {
-            KeyCode::Char('y' | 'Y') => "y",
-            KeyCode::Char('n' | 'N') => "n",
-            KeyCode::Char('t' | 'T') if self.has_scopes => "t",
-            KeyCode::Char('p' | 'P') if self.has_scopes => "p",
+        let KeyCode::Char(pressed) = key.code else { return None };
+        let answer = match pressed.to_ascii_lowercase() {
+            'y' => "y",
+            'n' => "n",
+            't' if self.has_scopes => "t",
+            'p' if self.has_scopes => "p",
             _ => return None,
         };
         (is_plain && !std::mem::replace(&mut self.is_answered, true)).then_some(answer)

@@ -43,7 +43,7 @@ pub const KEY_HELP: [(&str, &str); 17] = [
     ("Alt+Up", "take unsent messages back"),
     ("Esc", "interrupt the prompt"),
     ("Ctrl+C", "clear the text; twice: leave"),
-    ("Ctrl+D", "leave, if there is no text"),
+    ("Ctrl+D", "leave, if the editor is empty"),
     ("Ctrl+Z", "suspend rye; `fg` continues"),
     ("Tab", "complete a command, template, skill or @path"),
     ("Up, Down", "history of this project"),

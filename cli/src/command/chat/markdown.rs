@@ -294,7 +294,6 @@ impl BlockRenderer {
                     self.rows.push(format!("{prefix}{}", code_row(line).text()));
                 }
             }
-            Event::Text(text) => self.text(&text),
             Event::Code(text) => {
                 self.styles.push(colored(AnsiColor::Cyan));
                 self.text(&text);
@@ -315,13 +314,15 @@ impl BlockRenderer {
                 self.rows.push(format!("{DIM}{}{DIM:#}", "─".repeat(length)));
             }
             Event::TaskListMarker(done) => self.text(if done { "[x] " } else { "[ ] " }),
-            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.text(&text),
+            Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.text(&text)
+            }
         }
     }
 
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Paragraph => self.break_row(),
+            Tag::Paragraph | Tag::Table(_) => self.break_row(),
             Tag::Heading { level, .. } => {
                 self.break_row();
                 self.styles.push(if level == HeadingLevel::H1 { BOLD.underline() } else { BOLD });
@@ -362,7 +363,6 @@ impl BlockRenderer {
             }
             Tag::TableCell => self.cells.push(String::new()),
             Tag::TableRow | Tag::TableHead => self.cells.clear(),
-            Tag::Table(_) => self.break_row(),
             Tag::HtmlBlock
             | Tag::FootnoteDefinition(_)
             | Tag::DefinitionList

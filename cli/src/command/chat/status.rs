@@ -23,6 +23,8 @@ pub struct SessionStatus {
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
+    /// The expected and the highest price of the next request, while the user writes.
+    next: Option<(u64, u64)>,
 }
 
 impl SessionStatus {
@@ -43,20 +45,31 @@ impl SessionStatus {
 
     /// Follows an event of the session's thread, or of another one.
     pub fn follow(&mut self, is_main: bool, event: &EventBody) {
-        match event {
-            EventBody::Opened(opened) if is_main => self.session_limit = opened.limits.spend,
-            EventBody::PromptStarted(_) if is_main => self.prompt_cost = 0,
-            EventBody::AttemptIntended(attempt) if is_main => self.model = printable(&attempt.model),
-            EventBody::Settled(settled) => {
-                self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
-                self.session_cost = self.session_cost.saturating_add(settled.amount);
-                if is_main && !settled.unknown_outcome {
-                    self.context = settled.usage.whole_input().saturating_add(settled.usage.output);
-                    self.input = (settled.usage.whole_input(), settled.usage.cache_read);
-                }
+        if let EventBody::Settled(settled) = event {
+            self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
+            self.session_cost = self.session_cost.saturating_add(settled.amount);
+            if is_main && !settled.unknown_outcome {
+                self.context = settled.usage.whole_input().saturating_add(settled.usage.output);
+                self.input = (settled.usage.whole_input(), settled.usage.cache_read);
             }
-            _ => {}
         }
+        if !is_main {
+            return;
+        }
+        if let EventBody::Opened(opened) = event {
+            self.session_limit = opened.limits.spend;
+        }
+        if let EventBody::PromptStarted(_) = event {
+            self.prompt_cost = 0;
+        }
+        if let EventBody::AttemptIntended(attempt) = event {
+            self.model = printable(&attempt.model);
+        }
+    }
+
+    /// Sets the expected and the highest price of the next request, in nano-dollars.
+    pub fn set_next(&mut self, next: Option<(u64, u64)>) {
+        self.next = next;
     }
 
     /// Renders the line. A narrow terminal shows its first fields only.
@@ -88,7 +101,10 @@ impl SessionStatus {
             money("prompt", self.prompt_cost, self.prompt_limit),
             money("session", self.session_cost, self.session_limit),
         ];
-        std::iter::once(self.model.clone()).chain(context).chain(costs).chain(cache).collect()
+        let next = self
+            .next
+            .map(|(expected, most)| format!("next ≈ ${} (max ${})", trim_dollars(expected), trim_dollars(most)));
+        std::iter::once(self.model.clone()).chain(context).chain(next).chain(costs).chain(cache).collect()
     }
 }
 
@@ -127,6 +143,7 @@ mod tests {
             session_cost: 310_000_000,
             prompt_limit: 500_000_000,
             session_limit: 5_000_000_000,
+            next: None,
         };
         let text = |columns| status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
         assert_eq!(text(100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");

@@ -10,6 +10,7 @@ use crossterm::event::Event as TerminalEvent;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, UserInput};
 use rye_engine::live::{EventStream, StreamEvent};
+use rye_engine::preview::preview;
 use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
 use tokio::time::Instant;
@@ -64,6 +65,7 @@ struct QueuedMessage {
 }
 
 /// The terminal of a session.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the terminal, and they are independent")]
 pub struct ChatTerminal {
     screen: Screen<Stdout>,
     session: TerminalSession,
@@ -86,6 +88,8 @@ pub struct ChatTerminal {
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
+    /// The text of the last preview.
+    previewed: String,
 }
 
 /// Runs the terminal until the session has ended.
@@ -147,6 +151,7 @@ impl ChatTerminal {
             hint: Some("Enter sends, /help lists commands and keys"),
             is_dirty: true,
             draft_due: None,
+            previewed: String::new(),
             session,
         }
     }
@@ -257,33 +262,36 @@ impl ChatTerminal {
         if !is_main {
             return;
         }
-        match &event.body {
-            EventBody::PromptStarted(_) => self.is_running = true,
-            EventBody::CognitionIn(input) => match input.source {
+        if let EventBody::PromptStarted(_) = &event.body {
+            self.is_running = true;
+        }
+        if let EventBody::CognitionIn(input) = &event.body {
+            match input.source {
                 MessageSource::Prompt | MessageSource::Continuation | MessageSource::Steer => self.delivered(false),
                 MessageSource::FollowUp => self.delivered(true),
                 MessageSource::NextTurn | MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => {
                 }
-            },
-            EventBody::UserInput(input) if input.handled => {
-                if let Some(message) = self.take_queued(&input.id) {
-                    self.echo(&message.text);
-                }
             }
-            EventBody::Retracted(retracted) => {
-                if let Some(message) = self.take_queued(&retracted.input) {
-                    self.return_to_editor(&message.text);
-                }
+        }
+        if let EventBody::UserInput(input) = &event.body
+            && input.handled
+            && let Some(message) = self.take_queued(&input.id)
+        {
+            self.echo(&message.text);
+        }
+        if let EventBody::Retracted(retracted) = &event.body
+            && let Some(message) = self.take_queued(&retracted.input)
+        {
+            self.return_to_editor(&message.text);
+        }
+        if let EventBody::PromptEnded(ended) = &event.body {
+            self.is_running = false;
+            self.hint = None;
+            self.queue.clear();
+            self.previewed.clear();
+            if !ended.unsent.is_empty() {
+                self.return_to_editor(&ended.unsent.join("\n"));
             }
-            EventBody::PromptEnded(ended) => {
-                self.is_running = false;
-                self.hint = None;
-                self.queue.clear();
-                if !ended.unsent.is_empty() {
-                    self.return_to_editor(&ended.unsent.join("\n"));
-                }
-            }
-            _ => {}
         }
     }
 
@@ -450,8 +458,21 @@ impl ChatTerminal {
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }
+        self.update_preview();
         let viewport = self.viewport();
         self.screen.paint(&std::mem::take(&mut self.finished), viewport)
+    }
+
+    /// Computes the price of the next request with the text in the editor.
+    fn update_preview(&mut self) {
+        let text = self.editor.text();
+        if text == self.previewed {
+            return;
+        }
+        let live = self.session.control.live_state().filter(|_| !text.trim().is_empty());
+        let next = live.map(|live| preview(&live, &UserInput::text(text.as_str())));
+        self.session.status.set_next(next.map(|next| (next.expected, next.worst_case)));
+        self.previewed = text;
     }
 
     /// Returns the viewport: editor or question first, where the cursor rests, and everything else below.

@@ -240,8 +240,6 @@ impl HumanRenderer {
             }
             // The user has typed the line, or left.
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
-            EventBody::Mail(mail)
-                if self.out.is_captured() && matches!(mail.message, ControlMessage::FollowUp { .. }) => {}
             // Nothing was lost, and the user has opened the session.
             EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {

@@ -26,12 +26,21 @@ impl ChatTerminal {
             return Ok(());
         }
         if let Some(overlay) = &mut self.overlay {
-            match action {
-                KeyAction::Complete | KeyAction::Down => return Ok(overlay.next()),
-                KeyAction::CompleteBack | KeyAction::Up => return Ok(overlay.previous()),
-                KeyAction::Send => return Ok(self.accept_entry()),
-                KeyAction::Interrupt => return Ok(self.overlay = None),
-                _ => self.overlay = None,
+            if matches!(action, KeyAction::Complete | KeyAction::Down) {
+                overlay.next();
+                return Ok(());
+            }
+            if matches!(action, KeyAction::CompleteBack | KeyAction::Up) {
+                overlay.previous();
+                return Ok(());
+            }
+            if action == KeyAction::Send {
+                self.accept_entry();
+                return Ok(());
+            }
+            self.overlay = None;
+            if action == KeyAction::Interrupt {
+                return Ok(());
             }
         }
         let may_leave = std::mem::take(&mut self.may_leave);
@@ -48,7 +57,6 @@ impl ChatTerminal {
                 self.session.control.send(ControlMessage::Retract { input: None });
             }
             KeyAction::Interrupt if self.is_running => self.interrupt(),
-            KeyAction::Interrupt => {}
             KeyAction::Clear if !self.editor.is_empty() => {
                 self.editor.take();
                 self.edited();
@@ -103,7 +111,7 @@ impl ChatTerminal {
             }
             KeyAction::ExpandPastes => self.editor.expand_pastes(),
             KeyAction::Help => self.help(),
-            KeyAction::None => {}
+            KeyAction::Interrupt | KeyAction::None => {}
         }
         Ok(())
     }

@@ -1,0 +1,116 @@
+// Independent clients of `rye acp`: the TypeScript SDK here, the Python SDK in `acp_client.py`. Each one opens a session, prompts, answers a
+// permission request, cancels, lists and loads. Prints `ok` or `FAIL` for each client.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
+
+import { client, methods, ndJsonStream } from "@agentclientprotocol/sdk";
+
+const RYE = process.argv[2];
+const PYTHON_SDK = "agent-client-protocol==0.12.1";
+
+const DIRECTIVE = `# Talk
+
+\`\`\`xml
+<directive name="talk" version="1.0.0">
+  <metadata>
+    <description>Talk.</description>
+    <model provider="scripted" tier="fast"/>
+    <limits turns="4" spend="0.50"/>
+    <permissions><execute><tool write="out/">rye.bash.bash</tool></execute></permissions>
+  </metadata>
+</directive>
+\`\`\`
+
+Answer briefly.
+`;
+const SCRIPT = `steps:
+  - { tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }
+  - { text: Done. }
+  - { text: Never., delay_ms: 60000 }
+`;
+
+function project() {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), "rye-acp-")));
+  for (const folder of [".home/.ai", ".ai/directives", "out"]) mkdirSync(join(root, folder), { recursive: true });
+  writeFileSync(join(root, ".ai/directives/talk.md"), DIRECTIVE);
+  writeFileSync(join(root, "script.yaml"), SCRIPT);
+  execFileSync(RYE, ["trust"], { ...inside(root), stdio: ["ignore", "ignore", "inherit"] });
+  return root;
+}
+
+const inside = (root) => ({ cwd: root, env: { PATH: process.env.PATH, HOME: join(root, ".home") } });
+
+/** Connects a client; runs \`drive\` with the agent, the updates and the permission requests so far. */
+async function connect(root, drive) {
+  const process_ = spawn(RYE, ["acp", "talk", "--script", "script.yaml"], { ...inside(root), stdio: ["pipe", "pipe", "inherit"] });
+  const seen = { updates: [], asked: 0 };
+  const ended = new Promise((resolve) => process_.on("close", resolve));
+  await client({ name: "e2e" })
+    .onRequest(methods.client.session.requestPermission, ({ params }) => {
+      seen.asked += 1;
+      const once = params.options.find((option) => option.kind === "allow_once");
+      return { outcome: { outcome: "selected", optionId: once.optionId } };
+    })
+    .onNotification(methods.client.session.update, ({ params }) => void seen.updates.push(params.update))
+    .connectWith(ndJsonStream(Writable.toWeb(process_.stdin), Readable.toWeb(process_.stdout)), async (agent) => {
+      const begun = await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} });
+      assert.equal(begun.protocolVersion, 1);
+      await drive(agent, seen);
+    });
+  process_.stdin.end();
+  assert.equal(await ended, 0);
+}
+
+const text = (seen, kind) => seen.updates.filter((u) => u.sessionUpdate === kind).map((u) => u.content.text).join("");
+const say = (sessionId, words) => ({ sessionId, prompt: [{ type: "text", text: words }] });
+
+async function typescript(root) {
+  let sessionId;
+  await connect(root, async (agent, seen) => {
+    ({ sessionId } = await agent.request(methods.agent.session.new, { cwd: root, mcpServers: [] }));
+    const done = await agent.request(methods.agent.session.prompt, say(sessionId, "go"));
+    assert.equal(done.stopReason, "end_turn");
+    assert.equal(text(seen, "agent_message_chunk"), "Done.");
+    assert.equal(seen.asked, 1);
+    assert.equal(readFileSync(join(root, "out/log"), "utf8"), "one\n");
+    const waiting = agent.request(methods.agent.session.prompt, say(sessionId, "wait"));
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await agent.notify(methods.agent.session.cancel, { sessionId });
+    assert.equal((await waiting).stopReason, "cancelled");
+    await agent.request(methods.agent.session.close, { sessionId });
+  });
+  await connect(root, async (agent, seen) => {
+    const { sessions } = await agent.request(methods.agent.session.list, { cwd: root });
+    assert.deepEqual([sessions[0].sessionId, sessions[0].title], [sessionId, "go"]);
+    await agent.request(methods.agent.session.load, { sessionId, cwd: root, mcpServers: [] });
+    assert.ok(text(seen, "user_message_chunk").startsWith("go"));
+    assert.ok(text(seen, "agent_message_chunk").startsWith("Done."));
+  });
+}
+
+async function python(root) {
+  const folder = join(import.meta.dirname, ".python");
+  const program = join(folder, "bin/python");
+  if (!existsSync(program)) execFileSync("python3", ["-m", "venv", folder]);
+  execFileSync(program, ["-m", "pip", "install", "-q", PYTHON_SDK], { stdio: ["ignore", "ignore", "inherit"] });
+  execFileSync(program, [join(import.meta.dirname, "acp_client.py"), RYE, root], { stdio: ["ignore", "inherit", "inherit"] });
+}
+
+let failed = 0;
+for (const [name, drive] of Object.entries({ typescript, python })) {
+  const root = project();
+  try {
+    await drive(root);
+    console.log(`ok   acp: ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAIL acp: ${name}: ${error.stack ?? error}`);
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+process.exit(failed === 0 ? 0 : 1);
