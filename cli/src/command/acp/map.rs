@@ -220,7 +220,7 @@ mod tests {
     fn text_that_was_streamed_is_not_repeated() {
         let mut mapper = UpdateMapper::new(100);
         assert!(mapper.delta(&Delta::Text("Hel".into())).is_some());
-        let reply = EventBody::CognitionOut(CognitionOut {
+        let reply = EventBody::CognitionOut(Box::new(CognitionOut {
             turn: 1,
             attempt: 0,
             content: vec![ReplyBlock::Text { text: "Hello".into() }],
@@ -229,7 +229,7 @@ mod tests {
             stop: StopReason::EndTurn,
             model: None,
             unread: Vec::new(),
-        });
+        }));
         let updates = serde_json::to_value(mapper.event(&reply, false)).unwrap();
         assert_eq!(updates[0]["content"]["text"], "lo", "{updates}");
     }

@@ -42,23 +42,20 @@ impl ChatInput {
     pub fn interrupt(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.interrupt(),
-            Self::Terminal { stops, .. } => {
-                // The terminal sends keys, so this is a signal of another process.
-                *stops += 1;
-                let may_wait = *stops <= 1;
-                self.leave();
-                may_wait
-            }
+            // The terminal sends keys, so this is a signal of another process.
+            Self::Terminal { .. } => self.leave(),
         }
     }
 
-    /// Interrupts the current prompt and closes the session.
-    pub fn leave(&mut self) {
+    /// Interrupts the current prompt and closes the session. Returns false if the process should end without waiting.
+    pub fn leave(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.leave(),
-            Self::Terminal { control, .. } => {
+            Self::Terminal { control, stops } => {
+                *stops += 1;
                 control.send(ControlMessage::Interrupt);
                 control.send(ControlMessage::Close);
+                *stops <= 1
             }
         }
     }
