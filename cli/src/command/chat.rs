@@ -52,6 +52,7 @@ pub enum ChatFace {
 pub const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct ChatArgs {
     /// Id of the directive (default: `rye/agent/chat`)
     #[arg(value_name = "ID", conflicts_with_all = ["resume", "continue"])]

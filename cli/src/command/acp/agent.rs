@@ -276,7 +276,7 @@ impl RyeAgent {
         let delivery = if delivery == Some("steer") { Delivery::Steer } else { Delivery::Prompt };
         let sender = self.lock().get(&*request.session_id.0).cloned();
         let Some(sender) = sender else { return responder.respond_with_error(unknown_session(&request.session_id)) };
-        let sent = sender.send(SessionCommand::Prompt { text, delivery, responder });
+        let sent = sender.send(SessionCommand::Prompt { text, delivery, responder: Box::new(responder) });
         match sent {
             Ok(()) => Ok(()),
             Err(unsent) => match unsent.0 {

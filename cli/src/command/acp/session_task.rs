@@ -22,7 +22,7 @@ pub enum SessionCommand {
     Prompt {
         text: String,
         delivery: Delivery,
-        responder: Responder<PromptResponse>,
+        responder: Box<Responder<PromptResponse>>,
     },
     Cancel,
     /// Interrupts the prompt and closes the session.
@@ -32,7 +32,7 @@ pub enum SessionCommand {
 /// A prompt of the client without a response yet.
 struct PendingPrompt {
     input: Option<String>,
-    responder: Responder<PromptResponse>,
+    responder: Box<Responder<PromptResponse>>,
 }
 
 /// Questions and the events of their requests, which arrive in any order. A client gets a question after its call.

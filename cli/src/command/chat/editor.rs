@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn long_paste_is_a_mark_and_is_sent_whole() {
-        let pasted: String = (0..21).map(|n| format!("line {n}\n")).collect();
+        let lines: Vec<String> = (0..21).map(|n| format!("line {n}")).collect();
+        let pasted = lines.join("\n") + "\n";
         let mut editor = editor("see: ");
         editor.paste(&pasted);
         editor.paste(&pasted.replace("line", "row"));

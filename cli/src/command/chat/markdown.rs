@@ -315,7 +315,7 @@ impl BlockRenderer {
             }
             Event::TaskListMarker(done) => self.text(if done { "[x] " } else { "[ ] " }),
             Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
-                self.text(&text)
+                self.text(&text);
             }
         }
     }

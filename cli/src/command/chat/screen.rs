@@ -4,6 +4,7 @@
 //! Every motion is relative to the first row of the viewport, where the cursor usually rests, and a row never wraps while
 //! it is painted. So a frame gives the same picture if the terminal was resized before it read the frame.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
@@ -232,7 +233,8 @@ impl<W: Write> Screen<W> {
 /// Adds a cursor motion; none for a distance of zero, which terminals take for one.
 fn push_motion(frame: &mut String, distance: usize, direction: char) {
     if distance > 0 {
-        frame.push_str(&format!("\x1b[{distance}{direction}"));
+        // Writing to a string cannot fail.
+        write!(frame, "\x1b[{distance}{direction}").ok();
     }
 }
 

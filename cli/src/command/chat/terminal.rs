@@ -176,18 +176,15 @@ impl ChatTerminal {
             let deadline = [frame, repaint, self.draft_due].into_iter().flatten().min();
             tokio::select! {
                 biased;
-                key = keys.recv(), if has_keys => match key {
-                    Some(key) => {
+                key = keys.recv(), if has_keys => if let Some(key) = key {
+                    self.terminal_event(key)?;
+                    while let Ok(key) = keys.try_recv() {
                         self.terminal_event(key)?;
-                        while let Ok(key) = keys.try_recv() {
-                            self.terminal_event(key)?;
-                        }
-                        frame_due = Instant::now();
                     }
-                    None => {
-                        has_keys = false;
-                        self.leave();
-                    }
+                    frame_due = Instant::now();
+                } else {
+                    has_keys = false;
+                    self.leave();
                 },
                 message = messages.recv(), if end.is_none() => match message {
                     Some(RendererMessage::End(result)) => end = Some(result),
@@ -423,11 +420,8 @@ impl ChatTerminal {
     }
 
     fn help(&mut self) {
-        let mut lines = super::session::help();
-        for (key, about) in KEY_HELP {
-            lines.push_str(&format!("\n{key}  {about}"));
-        }
-        self.note(&lines);
+        let keys: Vec<String> = KEY_HELP.iter().map(|(key, about)| format!("{key}  {about}")).collect();
+        self.note(&format!("{}\n{}", super::session::help(), keys.join("\n")));
     }
 
     fn interrupt(&mut self) {
@@ -498,16 +492,13 @@ impl ChatTerminal {
         below.truncate(max_rows.saturating_sub(2));
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let (mut rows, cursor) = match &self.request {
-            Some(request) => {
-                let text = cut_to_width(&request.keys, width);
-                let column = Row::new(text.clone()).width();
-                (vec![Row::new(text)], (0, column))
-            }
-            None => {
-                let view = self.editor.view(columns, own_rows);
-                (view.rows, view.cursor)
-            }
+        let (mut rows, cursor) = if let Some(request) = &self.request {
+            let row = Row::new(cut_to_width(&request.keys, width));
+            let column = row.width();
+            (vec![row], (0, column))
+        } else {
+            let view = self.editor.view(columns, own_rows);
+            (view.rows, view.cursor)
         };
         rows.append(&mut below);
         Viewport { rows, cursor: Some(cursor) }

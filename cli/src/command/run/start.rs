@@ -13,13 +13,15 @@ use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::{ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
+use rye_engine::live::EventStream;
 use rye_engine::process::start_session;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::held_messages;
+use tokio::runtime::Handle;
 
 use super::ask::{self, ThreadGrant};
 use super::effective_settings::EffectiveSettings;
-use super::renderer::{Renderer, RendererSender};
+use super::renderer::{Renderer, RendererMessages, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::command::chat::client_approver::ClientApprover;
@@ -199,47 +201,24 @@ pub fn run_to_end(
             handle.send(ControlMessage::Close);
         }
         let recorded = events.ok().flatten().unwrap_or_default();
-        let unsent = held_messages(&recorded);
-        let live = handle.live.take();
         let channel = (sender, messages);
-        let screen = if how.detached || how.silent {
-            Renderer::null(live, channel, runtime.handle())
-        } else if let Some(ChatFace::Terminal) = how.chat {
-            let session = TerminalSession {
-                spaces: spaces.clone(),
-                thread: handle.thread_id.clone(),
-                control: handle.control(),
-                answers: answer,
-                status: session_status(&engine, &handle.thread_id, &recorded),
-                unsent,
-                events: how.events,
-            };
-            let (sender, messages) = channel;
-            let report = report.clone();
-            let render = async move || run_terminal(session, report, live, messages).await;
-            Renderer::start_with(render, sender, runtime.handle())
-        } else {
-            for text in unsent {
-                report.note(&printable(&format!("not sent when the session ended: {text}")));
-            }
-            Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime.handle())
+        let terminal = || TerminalSession {
+            spaces: spaces.clone(),
+            thread: handle.thread_id.clone(),
+            control: handle.control(),
+            answers: answer,
+            status: session_status(&engine, &handle.thread_id, &recorded),
+            unsent: held_messages(&recorded),
+            events: how.events,
         };
+        let terminal = matches!(how.chat, Some(ChatFace::Terminal)).then(terminal);
+        let screen = start_renderer(how, terminal, &recorded, report, (handle.live.take(), channel), runtime.handle());
         if how.detached {
             let announcement = detach::announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let requests = (format == Format::Json).then(|| RequestHandler {
-            control: handle.control(),
-            engine: engine.clone(),
-            spaces: spaces.clone(),
-        });
-        let input = how.chat.map(|face| match face {
-            ChatFace::Terminal => ChatInput::Terminal { control: handle.control(), stops: 0 },
-            ChatFace::Lines(lines) => {
-                ChatInput::Lines(SessionInput::new(Arc::clone(lines), handle.control(), requests))
-            }
-        });
+        let input = how.chat.map(|face| chat_input(face, &handle, format, &engine, spaces));
         let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
@@ -253,6 +232,47 @@ pub fn run_to_end(
     match refused.and_then(|refused| refused.take()) {
         Some(failure) => Err(failure),
         None => ended,
+    }
+}
+
+/// Starts the renderer of a run, or the terminal of a chat. `recorded` holds the events so far of a session that was
+/// opened again.
+fn start_renderer(
+    how: RunOptions<'_>,
+    terminal: Option<TerminalSession>,
+    recorded: &[Event],
+    report: &Printer,
+    (live, channel): (EventStream, (RendererSender, RendererMessages)),
+    runtime: &Handle,
+) -> std::io::Result<Renderer> {
+    if how.detached || how.silent {
+        return Renderer::null(live, channel, runtime);
+    }
+    if let Some(session) = terminal {
+        let (sender, messages) = channel;
+        let report = report.clone();
+        let render = async move || run_terminal(session, report, live, messages).await;
+        return Renderer::start_with(render, sender, runtime);
+    }
+    for text in held_messages(recorded) {
+        report.note(&printable(&format!("not sent when the session ended: {text}")));
+    }
+    Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
+}
+
+/// Returns the input of a chat.
+fn chat_input(face: &ChatFace, handle: &ThreadHandle, format: Format, engine: &Engine, spaces: &Spaces) -> ChatInput {
+    let control = handle.control();
+    match face {
+        ChatFace::Terminal => ChatInput::Terminal { control, stops: 0 },
+        ChatFace::Lines(lines) => {
+            let requests = (format == Format::Json).then(|| RequestHandler {
+                control: control.clone(),
+                engine: engine.clone(),
+                spaces: spaces.clone(),
+            });
+            ChatInput::Lines(SessionInput::new(Arc::clone(lines), control, requests))
+        }
     }
 }
 
