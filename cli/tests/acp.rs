@@ -2,6 +2,7 @@
 
 #![cfg(feature = "acp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::needless_pass_by_value, reason = "messages are written where they are passed")]
 
 #[path = "support/rye.rs"]
 mod rye;
