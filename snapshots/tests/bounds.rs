@@ -22,7 +22,7 @@ use rye_snapshots::{RunTotals, check_run_bounds};
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const START_TIME_MS: i64 = 1_767_225_600_000;
 
-/// The same script for every model.
+/// Providers that play one script for every model.
 struct ScriptedProviders(Arc<Scripted>);
 
 impl Providers for ScriptedProviders {

@@ -27,7 +27,6 @@ use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
-use crate::wire_tool::WireTool;
 pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{
@@ -412,8 +411,7 @@ fn message(compilation: &Compilation, view: MessageView) -> SystemReport {
 
 fn first_message(compilation: &Compilation, view: MessageView) -> FirstMessageReport {
     let layer = |view: &LayerView| layer(compilation, view);
-    let body = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body);
-    let at = body.unwrap_or(view.layers.len());
+    let at = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body).unwrap_or(view.layers.len());
     FirstMessageReport {
         before: view.layers.iter().take(at).map(layer).collect(),
         body: view.layers.get(at).map(layer),
@@ -468,9 +466,8 @@ fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport>
     let sent = model.wire_tool(tool);
     // Mappings are equal in any order of their keys, bytes are not.
     let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
-    let WireTool { description, parameters } = sent;
-    let schema = parameters.map(Cow::into_owned);
-    (!is_as_written).then(|| SentToolReport { description: description.into_owned(), schema })
+    let (description, schema) = (sent.description.into_owned(), sent.parameters.map(Cow::into_owned));
+    (!is_as_written).then_some(SentToolReport { description, schema })
 }
 
 fn dropped(tool: &DroppedTool) -> DroppedReport {
