@@ -81,6 +81,8 @@ pub struct StartOptions {
     pub images: Vec<ValidatedImage>,
     /// The thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
+    /// The new thread survives a power failure once it is started. This takes a sync.
+    pub durable: bool,
 }
 
 /// A user message for a thread that has ended.

@@ -76,8 +76,8 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// A row and an account.
-    Root,
+    /// A row and an account. `durable`: the first lines of the transcript are synced.
+    Root { durable: bool },
     /// A row, an account, and the link from the thread that it continues.
     Linked,
     /// None: row and account exist.
@@ -124,7 +124,8 @@ impl EngineContext {
         image::check_accepted(&init.plan.model, &init.images())?;
         self.admit_compiled(compilation).await?;
         let id = self.allocate(&init.plan).await.map_err(start_failure)?;
-        let running = self.start_thread(id.clone(), init, RowsToWrite::Root).await.map_err(start_failure)?;
+        let rows = RowsToWrite::Root { durable: launch.durable };
+        let running = self.start_thread(id.clone(), init, rows).await.map_err(start_failure)?;
         Ok(ThreadHandle::new(id, events, running))
     }
 
@@ -165,7 +166,7 @@ impl EngineContext {
         let begun = Box::pin(self.write_init(id.clone(), init, rows)).await;
         if let Err(error) = &begun {
             match rows {
-                RowsToWrite::Root | RowsToWrite::Linked => {
+                RowsToWrite::Root { .. } | RowsToWrite::Linked => {
                     if let Err(second) = self.finalize_row(&id, Status::Error).await {
                         tracing::debug!(thread = %id, %error, %second, "its row stays");
                     }
@@ -243,7 +244,7 @@ impl EngineContext {
         // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, init.limits.spend));
         let changes = match rows {
-            RowsToWrite::Root => vec![Change::Put(Box::new(row)), register()],
+            RowsToWrite::Root { .. } => vec![Change::Put(Box::new(row)), register()],
             RowsToWrite::Linked => {
                 let link = row.continues.clone().map(|before| self.link_continuation(&before, &id));
                 [Change::Put(Box::new(row)), register()].into_iter().chain(link).collect()
@@ -253,9 +254,13 @@ impl EngineContext {
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
         }
-        // The parent records a child after this. The registry does not survive a power failure, so the child's own first
-        // lines have to.
-        thread.journal.flush(matches!(rows, RowsToWrite::There)).await?;
+        // The registry does not survive a power failure, so the first lines of the thread have to: the parent records a child
+        // after this, and a resume has taken the message of the user.
+        let durable = match rows {
+            RowsToWrite::Root { durable } => durable,
+            RowsToWrite::Linked | RowsToWrite::There => true,
+        };
+        thread.journal.flush(durable).await?;
         self.spawn_task(thread, init.sink, init.queue)
     }
 

@@ -221,7 +221,7 @@ impl EngineContext {
             return Ok(ThreadHandle::new(id, live, running));
         }
         let id = self.allocate(&init.plan).await?;
-        let rows = if linked.is_some() { RowsToWrite::Linked } else { RowsToWrite::Root };
+        let rows = if linked.is_some() { RowsToWrite::Linked } else { RowsToWrite::Root { durable: true } };
         let running = self.start_thread(id.clone(), init, rows).await?;
         Ok(ThreadHandle::new(id, live, running))
     }

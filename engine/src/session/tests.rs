@@ -248,7 +248,7 @@ async fn one_turn_within_its_budget_of_commits_and_syncs() {
 
 /// The simulated disk counts the syncs of the database too. One of the syncs is for the folder of the directive's category.
 #[tokio::test]
-async fn one_turn_syncs_ten_times_in_a_new_project_and_six_times_in_a_known_one() {
+async fn syncs_of_one_turn_are_within_their_budget_in_a_new_and_a_known_project() {
     let mut lab = Lab::new(|_| Ok(say("hello")));
     let disk = Arc::new(SimulatedDisk::new());
     lab.disk = Some(Arc::clone(&disk) as Arc<dyn Disk>);

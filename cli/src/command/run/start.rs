@@ -293,7 +293,13 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
     match start {
         ThreadStart::Fresh { compilation, parent } => {
             let parent = parent.map(|parent| *parent);
-            let launch = StartOptions { parent, images, allow_missing_outputs, ..StartOptions::default() };
+            let launch = StartOptions {
+                parent,
+                images,
+                allow_missing_outputs,
+                durable: how.detached,
+                ..StartOptions::default()
+            };
             engine.start(&compilation, launch).await
         }
         ThreadStart::Recover { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {

@@ -72,6 +72,23 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
 }
 
 #[tokio::test]
+async fn durable_thread_survives_a_power_failure_before_its_first_turn() {
+    let disk = Arc::new(SimulatedDisk::new());
+    let mut lab = lab(Some(Arc::clone(&disk) as Arc<dyn Disk>));
+    let engine = open(&lab, Arc::new(BackwardClock::never())).unwrap();
+    let launch = StartOptions { durable: true, ..StartOptions::default() };
+    let handle = engine.start(&lab.compile("reads"), launch).await.unwrap();
+    let survived = disk.fork();
+    survived.restart(Survival::Nothing);
+    lab.disk = Some(Arc::new(survived));
+    let engine = open(&lab, Arc::new(BackwardClock::never())).unwrap();
+    let listed = engine.threads().list().unwrap();
+    assert_eq!(listed.iter().map(|one| &one.row.id).collect::<Vec<_>>(), [&handle.thread_id]);
+    let result = engine.recover(&handle.thread_id).await.unwrap().join().await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("the end")));
+}
+
+#[tokio::test]
 async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
     let whole = Arc::new(SimulatedDisk::new());
     process(&lab(Some(Arc::clone(&whole) as Arc<dyn Disk>)), &mut None).await.unwrap();
