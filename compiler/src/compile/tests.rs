@@ -295,7 +295,7 @@ fn compile_rejects_a_spend_limit_below_one_turn() {
     let checked = compile(&world, &CompileRequest::new(item_id("leaf")));
     let told = checked.diagnostics.iter().next().unwrap();
     assert_eq!((told.code(), told.labels().len()), ("limit::cannot-afford-one-turn", 1));
-    assert_eq!(told.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011694");
+    assert_eq!(told.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011676");
 }
 
 #[test]

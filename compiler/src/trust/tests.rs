@@ -22,6 +22,14 @@ fn world(hooks: &str) -> MapWorld<'static> {
     stdlib_world().project(".ai/directives/a.md", directive(model, hooks))
 }
 
+/// Returns a directive that acknowledges nothing and may use files and fetch items.
+fn harmless_directive() -> String {
+    let harmless = "<tool>rye.file-system.*</tool></execute><fetch>*</fetch></permissions>";
+    let text = directive("<model provider=\"anthropic\" tier=\"fast\"/>", "");
+    let (before, rest) = text.split_once("<tool>*</tool></execute>").unwrap();
+    format!("{before}{harmless}{}", rest.split_once("</permissions>").unwrap().1)
+}
+
 /// Returns the requirements except for the grants and the script of the directive above.
 fn told(found: &[TrustRequirement]) -> Vec<(&'static str, &str, &str)> {
     let others =
@@ -33,19 +41,26 @@ const TOOL: &str = "description: d\nkind: command\ncommand: [bash, scripts/x.sh,
     parameters: { type: object, properties: { a: { type: string } } }\n";
 
 #[test]
-fn project_that_only_reads_has_no_requirements() {
+fn plan_that_only_reads_has_no_requirements_beside_the_hook_files_of_the_workspace() {
     let hooks = "hooks:\n  - { id: f, event: thread_started, action: { primary: fetch, item_type: knowledge, \
         item_id: rye/agent/core/Environment } }\n  - { id: b, event: tool_call, action: { block: { reason: no } } }\n";
     let tool = "description: d\nkind: builtin\nbuiltin: read\n";
-    let harmless = "<tool>rye.file-system.*</tool></execute><fetch>*</fetch></permissions>";
-    let text = directive("<model provider=\"anthropic\" tier=\"fast\"/>", "");
-    let (before, rest) = text.split_once("<tool>*</tool></execute>").unwrap();
-    let text = format!("{before}{harmless}{}", rest.split_once("</permissions>").unwrap().1);
     let world = stdlib_world()
-        .project(".ai/directives/a.md", text)
+        .project(".ai/directives/a.md", harmless_directive())
         .project(".ai/config/agent/hooks.yaml", hooks)
         .project(".ai/tools/t.yaml", tool);
     assert!(compile_without_inputs(&world, "a").trust_requirements.is_empty());
+    // The hooks of the file also steer directives with other grants, those of the user among them.
+    let listed = requirements_of_workspace(&world);
+    let names: Vec<_> = listed.iter().map(|one| (one.kind, one.name.as_str())).collect();
+    assert_eq!(names, [(TrustRequirementKind::Hook, "f"), (TrustRequirementKind::Hook, "b")]);
+}
+
+#[test]
+fn workspace_without_hook_files_that_only_reads_has_no_requirements() {
+    let world = stdlib_world()
+        .project(".ai/directives/a.md", harmless_directive())
+        .project(".ai/tools/t.yaml", "description: d\nkind: builtin\nbuiltin: read\n");
     assert!(requirements_of_workspace(&world).is_empty());
 }
 
