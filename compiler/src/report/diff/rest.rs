@@ -8,9 +8,10 @@ use serde_json::Value;
 use rye_grammar::ItemId;
 
 use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
+use crate::compile::Compilation;
 use crate::plan::source::SourceReport;
 use crate::plan::{Interface, InterfaceField, ManifestEntry, PlannedModel, Prices};
-use crate::trust::{TrustRequirement, TrustRequirementKind};
+use crate::trust::{TrustRequirement, TrustRequirementKind, needs_trust};
 use crate::world::ItemKind;
 
 pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
@@ -45,7 +46,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
         }
     }
-    changes.extend(trust(&trees.before.compilation.trust_requirements, &trees.after.compilation.trust_requirements));
+    changes.extend(trust(trees.before.compilation, trees.after.compilation));
     changes
 }
 
@@ -188,23 +189,30 @@ fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
     found
 }
 
-/// Compares trust requirements. Risk tables and connections are compared separately.
-fn trust(before: &[TrustRequirement], after: &[TrustRequirement]) -> Vec<PlanChange> {
-    let starts = |one: &&TrustRequirement| {
-        matches!(one.kind, TrustRequirementKind::Hook | TrustRequirementKind::Tool | TrustRequirementKind::Server)
-    };
-    let missing =
-        |from: &[TrustRequirement], to: &[TrustRequirement], direction: Direction, word: &str| -> Vec<PlanChange> {
-            let known =
-                |one: &&TrustRequirement| !from.iter().any(|other| other.kind == one.kind && other.name == one.name);
-            let change = |one: &TrustRequirement| PlanChange {
-                area: ChangeArea::Trust,
-                what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
-                direction,
-                source: one.place.as_ref().map(SourceReport::from),
-            };
-            to.iter().filter(starts).filter(known).map(change).collect()
+/// Compares trust requirements. Risk tables, connections, and hooks that only change what a model reads are compared
+/// separately.
+fn trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
+    let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
+        let starts = |one: &&TrustRequirement| match one.kind {
+            TrustRequirementKind::Hook => to.plan.hooks.iter().any(|hook| hook.id == one.name && needs_trust(hook)),
+            TrustRequirementKind::Tool | TrustRequirementKind::Server => true,
+            TrustRequirementKind::Provider
+            | TrustRequirementKind::Risk
+            | TrustRequirementKind::Grants
+            | TrustRequirementKind::UserSpace
+            | TrustRequirementKind::Script => false,
         };
+        let known = |one: &&TrustRequirement| {
+            !from.trust_requirements.iter().any(|other| other.kind == one.kind && other.name == one.name)
+        };
+        let change = |one: &TrustRequirement| PlanChange {
+            area: ChangeArea::Trust,
+            what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
+            direction,
+            source: one.place.as_ref().map(SourceReport::from),
+        };
+        to.trust_requirements.iter().filter(starts).filter(known).map(change).collect()
+    };
     let mut found = missing(before, after, Direction::Widened, "has to be trusted");
     found.extend(missing(after, before, Direction::Narrowed, "no longer needs trust"));
     found
