@@ -287,3 +287,50 @@ fn session_without_a_key_names_the_variables_and_servers_it_looked_for() {
     let (_, listed) = place.json(&["threads", "list"]);
     assert!(listed["threads"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn typed_commands_of_a_file_take_effect_one_after_another() {
+    // A script counts the replies of a thread.
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write("AGENTS.md", "Answer in one sentence.\n");
+    let lines = b"first\nsecond\n/fork 2\nthird\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
+    let done = chat(&place, &["talk"], lines);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nOne.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("the session has the prompts 1 to 2"), "{}", done.stderr);
+    assert!(done.stderr.contains("3 turns") || done.stderr.contains("1 turns"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 2, "{listed}");
+    let last = threads.iter().find(|thread| thread["status"] == "idle").unwrap();
+    let events = place.transcript(last["thread_id"].as_str().unwrap());
+    let body = |name: &str| events.iter().find(|event| event["type"] == name || event["event_type"] == name).cloned();
+    assert_eq!(body("continues").unwrap()["prompts"], 1);
+    assert_eq!(body("named").unwrap()["name"], "my work");
+    assert_eq!(body("shell_ran").unwrap()["output"].as_str().unwrap().lines().next(), Some("shown"));
+    assert!(body("system_prompt").unwrap()["text"].as_str().unwrap().contains("Answer in one sentence."));
+    let said = body("cognition_in").unwrap();
+    assert_eq!(said["message"]["content"][0]["text"], "third");
+    place.run_ok(&["threads", "verify", "--last"]);
+}
+
+#[test]
+fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let mut child = start(&place, &["talk"]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"first\n").unwrap();
+    wait_for(&place, "prompt_ended");
+    let wider = DIRECTIVE.replace("<tool>rye.file-system.read</tool>", "<tool>rye.file-system.*</tool>");
+    place.write(".ai/directives/talk.md", &wider);
+    stdin.write_all(b"/reload\n/reload confirm\nsecond\n").unwrap();
+    drop(stdin);
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("the new plan allows more"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
+    let events = place.transcript(last["thread_id"].as_str().unwrap());
+    assert_eq!(events[0]["origin"], "replan", "{}", events[0]);
+    let said = events.iter().find(|event| event["type"] == "cognition_in" || event["event_type"] == "cognition_in");
+    assert_eq!(said.unwrap()["message"]["content"][0]["text"], "second");
+}

@@ -56,7 +56,7 @@ impl Client {
     /// Reads lines up to one that fits.
     fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let line: Value = serde_json::from_str(&self.lines.next().expect("a line").unwrap()).unwrap();
+            let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
             self.seen.push(line.clone());
             if fits(&line) {
                 return line;

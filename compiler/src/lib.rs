@@ -5,6 +5,7 @@ pub mod approvals;
 pub mod assertion;
 pub mod compile;
 pub mod compose;
+pub mod context_files;
 pub mod diagnostics;
 pub mod drawing;
 pub mod edit;

@@ -107,7 +107,7 @@ pub fn lower(
         prompt.system.push(layer);
     }
     if request.mode == PlanMode::Chat {
-        prompt::add_chat_layers(&mut prompt, shared.items, model.counted_by);
+        prompt::add_chat_layers(&mut prompt, shared.items, model.counted_by, diagnostics);
     }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);

@@ -39,7 +39,8 @@ use rye_grammar::{ItemId, Sources, Span};
 
 use crate::assertion;
 use crate::compose::{Composed, compose_all};
-use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::context_files::{appended_layers, context_layers};
+use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{FROZEN_SETTINGS, LowerCache, LowerContext};
@@ -460,6 +461,11 @@ impl<'i, 'w> Checker<'i, 'w> {
         shadowing::check(items, &mut found);
         // The skills of a user differ between machines, and their tokens are no defect of the project.
         SkillList::read(items, &[Space::Project], Tokenizer::Characters).report_dropped(&mut found);
+        // Context files of the user and above the project differ between machines.
+        context_layers(items, &[Space::Project], Tokenizer::Characters, &mut found);
+        let appended = appended_layers(items, &mut found);
+        let is_appended = |id: &str| appended.iter().any(|layer| layer.id == id);
+        found.retain(|one| !matches!(one, Diagnostic::Context(ContextError::Unreached { id, .. }) if is_appended(id)));
         let mut read = self.lowering.diagnostics();
         read.retain(|d| !matches!(d, Diagnostic::Config(error) if self.settings.contains(error)));
         found.append(read);

@@ -38,6 +38,21 @@ pub enum ItemKind {
 /// Maximum number of folders between the folder of skills and a `SKILL.md`, with the skill's own.
 pub const MAX_SKILL_DEPTH: usize = 4;
 
+/// Names of context files, highest precedence first. The first one in a folder is read.
+pub const CONTEXT_FILE_NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
+
+/// The context file of the user space.
+pub const USER_CONTEXT_FILE: &str = ".ai/AGENTS.md";
+
+/// Instructions for agents, which a chat adds to its system prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextFile {
+    pub space: Space,
+    /// Relative to the space's root: `AGENTS.md`, `../AGENTS.md`.
+    pub path: Arc<str>,
+    pub bytes: Arc<[u8]>,
+}
+
 /// Name of the file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
 
@@ -264,6 +279,9 @@ pub trait World {
     /// Returns everything in the project besides items, sorted: the folders directly in `.ai/`, the files there, and
     /// the files in the folders of the kinds that are not items.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
+    /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
+    /// project.
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
     /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
 }
@@ -306,6 +324,9 @@ impl<W: World + ?Sized> World for &W {
     }
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         (**self).unrecognized_files()
+    }
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        (**self).context_files()
     }
     fn scripts(&self) -> &dyn ScriptReader {
         (**self).scripts()

@@ -41,9 +41,10 @@ pub struct ControlReceiver {
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
-    sender: Arc<RwLock<mpsc::UnboundedSender<Incoming>>>,
-    /// The state of the thread that gets the messages.
-    state: Arc<RwLock<StateCell>>,
+    sender: mpsc::UnboundedSender<Incoming>,
+    state: StateCell,
+    /// The sender of the thread that continues this one, which gets everything once it is set.
+    next: Arc<RwLock<Option<ControlSender>>>,
     /// Distinguishes the message ids of this process from those of others.
     owner: String,
 }
@@ -53,11 +54,9 @@ static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 /// Creates a channel; `owner` names this process.
 pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let sender = Arc::new(RwLock::new(sender));
-    let cell = StateCell::default();
-    let state = Arc::new(RwLock::new(cell.clone()));
-    let receiver = ControlReceiver { receiver, again: VecDeque::new(), state: cell };
-    (ControlSender { sender, state, owner: owner.into() }, receiver)
+    let state = StateCell::default();
+    let receiver = ControlReceiver { receiver, again: VecDeque::new(), state: state.clone() };
+    (ControlSender { sender, state, next: Arc::default(), owner: owner.into() }, receiver)
 }
 
 impl Incoming {
@@ -68,40 +67,65 @@ impl Incoming {
 }
 
 impl ControlSender {
-    /// Sends everything to another thread from now on, for all clones.
+    /// Sends everything to the thread that continues this one from now on, for all clones.
     pub fn redirect(&self, to: &Self) {
-        let target = to.sender().clone();
-        *self.sender.write().unwrap_or_else(PoisonError::into_inner) = target;
-        let cell = to.state.read().unwrap_or_else(PoisonError::into_inner).clone();
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = cell;
+        *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
+        self.state.wake();
     }
 
-    /// Passes an item on; returns false if the thread has ended.
+    /// Passes an item on to the last thread of the chain; returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
-        self.sender().send(item).is_ok()
+        // The lock holds off a redirection, which moves the unread items, until this one is sent.
+        match &*self.next() {
+            Some(next) => next.forward(item),
+            None => self.sender.send(item).is_ok(),
+        }
     }
 
-    fn sender(&self) -> RwLockReadGuard<'_, mpsc::UnboundedSender<Incoming>> {
-        self.sender.read().unwrap_or_else(PoisonError::into_inner)
+    fn next(&self) -> RwLockReadGuard<'_, Option<Self>> {
+        self.next.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the cell of the last thread of the chain.
+    fn state(&self) -> StateCell {
+        self.next().as_ref().map_or_else(|| self.state.clone(), Self::state)
     }
 
     /// Sends a control message from this process; returns false if the thread has ended.
     pub fn send(&self, message: ControlMessage) -> bool {
-        let id = self.next_id();
-        self.sender().send(Incoming::Message { id, message, on_disk: false }).is_ok()
+        self.send_with_id(message).is_some()
     }
 
     /// Submits a message to a chat. Returns the id of the message, which its events have; `None` if the thread has
     /// ended.
     pub fn submit(&self, input: UserInput, delivery: Delivery) -> Option<String> {
+        self.send_with_id(ControlMessage::Submit { input, delivery })
+    }
+
+    /// Sends a control message from this process. Returns its id; `None` if the thread has ended.
+    pub fn send_with_id(&self, message: ControlMessage) -> Option<String> {
         let id = self.next_id();
-        let message = ControlMessage::Submit { input, delivery };
-        self.sender().send(Incoming::Message { id: id.clone(), message, on_disk: false }).is_ok().then_some(id)
+        self.forward(Incoming::Message { id: id.clone(), message, on_disk: false }).then_some(id)
+    }
+
+    /// Waits until the session has handled a message and waits for the user again. `thread` had the session when the message
+    /// was sent; a thread that continues the session counts as having handled the messages to the thread before it.
+    pub async fn settled(&self, id: &str, thread: Option<&str>) {
+        loop {
+            let mut states = self.state().subscribe();
+            let is_settled = states.borrow_and_update().as_ref().is_some_and(|live| {
+                let is_handled = live.state.mail.taken.contains(id) || (thread.is_some() && live.thread_id() != thread);
+                is_handled && live.is_settled()
+            });
+            if is_settled || states.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Returns the state of a chat at its last effect; `None` before the first one, and for runs.
     pub fn live_state(&self) -> Option<LiveState> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).read()
+        self.state().read()
     }
 
     fn next_id(&self) -> String {
@@ -110,17 +134,17 @@ impl ControlSender {
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, message: ControlMessage) -> bool {
-        self.sender().send(Incoming::Message { id, message, on_disk: true }).is_ok()
+        self.forward(Incoming::Message { id, message, on_disk: true })
     }
 
     /// Stops one call; returns false if the thread has ended.
     pub fn stop_call(&self, call_id: String) -> bool {
-        self.sender().send(Incoming::StopCall { call_id }).is_ok()
+        self.forward(Incoming::StopCall { call_id })
     }
 
     /// Reports the end of a child; returns false if the thread itself has ended.
     pub fn child_ended(&self, spawn: u64, thread_id: String, status: Status, cost: Cost) -> bool {
-        self.sender().send(Incoming::ChildEnded { spawn, thread_id, status, cost }).is_ok()
+        self.forward(Incoming::ChildEnded { spawn, thread_id, status, cost })
     }
 }
 

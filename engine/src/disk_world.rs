@@ -4,6 +4,7 @@
 //! later changes.
 
 mod cached;
+mod context_files;
 mod folders;
 mod listing;
 mod signing;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use rye_compiler::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+use rye_compiler::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -281,6 +282,10 @@ impl World for DiskWorld {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        self.read_context_files()
     }
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {

@@ -161,6 +161,7 @@ pub async fn drive(
             | Effect::CallModel { .. }
             | Effect::RunTools(_)
             | Effect::RunHooks(_)
+            | Effect::RunCommand { .. }
             | Effect::Spawn(_)
             | Effect::Await(_)
             | Effect::Sleep { .. }
@@ -213,6 +214,7 @@ async fn perform(
         | Effect::CallModel { .. }
         | Effect::RunTools(_)
         | Effect::RunHooks(_)
+        | Effect::RunCommand { .. }
         | Effect::Await(_)
         | Effect::Done { .. } => InterruptPolicy::Killed,
     };
@@ -224,6 +226,7 @@ async fn perform(
         | Effect::Ask { .. } => true,
         // The hooks of two points do not run at the same time. The other effects are short, or end with the message.
         Effect::RunHooks(_)
+        | Effect::RunCommand { .. }
         | Effect::Record
         | Effect::Reserve(_)
         | Effect::Spawn(_)
@@ -338,6 +341,13 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
+    // Another process could name a plan with wider grants.
+    let is_foreign_plan = on_disk && matches!(message, ControlMessage::Replan { .. });
+    let message = if is_foreign_plan {
+        ControlMessage::Unreadable { reason: "a plan is accepted only from the process that runs the thread".into() }
+    } else {
+        message
+    };
     // An interruption ends the children that the prompt waits for.
     let interrupts = message == ControlMessage::Interrupt && thread.state.chat.is_some() && !thread.state.is_idle();
     if message.end_status().is_some() || interrupts {
@@ -364,6 +374,7 @@ fn split(effect: Effect) -> Vec<Effect> {
         | Effect::Reserve(_)
         | Effect::CallModel { .. }
         | Effect::RunHooks(_)
+        | Effect::RunCommand { .. }
         | Effect::Spawn(_)
         | Effect::Sleep { .. }
         | Effect::Ask { .. }

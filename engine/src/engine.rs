@@ -302,6 +302,27 @@ impl Engine {
         expanded.map_err(EngineError::World)
     }
 
+    /// Stores a plan with which a chat can continue ([`ControlMessage::Replan`]), after checking its trust requirements.
+    /// Returns its id.
+    ///
+    /// # Errors
+    /// The plan requires trust that it does not have, or the store cannot be written.
+    pub async fn store_plan(&self, compilation: &Compilation) -> Result<String, EngineError> {
+        self.inner.admit_compiled(compilation).await?;
+        let (engine, plan_id) = (Arc::clone(&self.inner), compilation.plan_id.clone());
+        let plan = self.inner.plans.get_or_insert(&plan_id, || compilation.plan.clone());
+        let id = plan_id.clone();
+        let store = move || {
+            engine.check_admission(&plan, &plan.capabilities.grants)?;
+            if engine.plans.store(&id, &plan, &engine.objects)? {
+                engine.store_sources(&plan)?;
+            }
+            Ok(())
+        };
+        crate::thread_count::blocking(store).await?;
+        Ok(plan_id)
+    }
+
     /// Stores images, so that a message can refer to them.
     ///
     /// # Errors

@@ -16,7 +16,10 @@ use crate::image::ImageRef;
 pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
 pub use control_message::{ControlMessage, ReceivedMessage};
-pub use input::{AcceptedInput, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput, UserInput};
+pub use input::{
+    AcceptedInput, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput, SessionNamed, ShellRan,
+    UserInput,
+};
 pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
@@ -66,6 +69,8 @@ pub enum EventBody {
     Checkpoint(Checkpoint),
     UserInput(Box<AcceptedInput>),
     Retracted(RetractedInput),
+    ShellRan(Box<ShellRan>),
+    Named(SessionNamed),
     PromptStarted(PromptStarted),
     PromptEnded(Box<PromptEnded>),
     Ended(Box<Ended>),
@@ -131,6 +136,8 @@ impl EventBody {
             Self::Checkpoint(_) => EventKind::Checkpoint,
             Self::UserInput(_) => EventKind::UserInput,
             Self::Retracted(_) => EventKind::Retracted,
+            Self::ShellRan(_) => EventKind::ShellRan,
+            Self::Named(_) => EventKind::Named,
             Self::PromptStarted(_) => EventKind::PromptStarted,
             Self::PromptEnded(_) => EventKind::PromptEnded,
             Self::Ended(_) => EventKind::Ended,
@@ -143,6 +150,8 @@ impl EventBody {
             vec![&bound.plan_id]
         } else if let Self::ToolCallResult(result) = self {
             result.object.iter().map(String::as_str).collect()
+        } else if let Self::ShellRan(ran) = self {
+            ran.object.iter().map(String::as_str).collect()
         } else if let Self::ArtifactStored(artifact) = self {
             vec![&artifact.sha256]
         } else if let Self::Opened(opened) = self {

@@ -31,6 +31,7 @@ pub mod rooted_dir;
 pub mod scripts;
 pub mod secrets;
 pub mod session;
+pub mod session_tree;
 pub mod signer;
 pub mod store;
 mod surrogates;

@@ -1,8 +1,9 @@
 //! The state of a running chat, as other tasks of the process read it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rye_compiler::plan::Plan;
+use tokio::sync::watch;
 
 use crate::machine::ThreadState;
 
@@ -13,19 +14,49 @@ pub struct LiveState {
     pub state: Arc<ThreadState>,
 }
 
+impl LiveState {
+    /// Returns true if the session waits for the user: no prompt, command or change of the session is pending.
+    pub fn is_settled(&self) -> bool {
+        self.state.chat.as_ref().is_some_and(|chat| {
+            let is_pending = chat.compaction.is_some() || chat.successor.is_some() || !chat.commands.is_empty();
+            chat.current.is_none() && chat.queue.is_empty() && !is_pending
+        })
+    }
+
+    /// Returns the id of the thread.
+    pub fn thread_id(&self) -> Option<&str> {
+        self.state.launch.as_ref().map(|launch| launch.thread_id.as_str())
+    }
+}
+
 /// The place where a thread publishes its state. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct StateCell(Arc<RwLock<Option<LiveState>>>);
+#[derive(Debug, Clone)]
+pub struct StateCell(Arc<watch::Sender<Option<LiveState>>>);
+
+impl Default for StateCell {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+}
 
 impl StateCell {
     /// Replaces the published state.
     pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
-        let live = LiveState { plan: Arc::clone(plan), state: Arc::new(state.clone()) };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+        self.0.send_replace(Some(LiveState { plan: Arc::clone(plan), state: Arc::new(state.clone()) }));
     }
 
     /// Returns the published state; `None` before the first one.
     pub fn read(&self) -> Option<LiveState> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.borrow().clone()
+    }
+
+    /// Wakes the readers that wait for a change.
+    pub fn wake(&self) {
+        self.0.send_modify(|_| {});
+    }
+
+    /// Returns a receiver of the states to come.
+    pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
+        self.0.subscribe()
     }
 }

@@ -140,6 +140,7 @@ fn play_prompt(
             Effect::Reserve(_)
             | Effect::CallModel { .. }
             | Effect::RunTools(_)
+            | Effect::RunCommand { .. }
             | Effect::Spawn(_)
             | Effect::Await(_)
             | Effect::Sleep { .. }

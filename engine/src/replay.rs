@@ -56,6 +56,8 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             | EventBody::Checkpoint(_)
             | EventBody::UserInput(_)
             | EventBody::Retracted(_)
+            | EventBody::Named(_)
+            | EventBody::ShellRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_)
             | EventBody::Ended(_) => {}

@@ -35,6 +35,7 @@ pub mod spawn_external;
 mod watch_detached;
 pub(crate) use continuation::ResumePoint;
 mod recover;
+mod succession;
 pub(crate) mod verified;
 mod verify_stored_plan;
 

@@ -18,6 +18,8 @@ use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::Error;
+
 /// The thread of a session: a new one, or an earlier one that continues.
 pub struct SessionRequest(Request);
 
@@ -277,6 +279,39 @@ impl Session {
     /// [`SessionRequest::recover`] opens the session again.
     pub fn close(&self) {
         self.handle.send(ControlMessage::Close);
+    }
+
+    /// Lets a chat continue with another plan, at the next idle step. The conversation and what remains of the budget
+    /// stay.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: the plan requires trust that it does not have, or the store cannot be written.
+    pub async fn replan(&self, compilation: &Compilation) -> Result<(), Error> {
+        let plan = self.engine.store_plan(compilation).await?;
+        self.handle.send(ControlMessage::Replan { plan });
+        Ok(())
+    }
+
+    /// Lets a chat continue from the end of the prompt before this one, at the next idle step. The threads with the later
+    /// prompts stay.
+    pub fn fork(&self, prompt: u64) {
+        self.handle.send(ControlMessage::Fork { prompt });
+    }
+
+    /// Replaces the conversation of a chat by a summary, at the next idle step. The summary keeps `focus` in detail.
+    pub fn compact(&self, focus: Option<String>) {
+        self.handle.send(ControlMessage::Compact { focus });
+    }
+
+    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
+    /// `excluded` is true.
+    pub fn run_command(&self, command: impl Into<String>, excluded: bool) {
+        self.handle.send(ControlMessage::Shell { command: command.into(), excluded });
+    }
+
+    /// Sets the title of a chat.
+    pub fn name(&self, name: impl Into<String>) {
+        self.handle.send(ControlMessage::Name { name: name.into() });
     }
 
     /// Adds a message that the model reads before its next turn; calls that have not started are skipped.

@@ -22,6 +22,7 @@ use crate::workspace::Spaces;
 
 pub mod approvals;
 pub mod client_approver;
+pub mod commands;
 pub mod editor;
 pub mod history;
 pub mod json;
@@ -30,6 +31,7 @@ pub mod lines;
 pub mod markdown;
 pub mod overlay;
 pub mod raw_mode;
+pub mod replan;
 pub mod requests;
 pub mod screen;
 pub mod session;

@@ -39,6 +39,11 @@ fn money(body: &EventBody) -> &'static [&'static str] {
             | ControlMessage::Handoff
             | ControlMessage::Submit { .. }
             | ControlMessage::Retract { .. }
+            | ControlMessage::Compact { .. }
+            | ControlMessage::Replan { .. }
+            | ControlMessage::Fork { .. }
+            | ControlMessage::Name { .. }
+            | ControlMessage::Shell { .. }
             | ControlMessage::Interrupt
             | ControlMessage::Close
             | ControlMessage::Unreadable { .. } => &[],
@@ -65,6 +70,8 @@ fn money(body: &EventBody) -> &'static [&'static str] {
         | EventBody::Recovered(_)
         | EventBody::UserInput(_)
         | EventBody::Retracted(_)
+        | EventBody::Named(_)
+        | EventBody::ShellRan(_)
         | EventBody::Checkpoint(_) => &[],
     }
 }

@@ -3,7 +3,7 @@
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookPointRun,
-    HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ToolCallResult,
+    HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::message::{ContentBlock, Message, ToolCall};
 use rye_engine::thread::Cost;
@@ -99,6 +99,12 @@ pub fn event_view(event: &Event) -> EventView {
             with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &input.text)
         }
         EventBody::Retracted(retracted) => line(retracted.input.clone()),
+        EventBody::ShellRan(ran) => EventView {
+            line: format!("{}: exit code {}, {} ms", truncate_line(&ran.command, 400), ran.exit_code, ran.duration_ms),
+            text: Some(ran.output.clone()).filter(|text| !text.is_empty()),
+            bad: ran.exit_code != 0,
+        },
+        EventBody::Named(named) => line(named.name.clone()),
         EventBody::PromptStarted(started) => line(format!("prompt {}", started.prompt)),
         EventBody::PromptEnded(ended) => prompt_ended(ended),
         EventBody::Checkpoint(checkpoint) => line(format!("turn {}, signed by {}", checkpoint.turn, checkpoint.key_id)),
@@ -256,6 +262,11 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         ControlMessage::Retract { input } => {
             (input.as_ref().map_or_else(|| "withdraw all".to_owned(), |id| format!("withdraw {id}")), None)
         }
+        ControlMessage::Compact { focus } => ("compact".to_owned(), focus.clone()),
+        ControlMessage::Replan { plan } => (format!("continue with the plan {plan}"), None),
+        ControlMessage::Fork { prompt } => (format!("continue before prompt {prompt}"), None),
+        ControlMessage::Shell { command, .. } => ("run a command".to_owned(), Some(command.clone())),
+        ControlMessage::Name { name } => (format!("name {name}"), None),
         ControlMessage::Interrupt => ("interrupt".to_owned(), None),
         ControlMessage::Close => ("close".to_owned(), None),
         ControlMessage::Approve { yes: true, .. } => ("approve".to_owned(), None),
@@ -271,7 +282,11 @@ fn control_message_view(message: &ControlMessage) -> EventView {
 
 /// Formats a limit hit: `turns_exceeded: 10 of 10`.
 pub fn format_limit_hit(hit: &LimitHit) -> String {
-    describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max)
+    let reached = describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
+    match hit.scope {
+        Some(LimitScope::Session) => format!("{reached} of the session"),
+        Some(LimitScope::Prompt) | None => reached,
+    }
 }
 
 fn end_view(ended: &Ended) -> EventView {

@@ -10,6 +10,9 @@ pub enum ContextError {
     /// `by_hook` is the hook that fetches it.
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
+    /// `left` is the rest of the budget.
+    #[error("the context file `{path}` has {tokens} tokens, and {left} are left")]
+    FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// Declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
@@ -47,6 +50,7 @@ impl Problem for ContextError {
     fn code(&self) -> &'static str {
         match self {
             Self::UnknownItem { .. } => "context::unknown-item",
+            Self::FileTooLong { .. } => "context::file-too-long",
             Self::Duplicate { .. } => "context::duplicate",
             Self::SuppressesNothing { .. } => "context::suppresses-nothing",
             Self::SuppressedAndDeclared { .. } => "context::suppressed-and-declared",
@@ -61,7 +65,7 @@ impl Problem for ContextError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::UnknownItem { .. } => Severity::Error,
+            Self::UnknownItem { .. } | Self::FileTooLong { .. } => Severity::Error,
             Self::Duplicate { .. }
             | Self::SuppressesNothing { .. }
             | Self::SuppressedAndDeclared { .. }
@@ -79,6 +83,9 @@ impl Problem for ContextError {
             Self::UnknownItem { id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("create `.ai/knowledge/{id}.md`, or name knowledge that exists"))
             }),
+            Self::FileTooLong { budget, .. } => Some(format!(
+                "context files may have {budget} tokens in total: shorten the file, move parts of it to skills, or raise `context_files.max_tokens` in `agent/chat`"
+            )),
             Self::Duplicate { kept, .. } => Some(format!("it is sent once, in `<{kept}>`: remove the other line")),
             Self::SuppressesNothing { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || {
@@ -116,6 +123,7 @@ impl Problem for ContextError {
                 );
                 vec![new_label(*span, text)]
             }
+            Self::FileTooLong { .. } => Vec::new(),
             Self::Duplicate { kept, first, second, .. } => {
                 vec![new_label(*second, "declared again here"), new_label(*first, format!("used here, in `<{kept}>`"))]
             }

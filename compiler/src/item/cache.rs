@@ -18,7 +18,7 @@ use super::{
     tool,
 };
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
+use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
 pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 use snapshot::DependencyLog;
@@ -243,6 +243,14 @@ impl<'w> Items<'w> {
     pub fn is_listed(&self, kind: ItemKind) -> bool {
         self.entries(kind);
         !self.cache.unlisted.borrow().contains(&kind)
+    }
+
+    /// Returns the context files, outermost first. Files that cannot be read are reported.
+    pub fn context_files(&self, found: &mut Diagnostics) -> Vec<ContextFile> {
+        self.world.context_files().unwrap_or_else(|error| {
+            found.push(world_error(ItemKind::Knowledge, error));
+            Vec::new()
+        })
     }
 
     /// Returns every item of a kind, sorted by id, then by space.

@@ -7,6 +7,8 @@ mod fill;
 use std::collections::BTreeSet;
 
 use crate::compose::{ComposedHook, ContextItem};
+use crate::context_files::{appended_layers, context_layers};
+use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::{Items, Knowledge};
 use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment, Tokenizer};
@@ -54,8 +56,11 @@ pub fn lower(
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
-/// Adds the layers of a chat: the list of skills, and the first prompt, which ends the first user message.
-pub fn add_chat_layers(prompt: &mut Prompt, items: &Items<'_>, tokenizer: Tokenizer) {
+/// Adds the layers of a chat: appended system prompts, context files, the list of skills, and the first prompt, which ends
+/// the first user message.
+pub fn add_chat_layers(prompt: &mut Prompt, items: &Items<'_>, tokenizer: Tokenizer, found: &mut Diagnostics) {
+    prompt.system.extend(appended_layers(items, found));
+    prompt.system.extend(context_layers(items, &Space::ALL, tokenizer, found));
     let skills = SkillList::read(items, &Space::ALL, tokenizer);
     prompt.system.extend(skills_layer(&skills));
     prompt.first_message.push(first_prompt());

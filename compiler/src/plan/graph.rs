@@ -146,7 +146,7 @@ pub fn outcomes_of(node: Node) -> &'static [Outcome] {
         Node::Start => &[O::Ready],
         Node::Hooks(point) => hook_outcomes(point),
         Node::Inbox => &[O::Clear, O::Prompt, O::Message, O::Cancelled],
-        Node::Idle => &[O::Prompt, O::Closed],
+        Node::Idle => &[O::Prompt, O::Compact, O::Handoff, O::Closed],
         Node::Limits => &[O::Within, O::Exceeded],
         Node::Model => &[O::Calls, O::Text, O::Queued, O::Failed, O::Exhausted, O::Full],
         Node::Nudge => &[O::Sent, O::Skipped],

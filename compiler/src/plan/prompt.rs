@@ -72,6 +72,10 @@ pub enum LayerKind {
     Prompt,
     /// The skills that a chat lists.
     Skills,
+    /// Instructions for agents in an `AGENTS.md` or `CLAUDE.md`.
+    ContextFile,
+    /// Knowledge that the settings of chats append to the system prompt.
+    Appended,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,11 +161,13 @@ impl Prompt {
         opening(&system, &message)
     }
 
-    /// Renders the opening of a continuation or resume whose last user message is `message`.
-    pub fn render_continuation(&self, known: &mut dyn PromptFacts, message: &str) -> OpeningMessages {
+    /// Renders the opening of a continuation or resume whose last user message is `message`. The layers with the ids in
+    /// `sent` are part of the conversation already.
+    pub fn render_continuation(&self, known: &mut dyn PromptFacts, message: &str, sent: &[String]) -> OpeningMessages {
         let mut seen = BTreeSet::new();
         let system = render_sent_layers(&self.system, known, &mut seen);
-        let layers = render_sent_layers(&self.continued, known, &mut seen);
+        let mut layers = render_sent_layers(&self.continued, known, &mut seen);
+        layers.retain(|(layer, _)| !sent.contains(&layer.id));
         let mut opening = opening(&system, &layers);
         let after = |layer: &&(&Layer, String)| layer.0.position == Some(Position::After);
         let before: Vec<&str> = layers.iter().filter(|l| !after(l)).map(|(_, text)| text.as_str()).collect();

@@ -122,7 +122,7 @@ fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
         // A compaction that finished has requested a summary.
         Node::Compact => (outcome == Outcome::Finished).then_some(Consumed::Attempt),
         Node::Guard => (outcome == Outcome::More).then_some(Consumed::Call),
-        Node::Idle => (outcome == Outcome::Prompt).then_some(Consumed::Message),
+        Node::Idle => matches!(outcome, Outcome::Prompt | Outcome::Compact).then_some(Consumed::Message),
         Node::Ask(ApprovalOrigin::Limit) => (outcome == Outcome::Approved).then_some(Consumed::Limit),
         Node::Hooks(point) if outcome == Outcome::Handled => (point == HookPoint::Input).then_some(Consumed::Message),
         Node::Hooks(point) if outcome == Outcome::Raise => (point == HookPoint::Limit).then_some(Consumed::Limit),

@@ -11,7 +11,7 @@ use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::plan::note::OmissionReason;
 use crate::report::provenance::{Omission, omissions};
-use crate::world::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 /// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
 pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
@@ -82,6 +82,10 @@ impl World for OneSpace<'_> {
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         Ok(Vec::new())
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        self.world.context_files()
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::{NoScriptReader, ScriptReader};
 
+use super::{CONTEXT_FILE_NAMES, ContextFile, USER_CONTEXT_FILE};
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 type MapFile = (Arc<str>, Arc<[u8]>);
@@ -17,6 +18,8 @@ pub struct MapWorld<'b> {
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<MapFile>>>,
     /// The project's files and folders that are not items.
     strays: BTreeSet<UnrecognizedFile>,
+    /// Context files by space and path.
+    context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
     behind: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
 }
@@ -57,6 +60,15 @@ impl<'b> MapWorld<'b> {
             && space == Space::Project
         {
             self.strays.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
+        }
+        let is_context = match space {
+            Space::Project => CONTEXT_FILE_NAMES.contains(&path),
+            Space::User => path == USER_CONTEXT_FILE,
+            Space::System => false,
+        };
+        if is_context {
+            self.context.insert((space, path.into()), content.as_ref().into());
+            return;
         }
         let Some(key) = ItemKind::of_path(path) else {
             let of_kind = ItemKind::ALL.iter().flat_map(|kind| kind.folders()).any(|folder| path.starts_with(folder));
@@ -123,6 +135,27 @@ impl World for MapWorld<'_> {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        let behind = self.behind.map_or_else(|| Ok(Vec::new()), World::context_files)?;
+        let file = |space: Space, name: &str| {
+            let bytes = self.context.get(&(space, Arc::from(name)))?.clone();
+            Some(ContextFile { space, path: name.into(), bytes })
+        };
+        let own = |space: Space| match space {
+            Space::Project => CONTEXT_FILE_NAMES.iter().find_map(|name| file(space, name)),
+            Space::User => file(space, USER_CONTEXT_FILE),
+            Space::System => None,
+        };
+        let mut found = Vec::new();
+        for space in [Space::User, Space::Project] {
+            match own(space) {
+                Some(own) => found.push(own),
+                None => found.extend(behind.iter().filter(|file| file.space == space).cloned()),
+            }
+        }
+        Ok(found)
     }
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {

@@ -10,7 +10,7 @@ use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
 use super::hex;
-use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+use super::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 /// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,6 +72,10 @@ impl<W: World> World for RecordingWorld<W> {
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         self.world.unrecognized_files()
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        self.world.context_files()
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rye_compiler::world::{
-    ChangedAnswers, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState, same_candidates,
+    ChangedAnswers, ContextFile, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState,
+    same_candidates,
 };
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
@@ -129,6 +130,10 @@ impl World for CachedWorld {
             return Some(&self.nothing);
         }
         self.before.as_ref().filter(|(state, _)| state == before).map(|(_, touched)| touched)
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        self.disk.context_files()
     }
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {

@@ -298,3 +298,51 @@ fn files_of_a_large_folder_are_found_without_a_listing() {
     assert!(world.candidates(ItemKind::Knowledge, &id("a/none")).unwrap().is_empty());
     assert!(matches!(world.candidates(ItemKind::Knowledge, &id("a/lost")), Err(WorldError::Unreadable { .. })));
 }
+
+#[test]
+fn context_files_come_from_the_root_of_the_git_repository_to_the_project() {
+    use std::os::unix::fs::PermissionsExt;
+    let (outer, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let project = outer.path().join("repository/part/project");
+    write(user.path(), ".ai/AGENTS.md", "user");
+    write(outer.path(), "AGENTS.md", "outside of the repository");
+    write(outer.path(), "repository/.git/HEAD", "");
+    write(outer.path(), "repository/CLAUDE.md", "root");
+    write(outer.path(), "repository/part/AGENTS.md", "part");
+    write(outer.path(), "repository/part/AGENTS.override.md", "override");
+    write(&project, "AGENTS.md", "own");
+    for path in ["repository/CLAUDE.md", "repository/part/AGENTS.md", "repository/part/AGENTS.override.md"] {
+        fs::set_permissions(outer.path().join(path), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let found = world(&project, Some(user.path())).context_files().unwrap();
+    let shown: Vec<(&str, String)> =
+        found.iter().map(|file| (&*file.path, String::from_utf8_lossy(&file.bytes).into_owned())).collect();
+    let own = |path: &'static str, text: &str| (path, text.to_owned());
+    let expected = [
+        own(".ai/AGENTS.md", "user"),
+        own("../../CLAUDE.md", "root"),
+        own("../AGENTS.override.md", "override"),
+        own("AGENTS.md", "own"),
+    ];
+    assert_eq!(shown, expected);
+    // Another user could have written this file.
+    fs::set_permissions(outer.path().join("repository/CLAUDE.md"), fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(matches!(world(&project, None).context_files(), Err(WorldError::Unreadable { .. })));
+    // Without a repository, only the project counts.
+    fs::remove_dir_all(outer.path().join("repository/.git")).unwrap();
+    let alone = world(&project, None).context_files().unwrap();
+    assert_eq!(alone.iter().map(|file| &*file.path).collect::<Vec<_>>(), ["AGENTS.md"]);
+}
+
+#[test]
+fn link_of_a_context_file_cannot_leave_the_project() {
+    let (outside, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(outside.path(), "secret.md", "secret");
+    fs::create_dir_all(project.path().join(".ai")).unwrap();
+    symlink(outside.path().join("secret.md"), project.path().join("AGENTS.md")).unwrap();
+    assert!(world(project.path(), None).context_files().is_err());
+    fs::remove_file(project.path().join("AGENTS.md")).unwrap();
+    write(project.path(), "AGENTS.md", "own");
+    symlink("AGENTS.md", project.path().join("CLAUDE.md")).unwrap();
+    assert_eq!(world(project.path(), None).context_files().unwrap().len(), 1);
+}

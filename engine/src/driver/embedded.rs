@@ -262,6 +262,7 @@ impl Driver for EmbeddedDriver {
                     Some(call) => Box::pin(self.run_tool(call, &unsettled, &halt, deadline)).await?,
                     None => Fact::Tick,
                 },
+                Effect::RunCommand { id, call } => Box::pin(self.run_command(id, *call, &halt)).await?,
                 Effect::RunHooks(run) => {
                     let acts = EmbeddedHookRunner::new(self, &run, halt);
                     let HookPointResult { mut considered, children, mut answer } =

@@ -82,6 +82,8 @@ pub enum ThreadOrigin {
     Resume,
     Handoff,
     Fork,
+    /// A session that continues with another plan.
+    Replan,
 }
 
 /// The plan of the thread: the object with this hash, also after recovery.
@@ -109,6 +111,15 @@ pub struct Continues {
     /// The unfinished prompt of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<super::ContinuedPrompt>,
+    /// The thread before this one in the session, if it is not `thread`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Prompts of the session so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prompts: u64,
+    /// Ids of layers that the conversation contains already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sent: Vec<String>,
     /// Messages that waited in the continued thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedMessage>,
@@ -463,6 +474,18 @@ pub struct LimitHit {
     pub limit_code: String,
     pub current_value: Value,
     pub current_max: Value,
+    /// The scope of the limit in a chat; `None` in a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<LimitScope>,
+}
+
+/// The part of a chat that a limit bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitScope {
+    /// The current prompt: the next one has the limit again.
+    Prompt,
+    Session,
 }
 
 /// A value of the thread's own store.

@@ -46,6 +46,25 @@ pub enum ControlMessage {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
     },
+    /// Replaces the conversation of a chat by a summary, at the next idle step.
+    Compact {
+        /// The subject that the summary keeps in detail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        focus: Option<String>,
+    },
+    /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
+    Replan { plan: String },
+    /// Continues a chat from the end of the prompt before this one, at the next idle step.
+    Fork { prompt: u64 },
+    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
+    /// `excluded` is true.
+    Shell {
+        command: String,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        excluded: bool,
+    },
+    /// Sets the title of a chat.
+    Name { name: String },
     /// Ends the current prompt of a chat: the model call is cut, calls are stopped.
     Interrupt,
     /// Closes the session of a chat at the end of the current prompt.
@@ -69,6 +88,11 @@ impl ControlMessage {
             | Self::Handoff
             | Self::Submit { .. }
             | Self::Retract { .. }
+            | Self::Compact { .. }
+            | Self::Replan { .. }
+            | Self::Fork { .. }
+            | Self::Name { .. }
+            | Self::Shell { .. }
             | Self::Interrupt
             | Self::Close
             | Self::Unreadable { .. } => None,

@@ -130,6 +130,30 @@ pub struct RetractedInput {
     pub input: String,
 }
 
+/// A command that the user ran has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShellRan {
+    /// The id of the control message that requested it.
+    pub id: String,
+    pub command: String,
+    /// -1 if the command did not run or was ended by a signal.
+    pub exit_code: i32,
+    /// The output, as the guard of the tool returned it.
+    pub output: String,
+    /// The object that holds the whole output, if the guard shortened it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The model does not get the output.
+    pub excluded: bool,
+    pub duration_ms: u64,
+}
+
+/// A chat has a new title.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNamed {
+    pub name: String,
+}
+
 /// A message that waits for its delivery, as a continuation takes it over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {

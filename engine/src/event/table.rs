@@ -34,6 +34,8 @@ pub enum EventKind {
     Checkpoint,
     UserInput,
     Retracted,
+    ShellRan,
+    Named,
     PromptStarted,
     PromptEnded,
     Ended,
@@ -105,7 +107,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order in which a thread first meets them.
-pub static EVENT_TABLE: [EventRow; 31] = [
+pub static EVENT_TABLE: [EventRow; 33] = [
     line(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -136,7 +138,7 @@ pub static EVENT_TABLE: [EventRow; 31] = [
         EventKind::Continues,
         ("continues", "thread_resumed"),
         CRITICAL,
-        &["thread", "at_seq", "at_h", "message", "prompt", "queue"],
+        &["thread", "at_seq", "at_h", "message", "prompt", "after", "prompts", "sent", "queue"],
         CONVERSATION,
     ),
     line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
@@ -239,7 +241,13 @@ pub static EVENT_TABLE: [EventRow; 31] = [
         LEDGER,
     ),
     line(EventKind::Mail, ("mail", "mail"), BARRIER, &["id", "message"], STATE),
-    line(EventKind::Limit, ("limit", "limit"), BARRIER, &["at", "limit_code", "current_value", "current_max"], STATE),
+    line(
+        EventKind::Limit,
+        ("limit", "limit"),
+        BARRIER,
+        &["at", "limit_code", "current_value", "current_max", "scope"],
+        STATE,
+    ),
     line(EventKind::ApprovalAsked, ("approval_asked", "approval_asked"), CRITICAL, &["asked", "what"], STATE),
     line(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
     line(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
@@ -267,6 +275,14 @@ pub static EVENT_TABLE: [EventRow; 31] = [
         CONVERSATION,
     ),
     line(EventKind::Retracted, ("retracted", "retracted"), BARRIER, &["input"], STATE),
+    line(
+        EventKind::ShellRan,
+        ("shell_ran", "shell_ran"),
+        BARRIER,
+        &["id", "command", "exit_code", "output", "object", "excluded", "duration_ms"],
+        CONVERSATION,
+    ),
+    line(EventKind::Named, ("named", "named"), LAZY, &["name"], STATE),
     line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
     line(
         EventKind::PromptEnded,
@@ -314,6 +330,7 @@ mod tests {
              "settings":{"unattended":"queue","script":"/s","locked":true}},
             {"type":"plan_bound","plan_id":"x","observes":["cognition_out"],"chat":true},
             {"type":"continues","thread":"t","at_seq":1,"at_h":"h","message":"m","prompt":{"number":1,"limits":limits},
+             "after":"u","prompts":1,"sent":["l"],
              "queue":[{"id":"i","delivery":"steer","source":"rpc","text":"t","accepted":true}]},
             {"type":"system_prompt","text":"t","layers":[]},
             {"type":"context_injected","before":[],"after":[]},
@@ -336,7 +353,7 @@ mod tests {
             {"type":"child_spawned","spawn":1,"thread_id":"t","spend":1},
             {"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost},
             {"type":"mail","id":"i","message":{"kind":"cancel"}},
-            {"type":"limit","at":"limits","limit_code":"c","current_value":1,"current_max":1},
+            {"type":"limit","at":"limits","limit_code":"c","current_value":1,"current_max":1,"scope":"session"},
             {"type":"approval_asked","asked":"call","what":"w"},
             {"type":"approval_given","asked":"limit","answer":"approved"},
             {"type":"state_set","key":"k","value":1},
@@ -348,6 +365,8 @@ mod tests {
              "images":[{"media_type":"image/png","sha256":"s","bytes":1,"width":1,"height":1}],
              "expansions":[{"kind":"prompt","item":"r","sha256":"s","start":0,"end":1}],"handled":false},
             {"type":"retracted","input":"i"},
+            {"type":"shell_ran","id":"i","command":"c","exit_code":1,"output":"o","object":"s","excluded":true,"duration_ms":1},
+            {"type":"named","name":"n"},
             {"type":"prompt_started","prompt":1,"limits":limits},
             {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"]},
             {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},

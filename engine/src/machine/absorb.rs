@@ -4,6 +4,7 @@ use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Plan, PlanMode};
 use serde_json::json;
 
+use super::apply::limit_mut;
 use super::screen::{accept_new, accept_screened};
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
@@ -11,8 +12,9 @@ use super::step::{INTERRUPTED, answer_event, duration_limit, interruption_events
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
-    ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, PlanBound,
-    ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, Settled, ToolCallResult, UserInput,
+    ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, LimitScope,
+    PlanBound, ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, SessionNamed, Settled, ShellRan,
+    ToolCallResult, UserInput,
 };
 use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
@@ -20,8 +22,22 @@ use crate::retry::{self, SeededJitter};
 
 pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let mut events = record_fact(plan, state, signal);
+    for event in &mut events {
+        if let EventBody::Limit(hit) = event {
+            hit.scope = limit_scope(state, &hit.limit_code);
+        }
+    }
     insert_checkpoint(state, &mut events);
     events
+}
+
+/// Returns the scope of a limit that a chat reaches; `None` in a run.
+fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
+    state.chat.as_ref()?;
+    let name = limit_code.strip_suffix("_exceeded")?;
+    let (mut prompt, mut session) = (state.limits, state.thread_limits);
+    let (prompt, session) = (limit_mut(&mut prompt, name)?, limit_mut(&mut session, name)?);
+    Some(if prompt < session { LimitScope::Prompt } else { LimitScope::Session })
 }
 
 /// Inserts a checkpoint at the end of a turn: before the next attempt or before the last event. The journal adds the
@@ -93,6 +109,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             events.extend(input.flatten());
             events
         }
+        Fact::ShellRan { id, answer, exit_code, duration_ms } => shell_ran(state, &id, *answer, exit_code, duration_ms),
         Fact::Answered(answer) => answered(plan, state, answer, None, at),
         Fact::Mail { id, message } => mail(plan, state, id, message, at),
     }
@@ -180,6 +197,7 @@ fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
             limit_code: "spend_exceeded".into(),
             current_value: crate::thread::dollars(most.saturating_sub(remaining)),
             current_max: crate::thread::dollars(most),
+            scope: None,
         }),
     ]
 }
@@ -349,15 +367,38 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         ControlMessage::Steer { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer),
         ControlMessage::FollowUp { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::FollowUp),
         ControlMessage::Retract { input } => retracted(state, input.as_deref()),
+        ControlMessage::Name { name } if state.chat.is_some() => {
+            vec![EventBody::Named(SessionNamed { name: name.clone() })]
+        }
         ControlMessage::Cancel
         | ControlMessage::Kill
         | ControlMessage::Handoff
+        | ControlMessage::Name { .. }
+        | ControlMessage::Shell { .. }
+        | ControlMessage::Compact { .. }
+        | ControlMessage::Replan { .. }
+        | ControlMessage::Fork { .. }
         | ControlMessage::Interrupt
         | ControlMessage::Close
         | ControlMessage::Raise { .. }
         | ControlMessage::Unreadable { .. } => Vec::new(),
     };
     [EventBody::Mail(ReceivedMessage { id, message })].into_iter().chain(answer).collect()
+}
+
+/// Records the end of a command of the user, once.
+fn shell_ran(state: &ThreadState, id: &str, answer: CallAnswer, exit_code: i32, duration_ms: u64) -> Vec<EventBody> {
+    let commands = state.chat.iter().flat_map(|chat| &chat.commands);
+    let Some(command) = { commands }.find(|command| command.id == id) else { return Vec::new() };
+    vec![EventBody::ShellRan(Box::new(ShellRan {
+        id: command.id.clone(),
+        command: command.command.clone(),
+        exit_code,
+        output: answer.content,
+        object: answer.object,
+        excluded: command.excluded,
+        duration_ms,
+    }))]
 }
 
 /// Returns the withdrawal of a queued message, or of all of them. The message of a started prompt stays.

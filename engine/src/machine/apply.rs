@@ -41,13 +41,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.observes = bound.observes.iter().copied().collect();
             state.chat = bound.chat.then(ChatState::default);
         }
-        EventBody::Continues(continues) => {
-            if let (Some(chat), Some(prompt)) = (&mut state.chat, &continues.prompt) {
-                chat.prompts = prompt.number.saturating_sub(1);
-            }
-            state.continues = Some(continues.clone());
-            chat::take_over_queue(state, &continues.queue);
-        }
+        EventBody::Continues(continues) => chat::on_continues(state, continues),
         EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
         EventBody::CognitionIn(said) => on_user_message(state, said),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
@@ -108,6 +102,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.clock.since = event.ts;
             state.clock.paused = state.clock.paused.map(|_| event.ts);
             chat::hold_queues(state);
+            chat::abandon_compaction(state);
             resume_parked(state);
         }
         EventBody::Compacted(compacted) => summarised(state, compacted),
@@ -119,6 +114,8 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::PromptStarted(started) => chat::on_prompt_started(state, started),
         EventBody::UserInput(input) => chat::on_user_input(state, input),
         EventBody::Retracted(retracted) => state.edit_queued(&retracted.input, |_| false),
+        EventBody::ShellRan(ran) => chat::on_shell_ran(state, ran),
+        EventBody::Named(named) => chat::on_named(state, named),
         EventBody::PromptEnded(ended) => chat::on_prompt_ended(state, ended),
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}
     }
@@ -146,6 +143,7 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
         MessageSource::Prompt => {
             state.talk.prompted = true;
             chat::on_prompt_delivered(state);
+            chat::show_outputs(state);
             state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
         }
         MessageSource::Continuation => {
@@ -254,6 +252,9 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
         Outcome::Exhausted
     };
     state.failed = Some(Box::new(failed.clone()));
+    if compacts && chat::end_compaction(state) {
+        return;
+    }
     state.position = if compacts {
         RunPosition::After(Node::Compact, Outcome::Full)
     } else {
@@ -265,7 +266,9 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
 fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.talk.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
-    let prompt = usize::from(state.talk.prompted && state.continues.is_none()).min(tail);
+    // Commands of the user may precede the thread's own prompt.
+    let own = messages.iter().position(|message| matches!(**message, Message::User { .. })).map_or(0, |at| at + 1);
+    let prompt = if state.talk.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
     let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();
     let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
     state.talk.messages = head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
@@ -276,7 +279,9 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     state.talk.operations.clear();
     state.compacted = Some(state.cost.turns);
     state.is_prompt_too_long = false;
-    state.position = RunPosition::After(Node::Compact, Outcome::Finished);
+    if !chat::end_compaction(state) {
+        state.position = RunPosition::After(Node::Compact, Outcome::Finished);
+    }
 }
 
 /// Resumes a suspended thread, which repeats its approval request, or the closed session of a chat.
@@ -302,6 +307,9 @@ fn settle(state: &mut ThreadState, settled: &Settled) {
         state.attempt = None;
     }
     state.owed = None;
+    if state.is_interrupted() && state.is_idle() {
+        chat::end_compaction(state);
+    }
     state.unsettled.push(settled.clone());
 }
 
@@ -454,7 +462,8 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
         ControlMessage::Submit { input, delivery } => chat::queue_message(state, id, input, *delivery),
         ControlMessage::Interrupt => {
             if let Some(chat) = &mut state.chat {
-                chat.is_interrupted = chat.current.is_some();
+                // A compaction is interrupted like a prompt.
+                chat.is_interrupted = chat.current.is_some() || chat.compaction.is_some();
             }
         }
         ControlMessage::Close => {
@@ -462,8 +471,20 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
                 chat.is_closing = true;
             }
         }
-        // The events of the withdrawal follow.
-        ControlMessage::Retract { .. } | ControlMessage::Approve { .. } | ControlMessage::Unreadable { .. } => {}
+        ControlMessage::Shell { command, excluded } => chat::queue_command(state, id, command, *excluded),
+        ControlMessage::Compact { focus } => chat::request_compaction(state, focus.as_ref()),
+        ControlMessage::Replan { plan } => chat::succeed(state, |next| next.plan = Some(plan.clone())),
+        ControlMessage::Fork { prompt } => {
+            let exists = state.chat.as_ref().is_some_and(|chat| (1..=chat.prompts).contains(prompt));
+            if exists {
+                chat::succeed(state, |next| next.before_prompt = Some(*prompt));
+            }
+        }
+        // The events of the withdrawal and of the title follow.
+        ControlMessage::Retract { .. }
+        | ControlMessage::Name { .. }
+        | ControlMessage::Approve { .. }
+        | ControlMessage::Unreadable { .. } => {}
         ControlMessage::Raise { limit, value } => {
             raise_limit(state, limit, *value);
         }
@@ -471,6 +492,11 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
 }
 
 fn limit(state: &mut ThreadState, hit: &LimitHit) {
+    let is_between_prompts = state.is_idle() && matches!(hit.at, Node::Compact | Node::Model);
+    if is_between_prompts && chat::end_compaction(state) {
+        // The conversation stays as it is.
+        return;
+    }
     // A refused spawn is the model's to handle; other limits stop the run.
     if hit.at == Node::Limits {
         state.position = RunPosition::After(Node::Limits, Outcome::Exceeded);

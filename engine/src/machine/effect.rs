@@ -28,6 +28,11 @@ pub enum Effect {
     /// Calls of one group. The driver answers each call with its own signal.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
+    /// A command of the user, by the id of its control message. The driver performs it beside the current effect.
+    RunCommand {
+        id: String,
+        call: Box<Allowed<Dispatch>>,
+    },
     /// Children of one group to create. A repeated spawn returns the existing child. One signal answers the group.
     Spawn(Vec<Allowed<Box<SpawnChild>>>),
     /// Children to wait for. The driver answers each child with its own signal.
@@ -51,8 +56,16 @@ pub enum Effect {
         settle: Vec<Settled>,
         ended: Box<Ended>,
         cancel: Option<Vec<String>>,
-        leaves: Option<PlanLimits>,
+        leaves: Option<Box<ContinuationRow>>,
     },
+}
+
+/// The data of a continuation that the registry needs before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContinuationRow {
+    pub limits: PlanLimits,
+    /// The id of its plan; `None` for the plan of the thread.
+    pub plan_id: Option<String>,
 }
 
 /// The parts of a model call that its attempt determines.
@@ -159,6 +172,7 @@ impl Effect {
             Self::RunTools(calls) => {
                 calls.first().map_or_else(|| format!("tool.{events}"), |c| format!("tool.{}.{}", c.turn, c.index))
             }
+            Self::RunCommand { id, .. } => format!("command.{id}"),
             Self::RunHooks(run) => format!("hooks.{events}.{:?}", run.point),
             Self::Spawn(children) => {
                 children.first().map_or_else(|| format!("spawn.{events}"), |c| format!("spawn.{}", c.child.spawn))
@@ -190,6 +204,7 @@ impl Effect {
             Self::Reserve(_)
             | Self::CallModel { .. }
             | Self::RunTools(_)
+            | Self::RunCommand { .. }
             | Self::Spawn(_)
             | Self::Ask { .. }
             | Self::Wait

@@ -432,6 +432,11 @@ impl SimulatedThread {
                 });
                 self.signal(Fact::Mail { id: format!("wait-{step}"), message })
             }
+            Effect::RunCommand { id, call } => {
+                self.dispatched.push(vec![call.name.clone()]);
+                let answer = Box::new(CallAnswer::text("output", false));
+                self.signal(Fact::ShellRan { id, answer, exit_code: 0, duration_ms: 1 })
+            }
             Effect::Ask { what, .. } => {
                 self.asked.push(what);
                 self.signal(Fact::Answered(self.says))

@@ -228,6 +228,40 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     GateDecision::Run(Allowed { inner: dispatch, capability })
 }
 
+/// The tool that runs the commands of a user.
+const USER_COMMAND_TOOL: &str = "rye/bash/bash";
+
+/// Authorizes a command that the user typed: the user needs no grant and no approval. The folders and hosts are those
+/// that the thread grants to the tool.
+pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &str) -> Allowed<Dispatch> {
+    let grants = launch_grants(state);
+    let item_id = ItemId::parse(USER_COMMAND_TOOL).ok();
+    let request = tool_request(item_id.as_ref());
+    let capability = request.capability();
+    let (write, net) = granted_access(grants, &capability);
+    let parameters = serde_json::json!({"command": command});
+    let call = item_id.map_or_else(
+        || GatedCall::Fetch(FetchRequest::Object { sha256: String::new(), offset: 0, limit: None }),
+        |item_id| GatedCall::Tool { item_id, parameters },
+    );
+    let dispatch = Dispatch {
+        turn: state.cost.turns,
+        index: 0,
+        call_id: id.to_owned(),
+        name: USER_COMMAND_TOOL.to_owned(),
+        call,
+        idempotent: false,
+        write,
+        net,
+        patterns: patterns(grants),
+        left_ms: MAX_COMMAND_MS,
+    };
+    Allowed { inner: dispatch, capability }
+}
+
+/// Maximum duration of a command of the user.
+const MAX_COMMAND_MS: u64 = 600_000;
+
 /// Authorizes the action of a hook: by its declaration if the item id is static, by the hook's grants, or by the grants
 /// of the thread and its ancestors. `id_is_static` describes the id in the plan, before placeholders are filled.
 ///

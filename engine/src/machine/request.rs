@@ -16,7 +16,10 @@ use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, Tool
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
     let mut request = build_turn_request(plan, state, call.max_output, turns);
     if call.compacts {
-        request.turns.push(Message::user(SUMMARY_PROMPT).into());
+        let focus = state.chat.as_ref().and_then(|chat| chat.compaction.as_ref()?.focus.as_deref());
+        let prompt = focus
+            .map_or_else(|| SUMMARY_PROMPT.to_owned(), |focus| format!("{SUMMARY_PROMPT}\n\n{FOCUS_PROMPT}{focus}"));
+        request.turns.push(Message::user(prompt).into());
         request.cue.directive.push_str(".summary");
     }
     request
@@ -61,6 +64,9 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
 
 /// The prompt that requests a summary of the conversation.
 const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that replaces everything above, so that the work can continue from it alone: the task, what was done and found (with names, paths and values), what was decided and why, what is open and what comes next. Call no tool; answer with the summary only.";
+
+/// The beginning of the sentence that names the subject of a summary.
+const FOCUS_PROMPT: &str = "Keep everything about this subject in detail: ";
 
 /// Returns the last reply with the messages after it.
 fn since_reply(messages: &[SharedMessage]) -> &[SharedMessage] {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::effect::Effect;
 use super::facts;
+use super::gate::authorize_user_command;
 use super::state::ThreadState;
 use super::step::{has_hooks, hook_run};
 use crate::event::{
@@ -22,9 +23,13 @@ fn unaccepted(state: &ThreadState) -> Option<&QueuedMessage> {
     state.queued_messages().find(|message| !message.accepted)
 }
 
-/// Returns the intake of the next queued message that hooks or an expansion have to see. The driver performs the effect
-/// beside the current step.
+/// Returns the next command of the user, or the intake of the next queued message that hooks or an expansion have to
+/// see. The driver performs the effect beside the current step.
 pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+    if let Some(command) = state.chat.as_ref().and_then(|chat| chat.commands.front()) {
+        let call = Box::new(authorize_user_command(state, &command.id, &command.command));
+        return Some(Effect::RunCommand { id: command.id.clone(), call });
+    }
     let message = unaccepted(state).filter(|message| can_accept(state) && needs_intake(plan, state, &message.text))?;
     let mut facts = facts::common_facts(plan, state);
     facts.insert("text".into(), message.text.clone().into());

@@ -61,6 +61,13 @@ pub enum Fact {
         /// The parts of a user message that come from skills and prompt templates.
         expansions: Vec<InputExpansion>,
     },
+    /// A command of the user has ended.
+    ShellRan {
+        id: String,
+        answer: Box<CallAnswer>,
+        exit_code: i32,
+        duration_ms: u64,
+    },
     Answered(Approval),
     Mail {
         id: String,

@@ -20,7 +20,7 @@ use crate::message::{Message, SharedMessage, ToolCall};
 use crate::thread::{Cost, Status};
 
 pub use attempt::{Attempt, PendingSettlement, UnknownOutcome};
-pub use chat::{ChatState, CurrentPrompt};
+pub use chat::{ChatState, CompactionRequest, CurrentPrompt, Successor, UserCommand};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -446,7 +446,7 @@ impl ThreadState {
     pub fn starts_afresh(&self) -> bool {
         self.launch.as_ref().is_none_or(|launch| match launch.origin {
             ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
-            ThreadOrigin::Resume | ThreadOrigin::Fork => false,
+            ThreadOrigin::Resume | ThreadOrigin::Fork | ThreadOrigin::Replan => false,
         })
     }
 

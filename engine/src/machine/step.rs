@@ -51,6 +51,17 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     }
 }
 
+/// Returns the event of a compaction that the user interrupted before its model call.
+fn interrupted_compaction() -> LimitHit {
+    LimitHit {
+        at: Node::Compact,
+        limit_code: "interrupted".into(),
+        current_value: serde_json::Value::Null,
+        current_max: serde_json::Value::Null,
+        scope: None,
+    }
+}
+
 /// Returns the current outcome of a recorded step: a reply without calls does not end the turns if a message is
 /// waiting.
 pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
@@ -87,6 +98,7 @@ pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> Ev
         limit_code: "duration_seconds_exceeded".into(),
         current_value: seconds.max(most).into(),
         current_max: most.into(),
+        scope: None,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use rye_compiler::plan::{Node, Outcome, Plan};
 
-use super::effect::Effect;
+use super::effect::{ContinuationRow, Effect};
 use super::facts;
 use super::screen;
 use super::state::{RunPosition, ThreadState};
@@ -55,7 +55,9 @@ pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
 pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
-        let leaves = (ended.status == Status::Continued).then(|| state.remaining_limits());
+        let plan_id = state.chat.as_ref().and_then(|chat| chat.successor.as_ref()?.plan.clone());
+        let leaves = (ended.status == Status::Continued)
+            .then(|| Box::new(ContinuationRow { limits: state.remaining_limits(), plan_id }));
         let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
         return WalkResult { decision: StepResult::Do(done) };
     }
@@ -133,7 +135,12 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
         Effect::Sleep { until } => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
         Effect::Reserve(_) | Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Spawn(_) | Effect::Await(_) => 0,
         // Hooks may still answer, and a person may raise the limit.
-        Effect::Record | Effect::RunHooks(_) | Effect::Ask { .. } | Effect::Wait | Effect::Done { .. } => {
+        Effect::Record
+        | Effect::RunHooks(_)
+        | Effect::RunCommand { .. }
+        | Effect::Ask { .. }
+        | Effect::Wait
+        | Effect::Done { .. } => {
             return StepResult::Do(effect);
         }
     };

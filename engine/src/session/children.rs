@@ -106,6 +106,7 @@ impl ChildRefusal {
             limit_code: code.into(),
             current_value: value.into(),
             current_max: most.into(),
+            scope: None,
         };
         Self { reason: format!("{code}: {value} of {most}"), hit: Some(Box::new(hit)) }
     }

@@ -38,14 +38,22 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
+/// The process that ran a continued thread. A thread that this process has just ended needs no verification: its directive
+/// may have changed since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PriorOwner {
+    ThisProcess,
+    Unknown,
+}
+
 /// The state of a thread at such a position.
-struct PriorThread {
-    at: u64,
-    hash: String,
-    opened: Opened,
-    plan_id: String,
-    plan: Arc<Plan>,
-    state: ThreadState,
+pub(super) struct PriorThread {
+    pub at: u64,
+    pub hash: String,
+    pub opened: Opened,
+    pub plan_id: String,
+    pub plan: Arc<Plan>,
+    pub state: ThreadState,
 }
 
 impl EngineContext {
@@ -60,7 +68,7 @@ impl EngineContext {
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let next = row.and_then(|row| row.continued_by);
         let next = next.ok_or_else(|| DriveError::Plan(format!("`{thread}` cannot be continued")))?;
-        let begun = self.start_handoff(thread, &next, sink).await;
+        let begun = self.start_handoff(thread, &next, PriorOwner::ThisProcess, sink).await;
         if begun.is_err() {
             self.release(&next, None).await;
         }
@@ -72,9 +80,10 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         next: &ThreadId,
+        owner: PriorOwner,
         sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
-        let before = self.read_prior(thread, ResumePoint::Handoff).await.map_err(|error| match error {
+        let before = self.read_prior(thread, ResumePoint::Handoff, owner).await.map_err(|error| match error {
             EngineError::Drive(error) => error,
             other @ (EngineError::Store(_)
             | EngineError::Key(_)
@@ -95,6 +104,16 @@ impl EngineContext {
         let id = next.clone();
         let account = self.read_registry(move |registry| registry.account(&id)).await?;
         let account = account.ok_or_else(|| DriveError::Plan(format!("`{next}` has no account in the ledger")))?;
+        if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
+            return Box::pin(self.start_successor(
+                (thread, next),
+                before,
+                successor,
+                account.reserved().to_u64(),
+                sink,
+            ))
+            .await;
+        }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
         let spend = account.reserved().to_u64();
@@ -114,6 +133,9 @@ impl EngineContext {
                 at_h: hash,
                 message: Some(message),
                 prompt,
+                after: None,
+                prompts: 0,
+                sent: Vec::new(),
                 queue: waiting_messages(&state),
             }),
             history: trailing_messages(&state.talk.messages, max_trailing_tokens(&plan)),
@@ -162,7 +184,7 @@ impl EngineContext {
         said: UserMessage,
         parent: Option<ParentThread>,
     ) -> Result<ThreadHandle, EngineError> {
-        let before = self.read_prior(thread, place).await?;
+        let before = self.read_prior(thread, place, PriorOwner::Unknown).await?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let (plan_id, plan) = match said.model {
             Some(model) => {
@@ -201,6 +223,9 @@ impl EngineContext {
                 at_h: hash,
                 message: Some(message),
                 prompt,
+                after: None,
+                prompts: 0,
+                sent: Vec::new(),
                 queue: Vec::new(),
             }),
             history,
@@ -227,7 +252,12 @@ impl EngineContext {
     }
 
     /// Reads the state of a thread at a position.
-    async fn read_prior(self: &Arc<Self>, thread: &ThreadId, place: ResumePoint) -> Result<PriorThread, EngineError> {
+    async fn read_prior(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        place: ResumePoint,
+        owner: PriorOwner,
+    ) -> Result<PriorThread, EngineError> {
         let (engine, id) = (Arc::clone(self), thread.clone());
         let read = move || -> Result<Result<PriorThread, EngineError>, DriveError> {
             let unknown = || StoreError::UnknownThread { thread: id.to_string() };
@@ -251,7 +281,10 @@ impl EngineContext {
             }
             let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
-            engine.check_launch(&id, &events, &plan, standing)?;
+            match owner {
+                PriorOwner::ThisProcess => {}
+                PriorOwner::Unknown => engine.check_launch(&id, &events, &plan, standing)?,
+            }
             engine.verify_stored_plan(&plan)?;
             Ok(Ok(PriorThread { at, hash, opened, plan_id, plan, state }))
         };
@@ -295,12 +328,12 @@ impl EngineContext {
 }
 
 /// Returns the messages that a continuation delivers in place of the thread.
-fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
+pub(super) fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
     let due = undelivered_prompt(state).map(|message| message.id.as_str());
     state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()
 }
 
-fn above(launch: &Opened) -> Option<ParentContext> {
+pub(super) fn above(launch: &Opened) -> Option<ParentContext> {
     let link = launch.parent.clone()?;
     let root = ThreadId::parse(&launch.root).ok()?;
     Some(ParentContext { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })

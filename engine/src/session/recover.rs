@@ -3,6 +3,7 @@
 use crate::store::spilled::restore_event;
 use std::sync::Arc;
 
+use super::continuation::PriorOwner;
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle};
 use crate::driver::DrivenThread;
@@ -237,7 +238,11 @@ impl EngineContext {
                 let row = self.read_registry(move |registry| registry.thread(&of)).await?;
                 let handed =
                     row.is_some_and(|row| row.status == Status::Continued && row.continued_by.as_ref() == Some(thread));
-                if handed { Some(Box::pin(self.start_handoff(&before, thread, sink)).await?) } else { None }
+                if handed {
+                    Some(Box::pin(self.start_handoff(&before, thread, PriorOwner::Unknown, sink)).await?)
+                } else {
+                    None
+                }
             }
             Some(row) if end.is_none() => Box::pin(self.restart_child(row, sink)).await?,
             Some(_) | None => None,

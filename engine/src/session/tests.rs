@@ -52,6 +52,7 @@ mod hooks;
 mod load;
 mod orchestra;
 mod orphaned_children;
+mod succession;
 mod tampered;
 mod trees;
 mod turns;

@@ -175,12 +175,13 @@ impl EngineContext {
             check_own(&thread, &now)?;
             let parent = now.opened.parent.as_ref().map(|link| self.read_head(&link.thread_id)).transpose()?;
             let before = now.continues.as_ref().map(|continues| self.read_head(&continues.thread)).transpose()?;
-            if let Some((_, before)) = &before {
+            if let Some((_, before)) = before.as_ref().filter(|_| now.opened.origin != ThreadOrigin::Replan) {
                 check_continued(&thread, &now, before, parent.as_ref().map(|(_, parent)| parent))?;
             }
             if let Some((_, parent)) = &parent {
                 check_child(&thread, &now, parent, before.is_some())?;
             }
+            let before = before.filter(|_| now.opened.origin != ThreadOrigin::Replan);
             let Some((id, next)) = before.or(parent) else {
                 return match standing {
                     TranscriptTrust::Signed | TranscriptTrust::Accepted => Ok(()),
@@ -288,12 +289,17 @@ fn does_more_than_stop(message: &ControlMessage) -> bool {
         | ControlMessage::Interrupt
         | ControlMessage::Close
         | ControlMessage::Retract { .. }
+        | ControlMessage::Name { .. }
         | ControlMessage::Unreadable { .. } => false,
         ControlMessage::Approve { .. }
         | ControlMessage::Raise { .. }
         | ControlMessage::Steer { .. }
         | ControlMessage::FollowUp { .. }
         | ControlMessage::Submit { .. }
+        | ControlMessage::Shell { .. }
+        | ControlMessage::Compact { .. }
+        | ControlMessage::Replan { .. }
+        | ControlMessage::Fork { .. }
         | ControlMessage::Handoff => true,
     }
 }
@@ -313,7 +319,8 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
         return Err(invalid_claim(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
     }
     let is_linked = matches!(opened.origin, ThreadOrigin::Resume | ThreadOrigin::Handoff | ThreadOrigin::Fork);
-    if continues.is_some() && !is_linked {
+    // A replan has the grants and the limits of its own plan.
+    if continues.is_some() && !is_linked && opened.origin != ThreadOrigin::Replan {
         return Err(invalid_claim(thread, "it continues another thread, but its origin does not name one"));
     }
     if opened.parent.is_some() || is_linked {

@@ -126,6 +126,8 @@ fn event_meaning(kind: EventKind) -> &'static str {
         EventKind::Recovered => "a process recovered the thread; the bytes of the torn tail that it cut",
         EventKind::Checkpoint => "a signature over every line before",
         EventKind::UserInput => "a message has passed its intake; the text for the model",
+        EventKind::ShellRan => "a command of the user has ended; its output",
+        EventKind::Named => "the session has a new title",
         EventKind::Retracted => "a message was withdrawn from the queue",
         EventKind::PromptStarted => "a prompt of a chat starts; the limits of the thread until its end",
         EventKind::PromptEnded => "a prompt of a chat ended; its status and cost",

@@ -89,6 +89,47 @@ pub enum ChatVerb {
     Cost {},
     /// The commands, prompt templates and skills that a message can call.
     Commands {},
+    /// Continues the session with another model, at the next idle step. A plan that allows more needs `confirm`.
+    Model {
+        /// A tier, or the id of a model.
+        model: String,
+        /// Accept a plan that allows more.
+        #[serde(default)]
+        confirm: bool,
+    },
+    /// Compiles the directive again and continues with the new plan, at the next idle step. A plan that allows more needs
+    /// `confirm`; without it, the response lists the changes.
+    Reload {
+        /// Accept a plan that allows more.
+        #[serde(default)]
+        confirm: bool,
+    },
+    /// Continues from the end of the prompt before this one, at the next idle step.
+    Fork {
+        /// Number of the prompt, from 1.
+        prompt: u64,
+    },
+    /// Replaces the conversation by a summary, at the next idle step.
+    Compact {
+        /// The subject that the summary keeps in detail.
+        #[serde(default)]
+        focus: Option<String>,
+    },
+    /// Runs a command of the user. The next prompt shows its output to the model, unless `excluded` is true.
+    Bash {
+        /// Command line for bash.
+        command: String,
+        /// Keep the output from the model.
+        #[serde(default)]
+        excluded: bool,
+    },
+    /// Sets the title of the session.
+    Name {
+        /// The title.
+        name: String,
+    },
+    /// The threads of the session, each with the prompt at which it begins.
+    Tree {},
     /// Closes the session after the prompts that wait, like the end of the input.
     Close {},
 }
@@ -166,6 +207,13 @@ impl ChatVerb {
             Self::Preview { .. } => "preview",
             Self::Cost {} => "cost",
             Self::Commands {} => "commands",
+            Self::Model { .. } => "model",
+            Self::Reload { .. } => "reload",
+            Self::Fork { .. } => "fork",
+            Self::Compact { .. } => "compact",
+            Self::Bash { .. } => "bash",
+            Self::Name { .. } => "name",
+            Self::Tree {} => "tree",
             Self::Close {} => "close",
         }
     }
@@ -215,6 +263,13 @@ mod tests {
             (json!({"type": "preview", "message": "hi"}), "preview"),
             (json!({"type": "cost"}), "cost"),
             (json!({"type": "commands"}), "commands"),
+            (json!({"type": "model", "model": "fast"}), "model"),
+            (json!({"type": "reload", "confirm": true}), "reload"),
+            (json!({"type": "fork", "prompt": 2}), "fork"),
+            (json!({"type": "compact", "focus": "tests"}), "compact"),
+            (json!({"type": "bash", "command": "ls", "excluded": true}), "bash"),
+            (json!({"type": "name", "name": "n"}), "name"),
+            (json!({"type": "tree"}), "tree"),
             (json!({"type": "close"}), "close"),
         ] {
             let mut line = fields;
@@ -269,8 +324,8 @@ mod tests {
         ];
         for _ in 0..10_000 {
             let count = next() % 12;
-            let line: String =
-                (0..count).map(|_| pieces[usize::try_from(next()).unwrap_or(0) % pieces.len()]).collect();
+            let mut piece = || pieces.iter().cycle().nth(usize::try_from(next() % 997).unwrap()).copied().unwrap();
+            let line: String = (0..count).map(|_| piece()).collect();
             match ChatRequest::parse(&line) {
                 Ok(request) => assert!(!request.verb.name().is_empty()),
                 Err(response) => assert!(response.error.is_some(), "{line}"),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use rye_compiler::world::{ItemKind, World};
 use unicode_width::UnicodeWidthChar;
 
+use super::commands::COMMANDS;
 use super::screen::Row;
-use super::session::COMMANDS;
 use crate::present::{BOLD, DIM, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;
@@ -119,7 +119,7 @@ impl Completer {
     }
 
     fn commands(&self) -> Vec<(String, String)> {
-        let own = COMMANDS.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
+        let own = COMMANDS.iter().map(|(name, _, about)| ((*name).to_owned(), (*about).to_owned()));
         let mut all: Vec<(String, String)> = own.collect();
         let Ok(world) = self.spaces.open() else { return all };
         for (kind, prefix, about) in [(ItemKind::Prompt, "", "prompt template"), (ItemKind::Skill, "skill:", "skill")] {

@@ -1,5 +1,6 @@
 //! The answers to the JSON requests of a session.
 
+use rye_compiler::compile::Compilation;
 use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
@@ -9,11 +10,13 @@ use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
 use rye_engine::image::ImageRef;
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
+use rye_engine::session_tree::session_tree;
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
+use super::commands::COMMANDS;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::session::COMMANDS;
+use super::replan::{describe_changes, recompile};
 use crate::command::run::images::read_images;
 use crate::workspace::Spaces;
 
@@ -65,6 +68,13 @@ impl RequestHandler {
             ChatVerb::Preview { message } => self.preview(message).await,
             ChatVerb::Cost {} => Ok(Some(cost(&self.live()?))),
             ChatVerb::Commands {} => self.commands(),
+            ChatVerb::Model { model, confirm } => self.replan(Some(&model), confirm).await,
+            ChatVerb::Reload { confirm } => self.replan(None, confirm).await,
+            ChatVerb::Fork { prompt } => self.fork(prompt),
+            ChatVerb::Compact { focus } => self.compact(focus),
+            ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
+            ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
+            ChatVerb::Tree {} => self.tree(),
             ChatVerb::Close {} => self.send(ControlMessage::Close),
         }
     }
@@ -74,7 +84,8 @@ impl RequestHandler {
     }
 
     fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
-        if self.control.send(message) { Ok(None) } else { Err("the session has ended".to_owned()) }
+        let id = self.control.send_with_id(message).ok_or("the session has ended")?;
+        Ok(Some(json!({"message": id})))
     }
 
     fn submit(&self, text: String, images: Vec<ImageRef>, delivery: Delivery) -> Result<Option<Value>, String> {
@@ -122,6 +133,45 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
+    /// Compiles the directive again, perhaps with another model, and lets the session continue with the new plan.
+    async fn replan(&self, model: Option<&str>, confirm: bool) -> Result<Option<Value>, String> {
+        let live = self.live()?;
+        let compilation = recompile(&self.spaces, &live.plan, model)?;
+        let changes = describe_changes(&live.plan, &compilation.plan);
+        if changes.widens && !confirm {
+            return Err(format!("the new plan allows more; repeat with `confirm`: {}", changes.lines.join("; ")));
+        }
+        let plan = self.store(&compilation).await?;
+        let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or("the session has ended")?;
+        Ok(Some(json!({"message": id, "model": compilation.plan.model.id, "changes": changes.lines})))
+    }
+
+    async fn store(&self, compilation: &Compilation) -> Result<String, String> {
+        self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
+    }
+
+    fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
+        let prompts = self.live()?.state.chat.as_ref().map_or(0, |chat| chat.prompts);
+        if !(1..=prompts).contains(&prompt) {
+            return Err(format!("the session has the prompts 1 to {prompts}"));
+        }
+        self.send(ControlMessage::Fork { prompt })
+    }
+
+    fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
+        if !self.live()?.state.talk.prompted {
+            return Err("the session has no conversation yet".to_owned());
+        }
+        self.send(ControlMessage::Compact { focus })
+    }
+
+    fn tree(&self) -> Result<Option<Value>, String> {
+        let thread = self.live()?.state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default();
+        let thread = ThreadId::parse(&thread).map_err(|invalid| invalid.reason)?;
+        let tree = session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
+        serde_json::to_value(tree).map(Some).map_err(|error| error.to_string())
+    }
+
     fn commands(&self) -> Result<Option<Value>, String> {
         let world = self.spaces.open().map_err(|error| error.to_string())?;
         Ok(Some(list_commands(&world)))
@@ -133,7 +183,8 @@ fn list_commands(world: &dyn World) -> Value {
     let items = Items::new(world);
     let row =
         |name: String, kind: &str, description: &str| json!({"name": name, "kind": kind, "description": description});
-    let mut list: Vec<Value> = COMMANDS.iter().map(|(name, about)| row((*name).to_owned(), "command", about)).collect();
+    let own = COMMANDS.iter().map(|(name, _, about)| row((*name).to_owned(), "command", about));
+    let mut list: Vec<Value> = own.collect();
     let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
     let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
     list.extend(

@@ -7,17 +7,11 @@ use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
 use serde_json::Value;
 
-use super::json::{ChatRequest, ChatResponse};
+use super::commands::{TypedText, help, response_note};
+use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::requests::RequestHandler;
 use crate::exit::Exit;
-
-/// The built-in commands, each with its summary.
-pub const COMMANDS: [(&str, &str); 3] = [
-    ("help", "list the commands"),
-    ("exit", "close the session; `rye chat -c` opens it again"),
-    ("quit", "close the session, like /exit"),
-];
 
 /// The source of the input of a session.
 pub enum ChatInput {
@@ -61,49 +55,39 @@ impl ChatInput {
     }
 }
 
-/// The meaning of a typed line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineAction {
-    Help,
-    Leave,
-    /// A prompt, or the call of a skill, a template or a hook's command.
-    Send,
-}
-
-/// Returns the meaning of a typed line.
-pub fn line_action(text: &str) -> LineAction {
-    match command_name(text) {
-        Some("exit" | "quit") => LineAction::Leave,
-        Some("help") => LineAction::Help,
-        Some(_) | None => LineAction::Send,
-    }
-}
-
 /// The input of a session.
 pub struct SessionInput {
     lines: Arc<PromptLines>,
     control: ControlSender,
     /// The input has ended, or the user has left.
     is_closed: bool,
-    /// The handler of the lines, if they are JSON requests.
-    requests: Option<Arc<RequestHandler>>,
+    requests: Arc<RequestHandler>,
+    /// The lines are JSON requests.
+    is_json: bool,
     /// The request that is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
+    /// The last message that was sent, and the thread that had the session.
+    last_sent: Option<(String, Option<String>)>,
     /// Interruptions since the last line.
     interruptions: u32,
 }
 
 impl SessionInput {
-    pub fn new(lines: Arc<PromptLines>, control: ControlSender, requests: Option<RequestHandler>) -> Self {
-        let requests = requests.map(Arc::new);
-        Self { lines, control, is_closed: false, requests, answering: None, interruptions: 0 }
+    pub fn new(lines: Arc<PromptLines>, requests: RequestHandler, is_json: bool) -> Self {
+        let (control, requests) = (requests.control.clone(), Arc::new(requests));
+        Self { lines, control, is_closed: false, requests, is_json, answering: None, last_sent: None, interruptions: 0 }
     }
 
     /// Takes the next line; does not return once the session is closing. Returns a note for the user.
     pub async fn next(&mut self) -> Option<String> {
         if let Some(answering) = &mut self.answering {
-            answering.await.print();
+            let response = answering.await;
             self.answering = None;
+            if self.is_json {
+                response.print();
+            } else {
+                return response_note(&response);
+            }
         }
         if self.is_closed {
             return std::future::pending().await;
@@ -114,8 +98,10 @@ impl SessionInput {
             self.close();
             return None;
         };
-        let Some(handler) = &self.requests else { return self.take_line(&line) };
-        self.answering = answer_line(&line, Arc::clone(handler));
+        if !self.is_json {
+            return self.take_line(&line);
+        }
+        self.answering = answer_line(&line, Arc::clone(&self.requests));
         None
     }
 
@@ -128,19 +114,45 @@ impl SessionInput {
         if line.text.trim().is_empty() {
             return note;
         }
-        match line_action(&line.text) {
-            LineAction::Leave => {
+        match TypedText::parse(&line.text) {
+            TypedText::Leave => {
                 self.close();
                 return note;
             }
-            LineAction::Help => return Some(help()),
-            LineAction::Send => {}
+            TypedText::Help => return Some(help()),
+            TypedText::Invalid(reason) => return Some(reason),
+            TypedText::Request(verb) => {
+                self.perform(verb);
+                return note;
+            }
+            TypedText::Message => {}
         }
         let text = line.text.clone();
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
         let delivery = if self.lines.is_terminal() { Delivery::Steer } else { Delivery::Prompt };
-        self.control.send(ControlMessage::Submit { input: text.into(), delivery });
+        let thread = current_thread(&self.control);
+        self.last_sent = self.control.submit(text.into(), delivery).map(|id| (id, thread));
         note
+    }
+
+    /// Starts to perform a typed command. The lines of a file take effect one after another.
+    fn perform(&mut self, verb: ChatVerb) {
+        let handler = Arc::clone(&self.requests);
+        let request = ChatRequest { id: Value::Null, verb };
+        let before = self.last_sent.take();
+        let waits = !self.lines.is_terminal();
+        self.answering = Some(Box::pin(async move {
+            if let Some((before, thread)) = before.filter(|_| waits) {
+                handler.control.settled(&before, thread.as_deref()).await;
+            }
+            let thread = current_thread(&handler.control);
+            let response = handler.answer(request).await;
+            let sent = response.data.as_ref().and_then(|data| data.get("message")?.as_str());
+            if let Some(sent) = sent.filter(|_| waits) {
+                handler.control.settled(sent, thread.as_deref()).await;
+            }
+            response
+        }));
     }
 
     /// Interrupts the current prompt; a second interruption in a row also closes the session. Returns false if the
@@ -194,18 +206,9 @@ fn too_long() -> String {
     format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
 }
 
-/// Returns the name of a command: the first word is `/name` without a further slash.
-fn command_name(text: &str) -> Option<&str> {
-    let name = text.strip_prefix('/')?.split_whitespace().next()?;
-    let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
-    (is_name && !text.starts_with("/ ")).then_some(name)
-}
-
-/// Returns the list of commands.
-pub fn help() -> String {
-    let list: Vec<String> = COMMANDS.iter().map(|(name, about)| format!("/{name}  {about}")).collect();
-    let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill";
-    format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))
+/// Returns the thread that has the session now.
+fn current_thread(control: &ControlSender) -> Option<String> {
+    control.live_state()?.thread_id().map(str::to_owned)
 }
 
 /// Returns the exit code of a session: that of its last prompt.
@@ -219,19 +222,5 @@ pub fn exit_of_session(events: &[Event]) -> Exit {
         Some(PromptStatus::Interrupted) => Exit::Cancelled,
         Some(PromptStatus::Limit) => Exit::Limit,
         Some(PromptStatus::Error) => Exit::Failed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_a_first_word_after_one_slash() {
-        assert_eq!(command_name("/help me"), Some("help"));
-        assert_eq!(command_name("/etc/passwd"), None);
-        assert_eq!(command_name("//help"), None);
-        assert_eq!(command_name(" /help"), None);
-        assert_eq!(command_name("/ help"), None);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Stdout};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anstream::ColorChoice;
 use crossterm::event::Event as TerminalEvent;
-use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, UserInput};
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::preview;
@@ -16,23 +16,27 @@ use rye_engine::thread_id::ThreadId;
 use tokio::time::Instant;
 
 use super::approvals::OpenRequest;
+use super::commands::{TypedText, help, response_note};
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
+use super::json::ChatResponse;
 use super::keys::KEY_HELP;
 use super::markdown::{MarkdownStream, expand_tabs};
 use super::overlay::{Completer, Overlay, cut_to_width};
 use super::raw_mode::{enter_raw_mode, read_keys, restore_terminal, terminal_size};
+use super::requests::RequestHandler;
 use super::screen::{Row, Screen, TerminalSize, Viewport};
-use super::session::{LineAction, line_action};
 use super::status::SessionStatus;
 use crate::command::run::human::{CapturedOutput, HumanRenderer};
 use crate::command::run::progress::{Progress, REPAINT_INTERVAL};
 use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, RendererMessages};
 use crate::present::{BOLD, DIM};
 use crate::report::{Printer, printable};
-use crate::workspace::Spaces;
 
 mod keyboard;
+mod typed_commands;
+
+use typed_commands::TypedCommands;
 
 /// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
@@ -43,9 +47,8 @@ const MAX_QUEUE_ROWS: usize = 3;
 
 /// The parts of a session that its terminal shows or uses.
 pub struct TerminalSession {
-    pub spaces: Spaces,
+    pub requests: Arc<RequestHandler>,
     pub thread: ThreadId,
-    pub control: ControlSender,
     /// Receives the answers to approval requests.
     pub answers: Sender<String>,
     pub status: SessionStatus,
@@ -78,6 +81,7 @@ pub struct ChatTerminal {
     completer: Completer,
     overlay: Option<Overlay>,
     request: Option<OpenRequest>,
+    commands: TypedCommands,
     queue: Vec<QueuedMessage>,
     /// Lines for the scrollback that are not painted yet.
     finished: Vec<Row>,
@@ -101,7 +105,7 @@ pub async fn run_terminal(
 ) -> RenderOutcome {
     let size = terminal_size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
     if let Err(error) = enter_raw_mode() {
-        session.control.send(ControlMessage::Close);
+        session.requests.control.send(ControlMessage::Close);
         return RenderOutcome { trouble: Some(error) };
     }
     let mut terminal = ChatTerminal::new(session, &report, size);
@@ -122,7 +126,7 @@ pub async fn run_terminal(
 impl ChatTerminal {
     fn new(session: TerminalSession, report: &Printer, size: TerminalSize) -> Self {
         let has_color = anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        let project: PathBuf = session.spaces.project.clone();
+        let project: PathBuf = session.requests.spaces.project.clone();
         let draft = Draft::of_session(&project, session.thread.as_str());
         let mut editor = Editor::new();
         let mut text = session.unsent.join("\n");
@@ -140,9 +144,10 @@ impl ChatTerminal {
             editor,
             history: PromptHistory::read(&project),
             draft,
-            completer: Completer::new(session.spaces.clone()),
+            completer: Completer::new(session.requests.spaces.clone()),
             overlay: None,
             request: None,
+            commands: TypedCommands::start(Arc::clone(&session.requests)),
             queue: Vec::new(),
             finished: Vec::new(),
             is_running: false,
@@ -204,6 +209,7 @@ impl ChatTerminal {
                         return Ok(None);
                     }
                 },
+                response = self.commands.next() => self.answered(&response),
                 next = live.next(), if is_open && !self.is_dirty => match next {
                     Some(first) => {
                         self.live(&first);
@@ -406,35 +412,53 @@ impl ChatTerminal {
         self.history.add(&text);
         self.draft_due = None;
         self.draft.write("");
-        match line_action(&text) {
-            LineAction::Help => return self.help(),
-            LineAction::Leave => return self.leave(),
-            LineAction::Send => {}
+        match TypedText::parse(&text) {
+            TypedText::Help => return self.help(),
+            TypedText::Leave => return self.leave(),
+            TypedText::Invalid(reason) => return self.note(&reason),
+            TypedText::Request(verb) => {
+                self.echo(&text);
+                return self.commands.perform(verb);
+            }
+            TypedText::Message => {}
         }
         let delivery = if is_follow_up { Delivery::FollowUp } else { Delivery::Steer };
-        let id = self.session.control.submit(UserInput::text(text.as_str()), delivery);
+        let id = self.session.requests.control.submit(UserInput::text(text.as_str()), delivery);
         match id.filter(|_| self.is_running) {
             Some(id) => self.queue.push(QueuedMessage { id, text, is_follow_up }),
             None => self.echo(&text),
         }
     }
 
+    /// Shows the response to a typed command.
+    fn answered(&mut self, response: &ChatResponse) {
+        if let Some(note) = response_note(response) {
+            self.note(&note);
+        }
+        // A fork continues before its prompt, whose text can be changed.
+        let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
+        if let Some(text) = text.filter(|_| response.command == Some("fork")) {
+            self.return_to_editor(text);
+        }
+        self.is_dirty = true;
+    }
+
     fn help(&mut self) {
         let keys: Vec<String> = KEY_HELP.iter().map(|(key, about)| format!("{key}  {about}")).collect();
-        self.note(&format!("{}\n{}", super::session::help(), keys.join("\n")));
+        self.note(&format!("{}\n{}", help(), keys.join("\n")));
     }
 
     fn interrupt(&mut self) {
-        self.session.control.send(ControlMessage::Interrupt);
+        self.session.requests.control.send(ControlMessage::Interrupt);
         self.activity.stop();
     }
 
     fn leave(&mut self) {
         if !std::mem::replace(&mut self.is_leaving, true) {
             if self.is_running {
-                self.session.control.send(ControlMessage::Interrupt);
+                self.session.requests.control.send(ControlMessage::Interrupt);
             }
-            self.session.control.send(ControlMessage::Close);
+            self.session.requests.control.send(ControlMessage::Close);
             self.hint = Some("closing the session; Ctrl+C stops at once");
         }
     }
@@ -463,7 +487,7 @@ impl ChatTerminal {
         if text == self.previewed {
             return;
         }
-        let live = self.session.control.live_state().filter(|_| !text.trim().is_empty());
+        let live = self.session.requests.control.live_state().filter(|_| !text.trim().is_empty());
         let next = live.map(|live| preview(&live, &UserInput::text(text.as_str())));
         self.session.status.set_next(next.map(|next| (next.expected, next.worst_case)));
         self.previewed = text;

@@ -74,6 +74,11 @@ fn is_own_input(message: &ControlMessage) -> bool {
         message,
         ControlMessage::Submit { .. }
             | ControlMessage::Retract { .. }
+            | ControlMessage::Compact { .. }
+            | ControlMessage::Replan { .. }
+            | ControlMessage::Fork { .. }
+            | ControlMessage::Name { .. }
+            | ControlMessage::Shell { .. }
             | ControlMessage::FollowUp { .. }
             | ControlMessage::Steer { .. }
             | ControlMessage::Interrupt
@@ -280,13 +285,17 @@ impl HumanRenderer {
             | EventBody::ArtifactStored(_)
             | EventBody::UserInput(_)
             | EventBody::Retracted(_)
+            | EventBody::Named(_)
+            | EventBody::ShellRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }
     }
 
     fn opened(&mut self, thread: &ThreadId, opened: &Opened) {
-        if self.main.is_none() || opened.origin == ThreadOrigin::Handoff && opened.parent.is_none() {
+        let continues_session = self.is_chat && matches!(opened.origin, ThreadOrigin::Fork | ThreadOrigin::Replan);
+        let continues = opened.origin == ThreadOrigin::Handoff || continues_session;
+        if self.main.is_none() || continues && opened.parent.is_none() {
             self.main = Some(thread.clone());
             self.thread_line(&thread.clone(), DIM, &format!("thread {thread}"));
         }

@@ -202,10 +202,11 @@ pub fn run_to_end(
         }
         let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
+        let control = handle.control();
+        let requests = || RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone() };
         let terminal = || TerminalSession {
-            spaces: spaces.clone(),
+            requests: Arc::new(requests()),
             thread: handle.thread_id.clone(),
-            control: handle.control(),
             answers: answer,
             status: session_status(&engine, &handle.thread_id, &recorded),
             unsent: held_messages(&recorded),
@@ -218,7 +219,7 @@ pub fn run_to_end(
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
-        let input = how.chat.map(|face| chat_input(face, &handle, format, &engine, spaces));
+        let input = how.chat.map(|face| chat_input(face, requests(), format));
         let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
@@ -261,17 +262,11 @@ fn start_renderer(
 }
 
 /// Returns the input of a chat.
-fn chat_input(face: &ChatFace, handle: &ThreadHandle, format: Format, engine: &Engine, spaces: &Spaces) -> ChatInput {
-    let control = handle.control();
+fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> ChatInput {
     match face {
-        ChatFace::Terminal => ChatInput::Terminal { control, stops: 0 },
+        ChatFace::Terminal => ChatInput::Terminal { control: requests.control, stops: 0 },
         ChatFace::Lines(lines) => {
-            let requests = (format == Format::Json).then(|| RequestHandler {
-                control: control.clone(),
-                engine: engine.clone(),
-                spaces: spaces.clone(),
-            });
-            ChatInput::Lines(SessionInput::new(Arc::clone(lines), control, requests))
+            ChatInput::Lines(SessionInput::new(Arc::clone(lines), requests, format == Format::Json))
         }
     }
 }

@@ -110,7 +110,15 @@ impl GraphBuilder<'_> {
         self.add_hooks(HookPoint::ThreadStarted, &[(O::Pass, continued)]);
         self.add_hooks(HookPoint::ThreadContinued, &[(O::Pass, first_message)]);
         if self.needs.has(GraphPart::Chat) {
-            self.add(Node::Idle, &[(O::Prompt, Node::Inbox), (O::Closed, Node::Finish)]);
+            self.add(
+                Node::Idle,
+                &[
+                    (O::Prompt, Node::Inbox),
+                    (O::Compact, Node::Compact),
+                    (O::Handoff, Node::Handoff),
+                    (O::Closed, Node::Finish),
+                ],
+            );
         }
         self.add(
             Node::Inbox,
@@ -243,7 +251,7 @@ impl GraphBuilder<'_> {
                 (O::Terminate, self.end()),
             ],
         );
-        if self.needs.points.contains(&HookPoint::ContextLimitReached) {
+        if self.needs.points.contains(&HookPoint::ContextLimitReached) || self.needs.has(GraphPart::Chat) {
             self.add(Node::Compact, &[(O::Finished, Node::Limits), (O::Full, Node::Handoff)]);
         }
         self.add(Node::Handoff, &[(O::Finished, Node::Finish)]);

@@ -150,7 +150,16 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
 
 fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
-        (LayerKind::Body | LayerKind::Answer | LayerKind::Tools | LayerKind::Prompt | LayerKind::Skills, _)
+        (
+            LayerKind::Body
+            | LayerKind::Answer
+            | LayerKind::Tools
+            | LayerKind::Prompt
+            | LayerKind::Skills
+            | LayerKind::ContextFile
+            | LayerKind::Appended,
+            _,
+        )
         | (LayerKind::Knowledge, None) => view.layer.id.clone(),
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };

@@ -101,6 +101,8 @@ fn via(layer: &Layer) -> String {
         (None, _, LayerKind::Body) => "body".to_owned(),
         (None, _, LayerKind::Tools) => "palette".to_owned(),
         (None, _, LayerKind::Prompt | LayerKind::Skills) => "session".to_owned(),
+        (None, _, LayerKind::ContextFile) => "context file".to_owned(),
+        (None, _, LayerKind::Appended) => "settings".to_owned(),
         (None, Some(link), _) => link.to_string(),
         (None, None, _) => "chain".to_owned(),
     }

@@ -249,15 +249,31 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "agent/chat",
         about: "Chats.",
-        shape: SettingShape::Map(&[key(
-            "skills",
-            SettingShape::Map(&[key(
-                "max_tokens",
-                SettingShape::Whole { least: 0 },
-                "budget of the list of skills in the system prompt; a skill beyond it is not listed",
-            )]),
-            "the skills of a chat",
-        )]),
+        shape: SettingShape::Map(&[
+            key(
+                "skills",
+                SettingShape::Map(&[key(
+                    "max_tokens",
+                    SettingShape::Whole { least: 0 },
+                    "budget of the list of skills in the system prompt; a skill beyond it is not listed",
+                )]),
+                "the skills of a chat",
+            ),
+            key(
+                "context_files",
+                SettingShape::Map(&[key(
+                    "max_tokens",
+                    SettingShape::Whole { least: 0 },
+                    "budget of all context files; a file beyond it is an error",
+                )]),
+                "the `AGENTS.md` and `CLAUDE.md` files of a chat",
+            ),
+            key(
+                "append_system",
+                SettingShape::Text,
+                "id of knowledge that ends the system prompt of each chat; the user's precedes the project's",
+            ),
+        ]),
     },
     SettingsFile {
         id: "agent/coordination",

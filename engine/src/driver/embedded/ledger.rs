@@ -1,7 +1,7 @@
 //! Ledger operations and updates of the thread's row: one registry commit per step, each operation with the key from
 //! the fold.
 
-use rye_compiler::plan::PlanLimits;
+use crate::machine::effect::ContinuationRow;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
 
 use super::EmbeddedDriver;
@@ -49,11 +49,11 @@ impl EmbeddedDriver {
         settle: &[Settled],
         ended: &Ended,
         synced: u64,
-        leaves: Option<PlanLimits>,
+        leaves: Option<Box<ContinuationRow>>,
     ) -> Result<Fact, DriveError> {
         let mut changes = self.settlements(settle);
         let next = match leaves {
-            Some(limits) => Some((self.engine.allocate(&self.plan).await?, limits)),
+            Some(row) => Some((self.engine.allocate(&self.plan).await?, row)),
             None => None,
         };
         let (status, cost) = (Some(ended.status), Some(ended.cost));
@@ -70,7 +70,7 @@ impl EmbeddedDriver {
             // A child may end at this moment; the refusal of its move must not affect the rest.
             lists.extend(self.moves_of_survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {
-                Some((next, limits)) => lists.extend(self.continuation(next, limits).await?),
+                Some((next, row)) => lists.extend(self.continuation(next, row).await?),
                 None => lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]),
             }
         }
@@ -81,7 +81,11 @@ impl EmbeddedDriver {
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
     /// continuation of a child takes over the rest of the child's reservation, so that an ended parent need not reserve
     /// it again.
-    async fn continuation(&self, next: &ThreadId, limits: &PlanLimits) -> Result<Vec<Vec<Change>>, DriveError> {
+    async fn continuation(
+        &self,
+        next: &ThreadId,
+        ContinuationRow { limits, plan_id }: &ContinuationRow,
+    ) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
         let (row, account) =
             self.engine.read_registry(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
@@ -98,6 +102,7 @@ impl EmbeddedDriver {
             created_at: now,
             updated_at: now,
             spawns: Some(limits.spawns),
+            plan_id: plan_id.clone().or(row.plan_id.clone()),
             ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, spawned: 0, ..row }
         };
         let put = Change::Put(Box::new(row));

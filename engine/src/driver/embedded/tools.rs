@@ -71,6 +71,22 @@ impl EmbeddedDriver {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
+    /// Runs a command of the user.
+    pub(super) async fn run_command(
+        &self,
+        id: String,
+        call: Allowed<Dispatch>,
+        halt: &CancellationToken,
+    ) -> Result<Fact, DriveError> {
+        let began = self.engine.clock.now();
+        let outcome = self.dispatch(call, None, halt, None).await?;
+        let code = outcome.details.get("exit_code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+        let exit_code = code.unwrap_or(if outcome.is_error { -1 } else { 0 });
+        let answer = Box::new(self.guarded(outcome).await?);
+        let duration_ms = u64::try_from(self.engine.clock.now().saturating_sub(began)).unwrap_or(0);
+        Ok(Fact::ShellRan { id, answer, exit_code, duration_ms })
+    }
+
     /// Performs an authorized call until it ends, is stopped, is cancelled by `halt`, or outlives the deadline. `hook` makes the call;
     /// `None` for the model.
     pub(super) async fn dispatch(

@@ -2,8 +2,12 @@
 
 use rye_compiler::plan::{Node, Outcome};
 
-use super::super::state::{CurrentPrompt, RunPosition, ThreadState};
-use crate::event::{AcceptedInput, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage, UserInput};
+use super::super::state::{CompactionRequest, CurrentPrompt, RunPosition, Successor, ThreadState, UserCommand};
+use crate::event::{
+    AcceptedInput, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage, SessionNamed,
+    ShellRan, UserInput,
+};
+use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
 
 /// Starts a prompt: its limits apply, and nothing of the prompt before it.
@@ -45,10 +49,21 @@ pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
     });
 }
 
-/// Queues the messages that waited in the continued thread.
-pub(super) fn take_over_queue(state: &mut ThreadState, queue: &[QueuedMessage]) {
-    for message in queue {
+/// Takes over the prompts, the queue and the unfinished prompt of the continued thread.
+pub(super) fn on_continues(state: &mut ThreadState, continues: &Continues) {
+    if let Some(chat) = &mut state.chat {
+        chat.prompts = continues.prompt.map_or(continues.prompts, |prompt| prompt.number.saturating_sub(1));
+    }
+    state.continues = Some(continues.clone());
+    for message in &continues.queue {
         state.enqueue(message.clone());
+    }
+}
+
+/// Sets the title of a session.
+pub(super) fn on_named(state: &mut ThreadState, named: &SessionNamed) {
+    if let Some(chat) = &mut state.chat {
+        chat.name = Some(named.name.clone());
     }
 }
 
@@ -85,12 +100,83 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
         PromptStatus::Interrupted | PromptStatus::Limit | PromptStatus::Error => chat.held.extend(unsent),
     }
     chat.is_interrupted = false;
+    state.returned = None;
+    // Between prompts, the limits of the session bound a summary.
+    state.limits = state.thread_limits;
     state.stop = None;
     state.question = None;
     state.wait_until = None;
     state.failures = 0;
     state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
+}
+
+/// Queues a command of the user.
+pub(super) fn queue_command(state: &mut ThreadState, id: &str, command: &str, excluded: bool) {
+    if let Some(chat) = &mut state.chat {
+        chat.commands.push_back(UserCommand { id: id.to_owned(), command: command.to_owned(), excluded });
+    }
+}
+
+/// Records the output of a command. The next prompt shows it to the model.
+pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
+    if let Some(object) = &ran.object {
+        state.objects.insert(object.clone());
+    }
+    if let Some(chat) = &mut state.chat {
+        chat.commands.retain(|command| command.id != ran.id);
+        chat.outputs.push(ran.clone());
+    }
+}
+
+/// Adds the commands since the last prompt to the conversation, in front of the prompt.
+pub(super) fn show_outputs(state: &mut ThreadState) {
+    let ran = state.chat.as_mut().map(|chat| std::mem::take(&mut chat.outputs)).unwrap_or_default();
+    state.talk.messages.extend(ran.into_iter().map(|ran| {
+        let ShellRan { command, output, exit_code, excluded, .. } = ran;
+        SharedMessage::from(Message::Bash { command, output, exit_code, excluded })
+    }));
+}
+
+/// Requests a summary of the conversation at the next idle step. The session has nothing to summarize before its first
+/// prompt.
+pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>) {
+    let is_prompted = state.talk.prompted;
+    if let Some(chat) = state.chat.as_mut().filter(|_| is_prompted) {
+        chat.compaction = Some(CompactionRequest { focus: focus.cloned() });
+    }
+}
+
+/// Ends a compaction that the user requested; returns false if the current one belongs to a prompt.
+pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
+    if !state.is_idle() {
+        return false;
+    }
+    let Some(chat) = &mut state.chat else { return false };
+    chat.compaction = None;
+    chat.is_interrupted = false;
+    state.failed = None;
+    state.failures = 0;
+    state.attempts = 0;
+    state.position = RunPosition::At(Node::Idle);
+    true
+}
+
+/// Abandons a compaction whose process ended: a recovery makes no model call.
+pub(super) fn abandon_compaction(state: &mut ThreadState) {
+    if state.chat.as_ref().is_some_and(|chat| chat.compaction.is_some()) {
+        end_compaction(state);
+    }
+    if let Some(chat) = &mut state.chat {
+        chat.compaction = None;
+    }
+}
+
+/// Lets the session continue in another thread at the next idle step.
+pub(super) fn succeed(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
+    if let Some(chat) = &mut state.chat {
+        change(chat.successor.get_or_insert_default());
+    }
 }
 
 /// Holds the messages that waited when the process ended, and opens a closed session.
@@ -104,4 +190,7 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     let queues = waiting.into_iter().chain(state.mail.steering.drain(..)).chain(state.mail.following.drain(..));
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
+    chat.successor = None;
+    // A command runs again only if the user types it again.
+    chat.commands.clear();
 }

@@ -43,6 +43,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
         | EventBody::Checkpoint(_)
         | EventBody::UserInput(_)
         | EventBody::Retracted(_)
+        | EventBody::Named(_)
+        | EventBody::ShellRan(_)
         | EventBody::PromptStarted(_)
         | EventBody::PromptEnded(_)
         | EventBody::Ended(_) => &[],

@@ -7,13 +7,16 @@ use rye_compiler::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use rye_compiler::plan::{Plan, PlannedModel};
 
 use super::super::state::ThreadState;
-use super::{SUMMARY_PROMPT, edited_messages, system, thread_system, to_turns};
+use super::{FOCUS_PROMPT, SUMMARY_PROMPT, edited_messages, system, thread_system, to_turns};
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage};
 
 /// Returns an upper bound on the input tokens of the next request; `summary` adds the prompt for a summary.
 pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u64 {
     let model = state.model(plan);
-    let prompt = if summary { model.bound_message(model.counted_by.bound(SUMMARY_PROMPT), 1) } else { 0 };
+    let focus = state.chat.as_ref().and_then(|chat| chat.compaction.as_ref()?.focus.as_deref()).unwrap_or_default();
+    let by = model.counted_by;
+    let subject = if focus.is_empty() { 0 } else { by.bound(FOCUS_PROMPT).saturating_add(by.bound(focus)) };
+    let prompt = if summary { model.bound_message(by.bound(SUMMARY_PROMPT).saturating_add(subject), 1) } else { 0 };
     let known = bound_measured(plan, model, state);
     known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ThreadState;
-use crate::event::{Delivery, QueuedMessage};
+use crate::event::{Delivery, QueuedMessage, ShellRan};
 use crate::thread::Cost;
 
 /// The state of a chat.
@@ -24,6 +24,41 @@ pub struct ChatState {
     pub is_interrupted: bool,
     /// The session closes at the next idle step.
     pub is_closing: bool,
+    /// The user has requested a summary of the conversation.
+    pub compaction: Option<CompactionRequest>,
+    /// The session continues in another thread at the next idle step.
+    pub successor: Option<Successor>,
+    /// Commands of the user that have not run.
+    pub commands: VecDeque<UserCommand>,
+    /// Ended commands, which the next prompt shows.
+    pub outputs: Vec<ShellRan>,
+    /// The title that the user gave the session.
+    pub name: Option<String>,
+}
+
+/// A command of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserCommand {
+    /// The id of its control message.
+    pub id: String,
+    pub command: String,
+    pub excluded: bool,
+}
+
+/// A requested summary of the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CompactionRequest {
+    /// The subject that the summary keeps in detail.
+    pub focus: Option<String>,
+}
+
+/// The thread in which a session continues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Successor {
+    /// The id of its plan; `None` for the plan of this thread.
+    pub plan: Option<String>,
+    /// The conversation ends before this prompt; `None` for the whole conversation.
+    pub before_prompt: Option<u64>,
 }
 
 /// The current prompt of a chat.

@@ -28,6 +28,16 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     if !awaited.is_empty() {
         return StepResult::Do(Effect::Await(awaited));
     }
+    if chat.compaction.is_some() {
+        if chat.is_interrupted && state.attempt.is_none() {
+            // The interruption came before the model call.
+            return StepResult::Write(vec![EventBody::Limit(super::interrupted_compaction())]);
+        }
+        return StepResult::Gives(Outcome::Compact);
+    }
+    if chat.successor.is_some() {
+        return StepResult::Gives(Outcome::Handoff);
+    }
     let continued = state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.talk.prompted);
     if let Some(ContinuedPrompt { number, limits }) = continued {
         let limits = limits_from_here(state, &limits);
@@ -153,7 +163,9 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
     let state = walk.state;
     let chat = state.chat.as_ref()?;
     if chat.current.is_none() {
-        return failed_start(walk);
+        let is_cut = chat.is_interrupted && chat.compaction.is_some() && state.attempt.is_some();
+        let cut = is_cut.then(|| close_open_work(state, (true, true), ""));
+        return cut.or_else(|| failed_start(walk));
     }
     if chat.is_interrupted {
         return Some(interruption_events(plan, state));

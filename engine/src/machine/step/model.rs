@@ -53,6 +53,15 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     }
     // A turn is compacted at most once.
     let has_failed = state.failed.is_some() && !state.is_prompt_too_long;
+    if state.is_idle() {
+        // The user has requested the summary.
+        let intended = intend(walk, true);
+        return StepResult::Write(vec![if let EventBody::Limit(hit) = intended {
+            EventBody::Limit(LimitHit { at: Node::Compact, ..hit })
+        } else {
+            intended
+        }]);
+    }
     if state.compacted == Some(state.cost.turns) || has_failed || state.mail.handoff {
         return StepResult::Gives(Outcome::Full);
     }
@@ -202,6 +211,7 @@ fn hit(at: Node, exceeded: Exceeded) -> EventBody {
         limit_code: exceeded.limit_code,
         current_value: exceeded.current_value,
         current_max: exceeded.current_max,
+        scope: None,
     })
 }
 

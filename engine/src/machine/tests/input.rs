@@ -184,7 +184,8 @@ fn continuation_delivers_the_queue_of_the_continued_thread() {
     };
     let queue = vec![of("f", "follow", Delivery::FollowUp), of("p", "later", Delivery::Prompt)];
     let (thread, at_h, message) = ("test/hello-0".into(), "h".into(), Some("continue".into()));
-    let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue };
+    let continues =
+        Continues { thread, at_seq: 1, at_h, message, prompt, after: None, prompts: 0, sent: Vec::new(), queue };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
     while play.step() {}
     assert_eq!(play.requests.len(), 3);
@@ -245,4 +246,112 @@ fn preview_names_the_limit_that_forbids_the_request() {
     let shown: Preview = preview(&live(&play), &"hello".into());
     assert_eq!(shown.limit.as_deref(), Some("spend_exceeded"));
     assert!(preview_request(&live(&play), &"hello".into()).is_none());
+}
+
+/// Returns a chat after one prompt.
+fn after_one_prompt(replies: Vec<Result<crate::exchange::Reply, crate::exchange::CallError>>) -> SimulatedThread {
+    let mut play = chat([vec![text("one")], replies].concat(), &[]);
+    play.start();
+    receive(&mut play, "a", submit("first", Delivery::Prompt));
+    while !matches!(crate::machine::next(&play.plan, &play.state), crate::machine::Effect::Wait) {
+        assert!(play.step());
+    }
+    play
+}
+
+fn compact() -> ControlMessage {
+    ControlMessage::Compact { focus: None }
+}
+
+#[test]
+fn summary_that_fails_or_is_not_affordable_leaves_the_conversation() {
+    let mut play = after_one_prompt(vec![crate::machine::fixture::status(500, &[]), text("two")]);
+    let before = play.state.talk.messages.clone();
+    receive(&mut play, "c", compact());
+    play.prompts.push_back("second".into());
+    while play.step() {}
+    assert!(play.names().contains(&"attempt_failed"));
+    assert_eq!(play.requests[2].turns[..before.len()], before[..]);
+    assert_eq!((play.requests.len(), play.ended().status), (3, crate::thread::Status::Idle));
+
+    let mut play = after_one_prompt(Vec::new());
+    play.state.limits.spend = 0;
+    receive(&mut play, "c", compact());
+    while play.step() {}
+    assert_eq!((play.requests.len(), play.ended().status), (1, crate::thread::Status::Idle));
+}
+
+#[test]
+fn interrupted_summary_is_booked_and_the_session_stays_open() {
+    for cut in 0..4 {
+        let mut play = after_one_prompt(vec![text("a summary"), text("two")]);
+        receive(&mut play, "c", compact());
+        for _ in 0..cut {
+            play.step();
+        }
+        receive(&mut play, "i", ControlMessage::Interrupt);
+        play.prompts.push_back("second".into());
+        while play.step() {}
+        assert_eq!(play.ended().status, crate::thread::Status::Idle, "after {cut} steps: {:?}", play.names());
+        assert_eq!(statuses(&play), [(PromptStatus::Done, None); 2], "after {cut} steps: {:?}", play.names());
+        assert!(play.state.attempt.is_none() && play.state.owed.is_none());
+    }
+}
+
+#[test]
+fn recovery_abandons_a_summary_and_a_command() {
+    for message in [compact(), ControlMessage::Shell { command: "ls".into(), excluded: false }] {
+        let mut play = after_one_prompt(vec![text("a summary")]);
+        receive(&mut play, "c", message);
+        if play.state.chat.as_ref().is_some_and(|chat| chat.compaction.is_some()) {
+            assert!(play.step() && play.step());
+        }
+        play.signal(Fact::Recovered { owner: "other".into(), cut_bytes: 0 });
+        let requests = play.requests.len();
+        while play.step() {}
+        assert_eq!((play.requests.len(), play.dispatched.len()), (requests, 0));
+        assert_eq!(play.ended().status, crate::thread::Status::Idle);
+    }
+}
+
+#[test]
+fn session_whose_prompt_returned_outputs_closes_as_idle() {
+    let mut plan = plan();
+    crate::machine::fixture::with_outputs(&mut plan, &[("greeting", rye_compiler::plan::FieldType::String, true)]);
+    let returned = calls(&[call("rye_directive_return", json!({"greeting": "hi"}))]);
+    let mut play = chat_of(plan, vec![returned], &["a"]);
+    play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+    assert_eq!(play.ended().status, crate::thread::Status::Idle);
+}
+
+#[test]
+fn commands_run_while_a_model_streams_and_their_output_waits_for_the_next_prompt() {
+    let mut play = chat(vec![text("one"), text("two")], &["a", "b"]);
+    play.messages.push((5, ControlMessage::Shell { command: "ls".into(), excluded: false }));
+    play.messages.push((5, ControlMessage::Shell { command: "secret".into(), excluded: true }));
+    play.run();
+    assert_eq!(user_texts(&play, 0).len(), 1);
+    let texts = user_texts(&play, 1);
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[1].contains("ls") && texts[2] == "b");
+    assert!(!texts.iter().any(|text| text.contains("secret")));
+}
+
+#[test]
+fn limit_names_its_scope() {
+    use crate::event::LimitScope;
+    let look = || calls(&[call("a_read", json!({}))]);
+    for (prompt, session, expected) in [(2, 100, LimitScope::Prompt), (5, 3, LimitScope::Session)] {
+        let mut plan = plan();
+        plan.limits.turns = prompt;
+        let mut play = chat_of(plan, vec![look(), look(), look(), look()], &["a"]);
+        play.plan.session_limits.as_mut().unwrap().turns = session;
+        play.run();
+        let scope = play.events.iter().find_map(|event| match &event.body {
+            EventBody::Limit(hit) => Some(hit.scope),
+            _ => None,
+        });
+        assert_eq!(scope, Some(Some(expected)));
+    }
 }

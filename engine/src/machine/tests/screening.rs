@@ -91,6 +91,9 @@ fn resume(play: &mut SimulatedThread) {
         at_h: "h".into(),
         message: Some("go on".into()),
         prompt: None,
+        after: None,
+        prompts: 0,
+        sent: Vec::new(),
         queue: Vec::new(),
     };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(continues) });

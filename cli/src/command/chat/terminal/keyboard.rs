@@ -54,7 +54,7 @@ impl ChatTerminal {
                 self.edited();
             }
             KeyAction::Withdraw => {
-                self.session.control.send(ControlMessage::Retract { input: None });
+                self.session.requests.control.send(ControlMessage::Retract { input: None });
             }
             KeyAction::Interrupt if self.is_running => self.interrupt(),
             KeyAction::Clear if !self.editor.is_empty() => {

@@ -72,7 +72,10 @@ impl RegistryFold {
         self.row.updated_at = ts;
         match &event.body {
             EventBody::PlanBound(bound) => self.row.plan_id = Some(bound.plan_id.clone()),
-            EventBody::Continues(continues) => self.row.continues = ThreadId::parse(&continues.thread).ok(),
+            EventBody::Continues(continues) => {
+                let before = continues.after.as_ref().unwrap_or(&continues.thread);
+                self.row.continues = ThreadId::parse(before).ok();
+            }
             EventBody::AttemptIntended(attempt) => {
                 self.mark_running();
                 self.intended.insert((attempt.turn, attempt.attempt), (ts, attempt.worst_case));
@@ -140,6 +143,8 @@ impl RegistryFold {
             | EventBody::Checkpoint(_)
             | EventBody::UserInput(_)
             | EventBody::Retracted(_)
+            | EventBody::Named(_)
+            | EventBody::ShellRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_) => {}
         }

@@ -1,0 +1,221 @@
+//! Typed commands of a session: `/model fast`, `!ls`. Each is a request of the JSON protocol.
+
+use rye_engine::session_tree::SessionThread;
+use serde_json::Value;
+
+use super::json::{ChatResponse, ChatVerb};
+use crate::present::truncate_line;
+
+/// The commands of a session, each with its arguments and its summary.
+pub const COMMANDS: [(&str, &str, &str); 15] = [
+    ("help", "", "list the commands"),
+    ("exit", "", "close the session; `rye chat -c` opens it again"),
+    ("quit", "", "close the session, like /exit"),
+    ("model", "NAME", "continue with another model"),
+    ("reload", "", "compile the directive again and continue with the new plan"),
+    ("fork", "N", "continue from the end of the prompt before prompt N"),
+    ("rewind", "N", "like /fork; files stay as they are"),
+    ("compact", "[FOCUS]", "replace the conversation by a summary"),
+    ("name", "TITLE", "set the title of the session"),
+    ("tree", "", "list the threads of the session and their prompts"),
+    ("context", "", "list the parts of the next request"),
+    ("preview", "TEXT", "show the price of a message"),
+    ("cost", "", "show the cost of the session"),
+    ("queue", "", "list the messages that wait"),
+    ("clear", "", "withdraw the messages that wait"),
+];
+
+/// Maximum characters of a text in a list.
+const MAX_TEXT_CHARS: usize = 60;
+
+/// The meaning of a typed text.
+#[derive(Debug)]
+pub enum TypedText {
+    Help,
+    Leave,
+    /// A command of the session.
+    Request(ChatVerb),
+    /// A command with invalid arguments, and the reason.
+    Invalid(String),
+    /// A prompt, or the call of a skill, a template or a hook's command.
+    Message,
+}
+
+impl TypedText {
+    /// Parses a typed text.
+    pub fn parse(text: &str) -> Self {
+        if let Some(command) = text.strip_prefix('!') {
+            let (command, excluded) = command.strip_prefix('!').map_or((command, false), |rest| (rest, true));
+            let command = command.trim().to_owned();
+            return if command.is_empty() {
+                Self::Message
+            } else {
+                Self::Request(ChatVerb::Bash { command, excluded })
+            };
+        }
+        let Some(name) = command_name(text) else { return Self::Message };
+        let rest = text.get(name.len() + 1..).unwrap_or_default().trim();
+        match name {
+            "help" => Self::Help,
+            "exit" | "quit" => Self::Leave,
+            _ => match parse_request(name, rest) {
+                Some(Ok(verb)) => Self::Request(verb),
+                Some(Err(reason)) => Self::Invalid(reason),
+                None => Self::Message,
+            },
+        }
+    }
+}
+
+/// Returns the name of a command: the first word is `/name` without a further slash.
+fn command_name(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('/')?.split_whitespace().next()?;
+    let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
+    (is_name && !text.starts_with("/ ")).then_some(name)
+}
+
+/// Returns the request of a command, or the reason why its arguments are invalid; `None` for any other name.
+fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
+    let text = (!rest.is_empty()).then(|| rest.to_owned());
+    let (argument, confirm) = match rest.strip_suffix("confirm") {
+        Some(before) if before.is_empty() || before.ends_with(char::is_whitespace) => (before.trim(), true),
+        Some(_) | None => (rest, false),
+    };
+    Some(match name {
+        "model" if argument.is_empty() => Err("/model needs a tier or the id of a model: `/model fast`".to_owned()),
+        "model" => Ok(ChatVerb::Model { model: argument.to_owned(), confirm }),
+        "reload" => Ok(ChatVerb::Reload { confirm }),
+        "fork" | "rewind" => match rest.parse() {
+            Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
+            Err(_) => Err(format!("/{name} needs the number of a prompt: `/{name} 2`; /tree lists them")),
+        },
+        "compact" => Ok(ChatVerb::Compact { focus: text }),
+        "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
+        "tree" => Ok(ChatVerb::Tree {}),
+        "context" => Ok(ChatVerb::Context {}),
+        "preview" => Ok(ChatVerb::Preview { message: rest.to_owned() }),
+        "cost" => Ok(ChatVerb::Cost {}),
+        "queue" => Ok(ChatVerb::State {}),
+        "clear" => Ok(ChatVerb::ClearQueue {}),
+        _ => return None,
+    })
+}
+
+/// Returns the list of commands.
+pub fn help() -> String {
+    let list = COMMANDS.map(|(name, arguments, about)| {
+        let arguments = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
+        format!("/{name}{arguments}  {about}")
+    });
+    let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill\n\
+                 !COMMAND  run a command and show its output to the model\n!!COMMAND  run a command";
+    format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))
+}
+
+/// Returns the note for the response to a typed command; `None` if there is nothing to show.
+pub fn response_note(response: &ChatResponse) -> Option<String> {
+    if let Some(error) = &response.error {
+        return Some(error.replace("repeat with `confirm`", "repeat it with `confirm` at the end"));
+    }
+    let shown = format_answer(response.command?, response.data.as_ref()?);
+    Some(shown).filter(|text| !text.is_empty())
+}
+
+/// Formats the answer to a typed command as lines; empty if there is nothing to show.
+fn format_answer(command: &str, data: &Value) -> String {
+    let text = |value: &Value, key: &str| value.get(key).map_or_else(String::new, plain);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let lines: Vec<String> = match command {
+        "tree" => return format_tree(data),
+        "context" => list(data)
+            .iter()
+            .map(|part| format!("{:>7}  {}  {}", text(part, "tokens"), text(part, "kind"), text(part, "id")))
+            .collect(),
+        "preview" => vec![format!(
+            "{} tokens ({} cached), about ${}, at most ${}",
+            text(data, "input_tokens"),
+            text(data, "cached_tokens"),
+            text(data, "expected"),
+            text(data, "worst_case"),
+        )],
+        "cost" => {
+            let session = data.get("session").cloned().unwrap_or_default();
+            vec![format!(
+                "{} turns, {} tokens in, {} out, ${} of ${}",
+                text(&session, "turns"),
+                text(&session, "input_tokens"),
+                text(&session, "output_tokens"),
+                text(&session, "spend"),
+                text(data, "session_limit"),
+            )]
+        }
+        "state" => list(data.get("queue").unwrap_or(&Value::Null))
+            .iter()
+            .map(|one| format!("{}: {}", text(one, "delivery"), truncate_line(&text(one, "text"), MAX_TEXT_CHARS)))
+            .collect(),
+        "model" | "reload" => list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect(),
+        _ => Vec::new(),
+    };
+    lines.join("\n")
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn format_tree(data: &Value) -> String {
+    let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
+    let mut lines = Vec::new();
+    for thread in threads {
+        lines.push(format!("{} {} {}", thread.thread_id, thread.status.as_str(), thread.model).trim_end().to_owned());
+        for prompt in thread.prompts {
+            lines.push(format!("  {}  {}", prompt.number, truncate_line(&prompt.text, MAX_TEXT_CHARS)));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_commands_are_requests() {
+        for (line, name) in [
+            ("/model fast", "model"),
+            ("/reload confirm", "reload"),
+            ("/fork 2", "fork"),
+            ("/rewind 1", "fork"),
+            ("/compact the tests", "compact"),
+            ("/name my work", "name"),
+            ("/tree", "tree"),
+            ("/context", "context"),
+            ("/preview hello", "preview"),
+            ("/cost", "cost"),
+            ("/queue", "state"),
+            ("/clear", "clear_queue"),
+            ("!ls -l", "bash"),
+            ("!! git status", "bash"),
+        ] {
+            let TypedText::Request(verb) = TypedText::parse(line) else { panic!("{line}") };
+            assert_eq!(verb.name(), name, "{line}");
+        }
+        for line in ["hello", "/review a", "/etc/passwd", "//model", " /model x", "!", "!!", "/ help"] {
+            assert!(matches!(TypedText::parse(line), TypedText::Message), "{line}");
+        }
+        for line in ["/model", "/fork", "/fork two", "/rewind -1", "/name", "/model confirm"] {
+            assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
+        }
+        assert!(matches!(TypedText::parse("/help me"), TypedText::Help));
+        assert!(matches!(TypedText::parse("/quit"), TypedText::Leave));
+        let TypedText::Request(ChatVerb::Model { model, confirm }) = TypedText::parse("/model my-confirm") else {
+            panic!("a model")
+        };
+        assert_eq!((model.as_str(), confirm), ("my-confirm", false));
+        let TypedText::Request(ChatVerb::Bash { command, excluded }) = TypedText::parse("!!ls") else {
+            panic!("a command")
+        };
+        assert_eq!((command.as_str(), excluded), ("ls", true));
+    }
+}

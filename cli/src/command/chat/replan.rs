@@ -1,0 +1,86 @@
+//! New plans for a running session: the directive is compiled again, perhaps with another model, and compared with the
+//! plan of the session.
+
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::diagnostics::Diagnostic;
+use rye_compiler::model::ModelOverride;
+use rye_compiler::plan::{Plan, PlanLimits, PlanMode};
+
+use crate::workspace::Spaces;
+
+/// The changes from one plan of a session to the next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PlanChanges {
+    /// The new plan may do or spend more, or this cannot be ruled out.
+    pub widens: bool,
+    pub lines: Vec<String>,
+}
+
+/// Compiles the directive of a plan again. With a model, the limits of the session stay.
+pub fn recompile(spaces: &Spaces, plan: &Plan, model: Option<&str>) -> Result<Compilation, String> {
+    let world = spaces.open().map_err(|error| error.to_string())?;
+    let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+    request.mode = PlanMode::Chat;
+    request.model = ModelOverride { model: model.map(str::to_owned), provider: None };
+    let checked = compile(&world, &request);
+    let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
+    let failed = || format!("`{}` does not compile: {}", plan.directive, first.unwrap_or_default());
+    let mut compilation = checked.value.ok_or_else(failed)?;
+    if model.is_some() {
+        compilation.plan.limits = plan.limits;
+        compilation.plan.session_limits = plan.session_limits;
+        compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
+    }
+    Ok(compilation)
+}
+
+/// Compares two plans of a session.
+pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
+    let mut found = PlanChanges::default();
+    let mut widen = |text: String| {
+        found.widens = true;
+        found.lines.push(text);
+    };
+    let (old, new) = (&before.capabilities, &after.capabilities);
+    for grant in new.grants.iter().filter(|grant| !old.grants.contains(grant)) {
+        widen(format!("grants `{}`", grant.pattern));
+    }
+    for tier in new.acknowledged.keys().filter(|tier| !old.acknowledged.contains_key(*tier)) {
+        widen(format!("acknowledges the risk `{tier}`"));
+    }
+    for (scope, old, new) in
+        [("prompt", Some(before.limits), Some(after.limits)), ("session", before.session_limits, after.session_limits)]
+    {
+        for (name, raised) in raised_limits(old.as_ref(), new.as_ref()) {
+            widen(format!("raises the {scope} limit `{name}` to {raised}"));
+        }
+    }
+    for hook in after.hooks.iter().filter(|hook| !before.hooks.contains(hook)) {
+        widen(format!("adds or changes the hook `{}`", hook.id));
+    }
+    if before.settings != after.settings {
+        widen("changes settings".to_owned());
+    }
+    if before.model != after.model {
+        found.lines.push(format!("model {} instead of {}", after.model.id, before.model.id));
+    }
+    if before.prompt != after.prompt {
+        found.lines.push("changes the prompt".to_owned());
+    }
+    let removed = old.grants.iter().filter(|grant| !new.grants.contains(grant));
+    found.lines.extend(removed.map(|grant| format!("no longer grants `{}`", grant.pattern)));
+    found
+}
+
+fn raised_limits(before: Option<&PlanLimits>, after: Option<&PlanLimits>) -> Vec<(&'static str, u64)> {
+    let (Some(old), Some(new)) = (before, after) else { return Vec::new() };
+    let pairs = [
+        ("turns", old.turns, new.turns),
+        ("tokens", old.tokens, new.tokens),
+        ("spend", old.spend, new.spend),
+        ("spawns", old.spawns, new.spawns),
+        ("depth", old.depth, new.depth),
+        ("duration_seconds", old.duration_seconds, new.duration_seconds),
+    ];
+    pairs.into_iter().filter(|(_, old, new)| new > old).map(|(name, _, new)| (name, new)).collect()
+}

@@ -1,0 +1,114 @@
+//! The context files of a chat (`AGENTS.md`, `CLAUDE.md`) and its appended system prompts: layers of the system prompt
+//! behind those of the chain.
+
+use std::sync::Arc;
+
+use rye_grammar::ItemId;
+
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::item::Items;
+use crate::plan::prompt::escape_closing_tags;
+use crate::plan::{Layer, LayerKind, Segment, Tokenizer};
+use crate::world::{ContextFile, ItemKind, Space};
+
+/// Default of `context_files.max_tokens` in `agent/chat.yaml`.
+const DEFAULT_MAX_TOKENS: u64 = 8000;
+
+/// The tag that encloses a context file.
+const TAG: &str = "project_instructions";
+
+/// The settings file of chats.
+const SETTINGS: &str = "agent/chat";
+
+/// Returns the layers of the context files in these spaces, outermost first. A file that exceeds the rest of the budget
+/// is reported and not cut: a cut file could lose the rule that matters.
+pub fn context_layers(
+    items: &Items<'_>,
+    spaces: &[Space],
+    tokenizer: Tokenizer,
+    found: &mut Diagnostics,
+) -> Vec<Layer> {
+    let budget = max_tokens(items);
+    let (mut layers, mut used) = (Vec::new(), 0_u64);
+    for file in items.context_files(found).into_iter().filter(|file| spaces.contains(&file.space)) {
+        let path = file.space.display(&file.path);
+        let layer = layer(&path, &file);
+        let tokens = layer.segments.iter().map(|segment| text_tokens(segment, tokenizer)).sum();
+        if used.saturating_add(tokens) > budget {
+            found.push(ContextError::FileTooLong { path, tokens, left: budget.saturating_sub(used), budget });
+            continue;
+        }
+        used = used.saturating_add(tokens);
+        layers.push(layer);
+    }
+    layers
+}
+
+/// Returns the layers that `append_system` of the user and of the project names, in this order.
+pub fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer> {
+    let Ok(settings) = ItemId::parse(SETTINGS) else { return Vec::new() };
+    let files = items.config_layers(&settings);
+    let named = files.iter().rev().filter_map(|(_, file)| file.get("append_system"));
+    let mut layers = Vec::new();
+    for node in named {
+        // The check of the settings reports any other type.
+        let Some(name) = node.as_str() else { continue };
+        let id = ItemId::parse(name).ok();
+        let Some(knowledge) = id.and_then(|id| items.knowledge(&id)) else {
+            let suggestion = items.nearest(ItemKind::Knowledge, name);
+            let (id, span) = (name.to_owned(), node.span);
+            found.push(ContextError::UnknownItem { id, span, suggestion, by_hook: None });
+            continue;
+        };
+        let text = knowledge.body.node.trim().to_owned();
+        layers.push(Layer { id: name.to_owned(), kind: LayerKind::Appended, ..empty_layer(text) });
+    }
+    layers
+}
+
+fn layer(path: &str, file: &ContextFile) -> Layer {
+    let text: Arc<str> = String::from_utf8_lossy(&file.bytes).into();
+    let (text, escaped) = escape_closing_tags(TAG, text.trim());
+    let attribute = path.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+    let text = if text.is_empty() { String::new() } else { format!("<{TAG} path=\"{attribute}\">\n{text}\n</{TAG}>") };
+    Layer {
+        id: format!("context/{path}"),
+        kind: LayerKind::ContextFile,
+        tag: Some(TAG.to_owned()),
+        escaped,
+        ..empty_layer(text)
+    }
+}
+
+fn empty_layer(text: String) -> Layer {
+    Layer {
+        id: String::new(),
+        kind: LayerKind::ContextFile,
+        position: None,
+        hook: None,
+        depends: false,
+        link: None,
+        tag: None,
+        escaped: 0,
+        segments: vec![Segment::Text { text }],
+    }
+}
+
+fn text_tokens(segment: &Segment, tokenizer: Tokenizer) -> u64 {
+    match segment {
+        Segment::Text { text } => tokenizer.count(text),
+        Segment::Pending { .. } => 0,
+    }
+}
+
+fn max_tokens(items: &Items<'_>) -> u64 {
+    let settings = items.config_by_name(SETTINGS);
+    let files = settings.as_ref().and_then(|file| file.get("context_files"));
+    let tokens = files.and_then(|files| files.get("max_tokens"));
+    tokens
+        .and_then(|node| crate::item::data::read_count(&mut Diagnostics::new(), "max_tokens", node))
+        .unwrap_or(DEFAULT_MAX_TOKENS)
+}
+
+#[cfg(test)]
+mod tests;

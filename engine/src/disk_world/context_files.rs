@@ -1,0 +1,78 @@
+//! Context files on the disk: one of each folder from the root of the git repository to the project, and the user's.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_FILE, WorldError};
+
+use super::{DiskWorld, read_file};
+
+/// Maximum number of folders above the project.
+const MAX_FOLDERS_ABOVE: usize = 64;
+/// Permission to write for the group or for others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+impl DiskWorld {
+    /// Returns the context files, outermost first.
+    ///
+    /// # Errors
+    /// A file cannot be read, or a file above the project could have been written by another user.
+    pub(super) fn read_context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        let mut found = Vec::new();
+        for (space, dir) in &self.spaces {
+            if *space == Space::User
+                && let Some((bytes, _)) = read_file(*space, dir, USER_CONTEXT_FILE)?
+            {
+                found.push(ContextFile { space: *space, path: USER_CONTEXT_FILE.into(), bytes: bytes.into() });
+            }
+        }
+        let project = self.spaces.iter().zip(&self.roots).find(|((space, _), _)| *space == Space::Project);
+        let Some(((_, dir), root)) = project else { return Ok(found) };
+        found.extend(files_above(root)?);
+        for name in CONTEXT_FILE_NAMES {
+            if let Some((bytes, metadata)) = read_file(Space::Project, dir, name)? {
+                self.refuse_secret(Space::Project, name, &metadata)?;
+                found.push(ContextFile { space: Space::Project, path: name.into(), bytes: bytes.into() });
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the context files of the folders above a project, up to the root of its git repository.
+fn files_above(root: &Path) -> Result<Vec<ContextFile>, WorldError> {
+    let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
+    let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();
+    let Some(depth) = folders.iter().position(|folder| folder.join(".git").exists()) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for (up, folder) in folders.iter().enumerate().take(depth + 1).skip(1).rev() {
+        for name in CONTEXT_FILE_NAMES {
+            let shown = format!("{}{name}", "../".repeat(up));
+            if let Some(bytes) = read_above(&folder.join(name), &shown)? {
+                found.push(ContextFile { space: Space::Project, path: shown.into(), bytes: bytes.into() });
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a file above the project; `None` if there is none. The file must belong to this user or to root, and no other user
+/// may write it.
+fn read_above(path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
+    let unreadable = |reason: String| WorldError::Unreadable { path: shown.to_owned(), reason };
+    let Ok(metadata) = path.metadata() else { return Ok(None) };
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    if metadata.len() > super::MAX_FILE_BYTES {
+        return Err(unreadable(format!("it is larger than {} MiB", super::MAX_FILE_BYTES >> 20)));
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if ![0, own].contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        let reason = "it is above the project, and another user can write it; remove it, or run `chmod go-w` on it";
+        return Err(unreadable(reason.to_owned()));
+    }
+    std::fs::read(path).map(Some).map_err(|error| unreadable(error.to_string()))
+}

@@ -1,0 +1,151 @@
+//! Succession in a chat: the session continues in a new thread with another plan, or from an earlier prompt. The
+//! conversation is a reference, and the account moves along, as in a handoff.
+
+use std::sync::Arc;
+
+use rye_compiler::plan::{Layer, Plan, PlanLimits};
+
+use super::continuation::{PriorThread, above, waiting_messages};
+use super::{MAX_CHAIN_THREADS, RowsToWrite, ThreadInit, stored_plan};
+use crate::context::{EngineContext, RunningThread};
+use crate::error::DriveError;
+use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
+use crate::live::EventSink;
+use crate::machine::state::Successor;
+use crate::message::SharedMessage;
+use crate::thread_count::blocking;
+use crate::thread_id::ThreadId;
+
+/// A position in the threads of a session, with the conversation up to it.
+struct Place {
+    thread: ThreadId,
+    at: u64,
+    hash: String,
+    /// The plan of the thread.
+    plan_id: String,
+    messages: Vec<SharedMessage>,
+}
+
+impl EngineContext {
+    /// Starts the thread in which a chat continues. Its row and its account exist since the continued thread ended.
+    pub(super) async fn start_successor(
+        self: &Arc<Self>,
+        (thread, next): (&ThreadId, &ThreadId),
+        before: PriorThread,
+        successor: Successor,
+        spend: u64,
+        sink: Arc<EventSink>,
+    ) -> Result<RunningThread, DriveError> {
+        let PriorThread { at, hash, opened, plan_id: old_id, plan: old_plan, state } = before;
+        let whole = || Place {
+            thread: thread.clone(),
+            at,
+            hash,
+            plan_id: old_id.clone(),
+            messages: state.talk.messages.clone(),
+        };
+        let place = match successor.before_prompt {
+            None => whole(),
+            Some(prompt) => {
+                let (engine, last) = (Arc::clone(self), thread.clone());
+                blocking(move || engine.place_before_prompt(last, prompt)).await?
+            }
+        };
+        let plan_id = successor.plan.unwrap_or(old_id);
+        let plan = if plan_id == state.plan_id { old_plan } else { Arc::new(stored_plan(self, &plan_id)?) };
+        let is_same_plan = plan_id == place.plan_id;
+        let sent = if is_same_plan {
+            plan.prompt.continued.iter().map(|layer| layer.id.clone()).collect()
+        } else {
+            let earlier = stored_plan(self, &place.plan_id)?;
+            equal_layers(&plan, &earlier)
+        };
+        // The session keeps its budget: another plan can only narrow what remains of it.
+        let limits = within(&PlanLimits { spend, ..state.remaining_limits() }, &plan.thread_limits());
+        let prompts =
+            successor.before_prompt.map_or(state.chat.as_ref().map_or(0, |chat| chat.prompts), |prompt| prompt - 1);
+        let init = ThreadInit {
+            inputs: if is_same_plan { opened.inputs.clone() } else { plan.interface.values.clone() },
+            origin: if is_same_plan { ThreadOrigin::Fork } else { ThreadOrigin::Replan },
+            limits,
+            grants: if is_same_plan { opened.grants.clone() } else { vec![plan.capabilities.grants.clone()] },
+            parent: above(&opened),
+            continues: Some(Continues {
+                thread: place.thread.to_string(),
+                at_seq: place.at,
+                at_h: place.hash,
+                message: None,
+                prompt: None,
+                after: (place.thread != *thread).then(|| thread.to_string()),
+                prompts,
+                sent,
+                queue: waiting_messages(&state),
+            }),
+            history: place.messages,
+            shown: Vec::new(),
+            sink,
+            queue: None,
+            call: None,
+            carried_ms: state.clock.elapsed_ms() % 1000,
+            allow_missing_outputs: opened.allow_missing_outputs,
+            plan_id,
+            plan,
+        };
+        self.start_thread(next.clone(), init, RowsToWrite::There).await
+    }
+
+    /// Finds the position before a prompt, in a thread or in those that it continues. Blocks.
+    fn place_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<Place, DriveError> {
+        let mut thread = last;
+        for _ in 0..MAX_CHAIN_THREADS {
+            let events = self.threads().transcript(&thread)?;
+            let head = ThreadHead::of(&events);
+            if let Some(at) = end_before(&events, prompt) {
+                let plan_id = head.plan_id.unwrap_or_default().to_owned();
+                let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
+                return Ok(Place { thread, at, hash, plan_id, messages: state.talk.messages });
+            }
+            let Some(continues) = head.continues else { break };
+            thread = ThreadId::parse(&continues.thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
+        }
+        Err(DriveError::Plan(format!("the session has no prompt {prompt}")))
+    }
+}
+
+/// Returns the number of the last event before a prompt: the end of the prompt before it, or the event in front of the
+/// submission of the first one. A prompt that a continuation took over began in the thread before.
+fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
+    let starts = |event: &&Event| matches!(&event.body, EventBody::PromptStarted(started) if started.prompt == prompt);
+    let start = events.iter().find(starts)?;
+    let is_taken_over = ThreadHead::of(events)
+        .continues
+        .and_then(|continues| continues.prompt.as_ref())
+        .is_some_and(|continued| continued.number == prompt);
+    if is_taken_over {
+        return None;
+    }
+    let ended = |event: &&Event| event.seq < start.seq && matches!(event.body, EventBody::PromptEnded(_));
+    let last_end = events.iter().rev().find(ended).map(|event| event.seq);
+    last_end.or_else(|| start.seq.checked_sub(1))
+}
+
+/// Returns the ids of the layers of a continuation whose text an earlier plan has sent.
+fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
+    let is_known = |layer: &Layer| {
+        let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);
+        known.any(|one| one.id == layer.id && one.segments == layer.segments)
+    };
+    plan.prompt.continued.iter().filter(|layer| is_known(layer)).map(|layer| layer.id.clone()).collect()
+}
+
+fn within(one: &PlanLimits, other: &PlanLimits) -> PlanLimits {
+    PlanLimits {
+        turns: one.turns.min(other.turns),
+        tokens: one.tokens.min(other.tokens),
+        spend: one.spend.min(other.spend),
+        spawns: one.spawns.min(other.spawns),
+        depth: one.depth.min(other.depth),
+        duration_seconds: one.duration_seconds.min(other.duration_seconds),
+        output: other.output,
+    }
+}

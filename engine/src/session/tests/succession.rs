@@ -1,0 +1,241 @@
+//! Sessions over several threads: forks, other plans, summaries, commands of the user.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::plan::PlanMode;
+use rye_grammar::ItemId;
+
+use super::{Lab, say};
+use crate::context::{StartOptions, ThreadHandle};
+use crate::engine::Engine;
+use crate::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, ThreadOrigin};
+use crate::exchange::Request;
+use crate::message::{Message, ProviderMessage, text_of};
+use crate::session_tree::session_tree;
+use crate::store::Disk;
+use crate::store::disk::SimulatedDisk;
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+
+/// Returns a project whose model answers each request with the number of its messages, or with a summary.
+fn lab() -> Lab {
+    let lab = Lab::new(|request| {
+        let is_summary = request.cue.directive.ends_with(".summary");
+        Ok(say(&if is_summary { "a summary".to_owned() } else { format!("{} messages", request.turns.len()) }))
+    });
+    lab.directive("talk", "<limits turns=\"4\" spend=\"1.00\"/>", "");
+    lab
+}
+
+fn plan(lab: &Lab) -> Compilation {
+    let world = (lab.options().world)().unwrap();
+    let mut request = CompileRequest::new(ItemId::parse("test/talk").unwrap()).with_inputs(serde_json::Map::new());
+    request.mode = PlanMode::Chat;
+    compile(&*world, &request).value.unwrap()
+}
+
+fn engine(lab: &Lab) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let mut options = lab.options();
+    options.disk = Some(disk);
+    Engine::open(&lab.path(), options).unwrap()
+}
+
+/// Waits until the session is idle after this many prompts of its current thread and all before.
+async fn wait_idle(handle: &ThreadHandle, prompts: u64) {
+    let is_there = || {
+        let live = handle.control().live_state()?;
+        let chat = live.state.chat.as_ref()?;
+        (live.state.is_idle() && chat.prompts == prompts && chat.queue.is_empty() && chat.successor.is_none())
+            .then_some(())
+    };
+    for _ in 0..4_000 {
+        if is_there().is_some() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("not idle after {prompts} prompts");
+}
+
+async fn prompt(handle: &ThreadHandle, text: &str, number: u64) {
+    handle.control().submit(text.into(), Delivery::Prompt).unwrap();
+    wait_idle(handle, number).await;
+}
+
+fn user_texts(request: &Request) -> Vec<String> {
+    let turns = request.turns.iter();
+    let texts = turns.filter_map(|turn| match turn.for_provider()? {
+        ProviderMessage::User { content } => Some(text_of(content)),
+        ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
+    });
+    texts.collect()
+}
+
+async fn close(engine: &Engine, handle: &ThreadHandle) -> Vec<Event> {
+    handle.send(ControlMessage::Close);
+    let result = handle.join().await;
+    assert_eq!(result.status, Status::Idle, "{result:?}");
+    engine.threads().transcript(&ThreadId::parse(&result.thread_id).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_the_session() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    prompt(&handle, "two", 2).await;
+    handle.send(ControlMessage::Fork { prompt: 9 });
+    handle.send(ControlMessage::Fork { prompt: 2 });
+    wait_idle(&handle, 1).await;
+    prompt(&handle, "another two", 2).await;
+    handle.send(ControlMessage::Fork { prompt: 1 });
+    wait_idle(&handle, 0).await;
+    prompt(&handle, "another one", 1).await;
+    let last = close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 4);
+    // The request of the fork has the conversation before the prompt as its prefix.
+    let (first, second, fork) = (&requests[0], &requests[1], &requests[2]);
+    assert_eq!(fork.turns[..2], second.turns[..2]);
+    assert_eq!(user_texts(fork)[1..], ["another two"]);
+    assert_eq!((&fork.system, user_texts(&requests[3])), (&first.system, vec!["another one".to_owned()]));
+    let threads = engine.threads().list().unwrap();
+    assert_eq!(threads.len(), 3);
+    let tree = session_tree(&engine.threads(), &handle.thread_id).unwrap();
+    let shape: Vec<(ThreadOrigin, Status, Vec<u64>)> = tree
+        .iter()
+        .map(|one| (one.origin, one.status, one.prompts.iter().map(|prompt| prompt.number).collect()))
+        .collect();
+    let expected = [
+        (ThreadOrigin::Chat, Status::Continued, vec![1, 2]),
+        (ThreadOrigin::Fork, Status::Continued, vec![2]),
+        (ThreadOrigin::Fork, Status::Idle, vec![1]),
+    ];
+    assert_eq!(shape, expected);
+    assert_eq!(tree[2].continues.as_deref(), Some(tree[0].thread_id.as_str()));
+    assert_eq!(tree[2].after.as_deref(), Some(tree[1].thread_id.as_str()));
+    // What the session spent before counts.
+    let Some(EventBody::Opened(opened)) = last.first().map(|event| &event.body) else { panic!() };
+    let whole = plan(&lab).plan.thread_limits();
+    assert_eq!(opened.limits.turns, whole.turns - 3);
+    assert!(opened.limits.spend < whole.spend);
+    // The last thread of the session opens again.
+    let again = engine.recover(&handle.thread_id).await.unwrap();
+    prompt(&again, "more", 2).await;
+    close(&engine, &again).await;
+}
+
+#[tokio::test]
+async fn another_plan_keeps_the_conversation_and_repeats_no_layer() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    let grants = super::permit(&["rye.file-system.read"]);
+    lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\"/>{grants}"), "");
+    let next = plan(&lab);
+    let id = engine.store_plan(&next).await.unwrap();
+    handle.send(ControlMessage::Replan { plan: id.clone() });
+    handle.control().submit("two".into(), Delivery::Prompt).unwrap();
+    wait_idle(&handle, 2).await;
+    let last = close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests[1].turns[..1], requests[0].turns[..1]);
+    assert_eq!(user_texts(&requests[1])[1..], ["two"]);
+    assert!(last.iter().any(|event| matches!(&event.body, EventBody::PlanBound(bound) if bound.plan_id == id)));
+    assert!(
+        last.iter()
+            .any(|event| matches!(&event.body, EventBody::Opened(opened) if opened.origin == ThreadOrigin::Replan))
+    );
+    let row = engine.threads().list().unwrap().into_iter().find(|one| one.row.status == Status::Idle).unwrap();
+    assert_eq!(row.row.plan_id.as_deref(), Some(id.as_str()));
+    // A message of the mailbox names no plan.
+    let checked = crate::attest::check_opening(&next.plan, &last);
+    assert!(matches!(checked, crate::attest::OpeningCheck::AsPlanned { .. }), "{checked:?}");
+}
+
+#[tokio::test]
+async fn summary_on_request_replaces_the_conversation_between_prompts() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    // There is nothing to summarize yet.
+    handle.send(ControlMessage::Compact { focus: None });
+    prompt(&handle, "one", 1).await;
+    prompt(&handle, "two", 2).await;
+    handle.send(ControlMessage::Compact { focus: Some("the tests".into()) });
+    for _ in 0..4_000 {
+        if lab.model.asked.load(Ordering::Relaxed) == 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    wait_idle(&handle, 2).await;
+    prompt(&handle, "three", 3).await;
+    let events = close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 4);
+    assert!(user_texts(&requests[2]).last().unwrap().ends_with("the tests"));
+    assert!(user_texts(&requests[3]).iter().any(|text| text.contains("a summary")), "{:?}", user_texts(&requests[3]));
+    assert!(events.iter().any(|event| matches!(event.body, EventBody::Compacted(_))));
+    let statuses: Vec<PromptStatus> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::PromptEnded(ended) => Some(ended.status),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(statuses, [PromptStatus::Done; 3]);
+    let settled: u64 = events
+        .iter()
+        .map(|event| match &event.body {
+            EventBody::Settled(settled) => settled.amount,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(engine.account(&handle.thread_id).unwrap().unwrap().spent().to_u64(), settled);
+}
+
+#[tokio::test]
+async fn commands_of_the_user_run_without_a_model_and_precede_the_next_prompt() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    handle.send(ControlMessage::Shell { command: "echo shown".into(), excluded: false });
+    handle.send(ControlMessage::Shell { command: "echo hidden; exit 3".into(), excluded: true });
+    prompt(&handle, "one", 1).await;
+    let events = close(&engine, &handle).await;
+    let ran: Vec<(i32, bool)> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::ShellRan(ran) => Some((ran.exit_code, ran.excluded)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ran, [(0, false), (3, true)], "{:?}", super::names(&events));
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 1);
+    let texts = user_texts(&requests[0]);
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].contains("shown") && texts[1].ends_with("one"), "{texts:?}");
+    assert!(!texts.iter().any(|text| text.contains("hidden")));
+}
+
+#[test]
+fn summary_of_a_session_keeps_its_first_prompt_behind_commands() {
+    use crate::machine::{ThreadState, apply};
+    let mut state = ThreadState::new();
+    state.talk.prompted = true;
+    let bash = Message::Bash { command: "ls".into(), output: "a".into(), exit_code: 0, excluded: false };
+    state.talk.messages =
+        vec![bash.into(), Message::user("first").into(), Message::user("x").into(), Message::user("y").into()];
+    let compacted = crate::event::Compacted { through: 1, summary: "s".into(), keep: 1 };
+    apply(&mut state, &Event { seq: 0, ts: 0, body: EventBody::Compacted(compacted) });
+    let kinds: Vec<&str> = state.talk.messages.iter().map(|message| message.kind()).collect();
+    assert_eq!(kinds, ["bash", "user", "compaction_summary", "user"]);
+}

@@ -1,0 +1,95 @@
+//! The tree of a session: its threads, their prompts, and the prompts at which they part.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, EventBody, MessageSource, PromptStatus, ThreadHead, ThreadOrigin};
+use crate::message::{Message, text_of};
+use crate::store::StoreError;
+use crate::thread::Status;
+use crate::thread_id::ThreadId;
+use crate::threads::Threads;
+
+/// A thread of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionThread {
+    pub thread_id: String,
+    pub origin: ThreadOrigin,
+    pub status: Status,
+    /// The thread whose conversation this one continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
+    /// The thread before this one in the session; a fork may continue an earlier one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    pub model: String,
+    pub prompts: Vec<SessionPrompt>,
+}
+
+/// A prompt of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionPrompt {
+    /// Number of the prompt in the session, from 1. Branches repeat numbers.
+    pub number: u64,
+    /// The text that the model got.
+    pub text: String,
+    /// `None` while the prompt runs.
+    pub status: Option<PromptStatus>,
+}
+
+/// Returns the threads of the session that a thread belongs to, oldest first.
+///
+/// # Errors
+/// A transcript or the registry cannot be read.
+pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionThread>, StoreError> {
+    let rows: BTreeMap<ThreadId, _> =
+        threads.list()?.into_iter().map(|entry| (entry.row.id.clone(), entry.row)).collect();
+    let mut first = thread.clone();
+    // A thread has one predecessor, whose row names it.
+    while let Some(before) = rows.values().find(|row| row.continued_by.as_ref() == Some(&first)) {
+        if before.id == first {
+            break;
+        }
+        first = before.id.clone();
+    }
+    let (mut found, mut next, mut after) = (Vec::new(), Some(first), None);
+    while let Some(id) = next {
+        let Some(row) = rows.get(&id) else { break };
+        let events = threads.transcript(&id)?;
+        found.push(read_thread(&id, &events, row.status, after.take()));
+        after = Some(id.to_string());
+        next = row.continued_by.clone().filter(|later| !found.iter().any(|one| one.thread_id == later.as_str()));
+    }
+    Ok(found)
+}
+
+fn read_thread(id: &ThreadId, events: &[Event], status: Status, after: Option<String>) -> SessionThread {
+    let head = ThreadHead::of(events);
+    let mut prompts: Vec<SessionPrompt> = Vec::new();
+    let mut model = String::new();
+    for event in events {
+        if let EventBody::PromptStarted(started) = &event.body {
+            prompts.push(SessionPrompt { number: started.prompt, text: String::new(), status: None });
+        } else if let EventBody::AttemptIntended(intended) = &event.body {
+            model.clone_from(&intended.model);
+        }
+        let Some(prompt) = prompts.last_mut() else { continue };
+        if let EventBody::CognitionIn(said) = &event.body
+            && let (MessageSource::Prompt, Message::User { content }) = (said.source, &said.message)
+        {
+            prompt.text = text_of(content);
+        } else if let EventBody::PromptEnded(ended) = &event.body {
+            prompt.status = Some(ended.status);
+        }
+    }
+    SessionThread {
+        thread_id: id.to_string(),
+        origin: head.opened.map_or(ThreadOrigin::Chat, |opened| opened.origin),
+        status,
+        continues: head.continues.map(|continues| continues.thread.clone()),
+        after,
+        model,
+        prompts,
+    }
+}
