@@ -108,6 +108,19 @@ impl ControlSender {
         self.forward(Incoming::Message { id: id.clone(), message, on_disk: false }).then_some(id)
     }
 
+    /// Waits for the first state of a chat, and returns its state at its last effect.
+    pub async fn started_state(&self) -> LiveState {
+        loop {
+            let mut states = self.state().subscribe();
+            let live = states.borrow_and_update().clone();
+            if let Some(live) = live {
+                return live;
+            }
+            // This sender keeps the cell alive. A redirection wakes the wait.
+            states.changed().await.ok();
+        }
+    }
+
     /// Waits until the session has handled a message and waits for the user again. `thread` had the session when the message
     /// was sent; a thread that continues the session counts as having handled the messages to the thread before it.
     pub async fn settled(&self, id: &str, thread: Option<&str>) {

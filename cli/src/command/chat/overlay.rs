@@ -113,7 +113,14 @@ impl Completer {
             return best_matches(files.into_iter().map(|path| (path, String::new())), begun, '@');
         }
         match word.strip_prefix('/') {
-            Some(begun) if is_first => best_matches(self.commands(), begun, '/'),
+            Some(begun) if is_first => {
+                let mut names = self.commands();
+                // A name that begins with the typed characters is meant.
+                if names.iter().any(|(name, _)| name.starts_with(begun)) {
+                    names.retain(|(name, _)| name.starts_with(begun));
+                }
+                best_matches(names, begun, '/')
+            }
             Some(_) | None => Vec::new(),
         }
     }
@@ -196,6 +203,8 @@ mod tests {
         let completer = Completer::new(spaces);
         assert_eq!(texts(&completer.entries("@one", false)), ["@src/one.rs "]);
         assert_eq!(texts(&completer.entries("/hel", true)), ["/help "]);
+        assert_eq!(texts(&completer.entries("/re", true)), ["/reload ", "/rewind "]);
+        assert_eq!(texts(&completer.entries("/view", true)), ["/preview "]);
         assert!(completer.entries("/hel", false).is_empty());
     }
 

@@ -10,7 +10,7 @@ use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
 use rye_engine::image::ImageRef;
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::session_tree;
+use rye_engine::session_tree::{SessionThread, session_tree};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
@@ -19,6 +19,9 @@ use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::replan::{describe_changes, recompile};
 use crate::command::run::images::read_images;
 use crate::workspace::Spaces;
+
+/// The reason if a session takes no further message.
+const ENDED: &str = "the session has ended";
 
 /// The session that answers requests.
 pub struct RequestHandler {
@@ -52,9 +55,9 @@ impl RequestHandler {
             ChatVerb::ClearQueue {} => self.send(ControlMessage::Retract { input: None }),
             ChatVerb::Answer { question, approve, thread } => self.approve(question, approve, thread).await,
             ChatVerb::Raise { limit, value } => self.raise(limit, &value),
-            ChatVerb::State {} => Ok(Some(state(&self.live()?))),
+            ChatVerb::State {} => Ok(Some(state(&self.control.started_state().await))),
             ChatVerb::Messages {} => {
-                let live = self.live()?;
+                let live = self.control.started_state().await;
                 let messages: Vec<Value> = live
                     .state
                     .talk
@@ -64,33 +67,29 @@ impl RequestHandler {
                     .collect();
                 Ok(Some(Value::Array(messages)))
             }
-            ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.live()?)).ok()),
+            ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.control.started_state().await)).ok()),
             ChatVerb::Preview { message } => self.preview(message).await,
-            ChatVerb::Cost {} => Ok(Some(cost(&self.live()?))),
+            ChatVerb::Cost {} => Ok(Some(cost(&self.control.started_state().await))),
             ChatVerb::Commands {} => self.commands(),
             ChatVerb::Model { model, confirm } => self.replan(Some(&model), confirm).await,
             ChatVerb::Reload { confirm } => self.replan(None, confirm).await,
-            ChatVerb::Fork { prompt } => self.fork(prompt),
-            ChatVerb::Compact { focus } => self.compact(focus),
+            ChatVerb::Fork { prompt } => self.fork(prompt).await,
+            ChatVerb::Compact { focus } => self.compact(focus).await,
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
             ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
-            ChatVerb::Tree {} => self.tree(),
+            ChatVerb::Tree {} => self.tree().await,
             ChatVerb::Close {} => self.send(ControlMessage::Close),
         }
     }
 
-    fn live(&self) -> Result<LiveState, String> {
-        self.control.live_state().ok_or_else(|| "the session is starting".to_owned())
-    }
-
     fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
-        let id = self.control.send_with_id(message).ok_or("the session has ended")?;
+        let id = self.control.send_with_id(message).ok_or(ENDED)?;
         Ok(Some(json!({"message": id})))
     }
 
     fn submit(&self, text: String, images: Vec<ImageRef>, delivery: Delivery) -> Result<Option<Value>, String> {
         let input = UserInput { text, images, source: InputSource::Rpc };
-        let id = self.control.submit(input, delivery).ok_or("the session has ended")?;
+        let id = self.control.submit(input, delivery).ok_or(ENDED)?;
         Ok(Some(json!({"input": id})))
     }
 
@@ -112,7 +111,7 @@ impl RequestHandler {
         let expansion = self.engine.expand(&message).await.map_err(|error| error.to_string())?;
         let problems: Vec<String> = expansion.problems.iter().map(ToString::to_string).collect();
         let Some(text) = expansion.text else { return Err(problems.join("; ")) };
-        let (live, input) = (self.live()?, UserInput::text(text));
+        let (live, input) = (self.control.started_state().await, UserInput::text(text));
         let shown = preview(&live, &input);
         let request = preview_request(&live, &input).map(|request| {
             let turns: Vec<Value> =
@@ -135,14 +134,14 @@ impl RequestHandler {
 
     /// Compiles the directive again, perhaps with another model, and lets the session continue with the new plan.
     async fn replan(&self, model: Option<&str>, confirm: bool) -> Result<Option<Value>, String> {
-        let live = self.live()?;
+        let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, model)?;
         let changes = describe_changes(&live.plan, &compilation.plan);
         if changes.widens && !confirm {
             return Err(format!("the new plan allows more; repeat with `confirm`: {}", changes.lines.join("; ")));
         }
         let plan = self.store(&compilation).await?;
-        let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or("the session has ended")?;
+        let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
         Ok(Some(json!({"message": id, "model": compilation.plan.model.id, "changes": changes.lines})))
     }
 
@@ -150,26 +149,34 @@ impl RequestHandler {
         self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
     }
 
-    fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
-        let prompts = self.live()?.state.chat.as_ref().map_or(0, |chat| chat.prompts);
+    async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
+        let prompts = self.control.started_state().await.state.chat.as_ref().map_or(0, |chat| chat.prompts);
         if !(1..=prompts).contains(&prompt) {
             return Err(format!("the session has the prompts 1 to {prompts}"));
         }
-        self.send(ControlMessage::Fork { prompt })
+        let text = self.tree_of_session().await?.into_iter().rev().find_map(|thread| {
+            let mut prompts = thread.prompts.into_iter();
+            prompts.find(|one| one.number == prompt).map(|one| one.text)
+        });
+        let id = self.control.send_with_id(ControlMessage::Fork { prompt }).ok_or(ENDED)?;
+        Ok(Some(json!({"message": id, "text": text})))
     }
 
-    fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
-        if !self.live()?.state.talk.prompted {
+    async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
+        if !self.control.started_state().await.state.talk.prompted {
             return Err("the session has no conversation yet".to_owned());
         }
         self.send(ControlMessage::Compact { focus })
     }
 
-    fn tree(&self) -> Result<Option<Value>, String> {
-        let thread = self.live()?.state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default();
-        let thread = ThreadId::parse(&thread).map_err(|invalid| invalid.reason)?;
-        let tree = session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
-        serde_json::to_value(tree).map(Some).map_err(|error| error.to_string())
+    async fn tree(&self) -> Result<Option<Value>, String> {
+        serde_json::to_value(self.tree_of_session().await?).map(Some).map_err(|error| error.to_string())
+    }
+
+    async fn tree_of_session(&self) -> Result<Vec<SessionThread>, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())
     }
 
     fn commands(&self) -> Result<Option<Value>, String> {

@@ -268,6 +268,12 @@ impl HumanRenderer {
                     self.thread_line(thread, red, &format!("  {error}"));
                 }
             }
+            EventBody::ShellRan(ran) => {
+                for line in ran.output.lines() {
+                    self.thread_line(thread, Style::new(), line);
+                }
+                self.thread_line(thread, if ran.exit_code == 0 { DIM } else { red }, &event_view(event).line);
+            }
             // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
                 self.thread_line(thread, BOLD, &format!("requests approval: {}", asked.what));
@@ -286,7 +292,6 @@ impl HumanRenderer {
             | EventBody::UserInput(_)
             | EventBody::Retracted(_)
             | EventBody::Named(_)
-            | EventBody::ShellRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }

@@ -107,6 +107,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     state.question = None;
     state.wait_until = None;
     state.failures = 0;
+    state.forgiven = 0;
     state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
 }
@@ -157,7 +158,10 @@ pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     chat.is_interrupted = false;
     state.failed = None;
     state.failures = 0;
-    state.attempts = 0;
+    state.forgiven = 0;
+    // The attempts count on: the ledger knows an attempt by its turn and its number.
+    state.wait_until = None;
+    state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
     true
 }
