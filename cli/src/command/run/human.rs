@@ -10,14 +10,13 @@ use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
     AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, HookPointRun, HookVerdict, Opened,
-    ResultKind, Settled, ThreadOrigin, ToolCallResult,
+    PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
 use rye_engine::message::ContentBlock;
-use rye_engine::thread::{PrintedCost, RunError, RunResult, Status};
+use rye_engine::thread::{RunError, RunResult};
 use rye_engine::thread_id::ThreadId;
-use serde_json::Value;
 
 use super::ask::has_terminal;
 use super::progress::Progress;
@@ -25,9 +24,11 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{event_view, format_call, format_limit_hit, result_reason, settlement_note};
+use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
 use crate::present::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
 use crate::report::{Printer, printable};
+
+mod end;
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
@@ -252,28 +253,8 @@ impl HumanRenderer {
                     self.thread_line(thread, DIM, &event_view(event).line);
                 }
             }
-            EventBody::PromptEnded(ended) => {
-                // The terminal of a chat returns them to its editor.
-                let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };
-                for text in unsent {
-                    self.thread_line(
-                        thread,
-                        colored(AnsiColor::Yellow),
-                        &format!("not sent: {}", truncate_line(text, MAX_DETAIL_CHARS)),
-                    );
-                }
-                let view = event_view(event);
-                self.thread_line(thread, DIM, &view.line);
-                if let Some(error) = view.text {
-                    self.thread_line(thread, red, &format!("  {error}"));
-                }
-            }
-            EventBody::ShellRan(ran) => {
-                for line in ran.output.lines() {
-                    self.thread_line(thread, Style::new(), line);
-                }
-                self.thread_line(thread, if ran.exit_code == 0 { DIM } else { red }, &event_view(event).line);
-            }
+            EventBody::PromptEnded(ended) => self.prompt_ended(thread, ended, &event_view(event)),
+            EventBody::ShellRan(ran) => self.shell(thread, ran, &event_view(event).line),
             // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
                 self.thread_line(thread, BOLD, &format!("requests approval: {}", asked.what));
@@ -294,6 +275,28 @@ impl HumanRenderer {
             | EventBody::Named(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
+        }
+    }
+
+    /// Prints the output of a command of the user.
+    fn shell(&mut self, thread: &ThreadId, ran: &ShellRan, end: &str) {
+        for line in ran.output.lines() {
+            self.thread_line(thread, Style::new(), line);
+        }
+        self.thread_line(thread, if ran.exit_code == 0 { DIM } else { colored(AnsiColor::Red) }, end);
+    }
+
+    /// Prints the end of a prompt, and its messages that were not sent.
+    fn prompt_ended(&mut self, thread: &ThreadId, ended: &PromptEnded, view: &EventView) {
+        // The terminal of a chat returns them to its editor.
+        let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };
+        for text in unsent {
+            let line = format!("not sent: {}", truncate_line(text, MAX_DETAIL_CHARS));
+            self.thread_line(thread, colored(AnsiColor::Yellow), &line);
+        }
+        self.thread_line(thread, DIM, &view.line);
+        if let Some(error) = &view.text {
+            self.thread_line(thread, colored(AnsiColor::Red), &format!("  {error}"));
         }
     }
 
@@ -383,44 +386,6 @@ impl HumanRenderer {
                 colored(AnsiColor::Yellow),
                 &format!("{kind}{}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
             );
-        }
-    }
-
-    fn outputs(&mut self, result: &RunResult) {
-        let Some(outputs) = &result.outputs else {
-            let told = self.told.as_deref() == result.result.as_deref();
-            if let Some(text) = result.result.as_deref().filter(|_| !told) {
-                self.out.text(text);
-                self.out.end_line();
-            }
-            return;
-        };
-        for (name, value) in outputs {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            self.out.line(&format!("{name}: {text}"));
-        }
-    }
-
-    /// Prints the result, a fact per line.
-    fn plain(&mut self, result: &RunResult) {
-        let mut lines = vec![
-            format!("thread\t{}", result.thread_id),
-            format!("directive\t{}", result.directive),
-            format!("status\t{}", result.status.as_str()),
-        ];
-        lines
-            .extend(result.error.as_ref().map(|e| format!("error\t{}\t{}", e.code, truncate_line(&e.message, 10_000))));
-        for (name, value) in result.outputs.iter().flatten() {
-            lines.push(format!("output\t{name}\t{value}"));
-        }
-        if result.outputs.is_none() {
-            let text = result.result.as_ref().map(|text| Value::from(text.as_str()).to_string());
-            lines.extend(text.map(|text| format!("result\t{text}")));
-        }
-        lines.push(format!("cost\t{}", cost(&result.cost)));
-        lines.push(format!("plan\t{}", result.plan_id));
-        for line in lines {
-            self.out.line(&line);
         }
     }
 }
@@ -525,56 +490,6 @@ impl Render for HumanRenderer {
     }
 }
 
-impl HumanRenderer {
-    /// Prints the end of a session. Its replies are printed already.
-    fn chat(&mut self, result: &RunResult) {
-        if result.status != Status::Idle {
-            return self.human(&RunResult { result: None, ..result.clone() });
-        }
-        if !self.quiet {
-            let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
-            writeln!(io_err(), "session closed  {}  {DIM}{again}{DIM:#}", cost(&result.cost)).ok();
-        }
-    }
-
-    fn human(&mut self, result: &RunResult) {
-        self.outputs(result);
-        let mut err = io_err();
-        if let Some(error) = &result.error {
-            let red = colored(AnsiColor::Red).bold();
-            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
-            if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
-                writeln!(err, "  {MISSING_KEY_HELP}").ok();
-            }
-            if self.worst_case && matches!(error.code.as_str(), "spend_exceeded" | "tokens_exceeded") {
-                writeln!(err, "  {WORST_CASE_HELP}").ok();
-            }
-        }
-        if self.quiet {
-            return;
-        }
-        // The error `missing_outputs` names them already.
-        let is_named = result.error.as_ref().is_some_and(|error| error.code == "missing_outputs");
-        if !self.missing.is_empty() && !is_named {
-            writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
-        }
-        let style = status_style(result.status);
-        let word = result.status.as_str();
-        writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
-        let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
-        if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
-            let then = if result.status == Status::Suspended {
-                let (id, at) = (&result.thread_id, self.limit.as_deref());
-                let raise = at.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
-                format!("approve with `rye threads approve {id}{raise}`, deny with `rye threads approve {id} --deny`")
-            } else {
-                format!("continue with `rye run --resume {}`", result.thread_id)
-            };
-            writeln!(err, "  help: {then}").ok();
-        }
-    }
-}
-
 /// Returns the message of an error. That of a limit starts with its code.
 fn message_without_code(error: &RunError) -> &str {
     error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message)
@@ -601,14 +516,4 @@ fn settling(settled: &Settled) -> String {
         usage.output,
         format_money(settled.amount)
     )
-}
-
-fn cost(cost: &PrintedCost) -> String {
-    let tokens = format_count(cost.input_tokens, "token");
-    format!("{}, {tokens} in, {} out, ${}", format_count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
-}
-
-/// Formats dollars from JSON, without an exponent.
-fn dollars(spend: &Value) -> String {
-    rye_compiler::semantics::money::Nanos::from_json(spend).unwrap_or_default().to_string()
 }

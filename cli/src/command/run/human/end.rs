@@ -1,0 +1,109 @@
+//! The end of a run or session in human and plain output: result, cost, and the way to continue.
+
+use std::io::Write;
+
+use anstyle::AnsiColor;
+use rye_engine::thread::{PrintedCost, RunResult, Status};
+use serde_json::Value;
+
+use super::{HumanRenderer, MISSING_KEY_HELP, WORST_CASE_HELP, io_err, message_without_code};
+use crate::present::{DIM, colored, format_count, status_style, truncate_line};
+use crate::report::printable;
+
+impl HumanRenderer {
+    /// Prints the end of a session. Its replies are printed already.
+    pub(super) fn chat(&mut self, result: &RunResult) {
+        if result.status != Status::Idle {
+            return self.human(&RunResult { result: None, ..result.clone() });
+        }
+        if !self.quiet {
+            let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
+            writeln!(io_err(), "session closed  {}  {DIM}{again}{DIM:#}", cost(&result.cost)).ok();
+        }
+    }
+
+    pub(super) fn human(&mut self, result: &RunResult) {
+        self.outputs(result);
+        let mut err = io_err();
+        if let Some(error) = &result.error {
+            let red = colored(AnsiColor::Red).bold();
+            writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
+            if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
+                writeln!(err, "  {MISSING_KEY_HELP}").ok();
+            }
+            if self.worst_case && matches!(error.code.as_str(), "spend_exceeded" | "tokens_exceeded") {
+                writeln!(err, "  {WORST_CASE_HELP}").ok();
+            }
+        }
+        if self.quiet {
+            return;
+        }
+        // The error `missing_outputs` names them already.
+        let is_named = result.error.as_ref().is_some_and(|error| error.code == "missing_outputs");
+        if !self.missing.is_empty() && !is_named {
+            writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
+        }
+        let style = status_style(result.status);
+        let word = result.status.as_str();
+        writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
+        let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
+        if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
+            let then = if result.status == Status::Suspended {
+                let (id, at) = (&result.thread_id, self.limit.as_deref());
+                let raise = at.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
+                format!("approve with `rye threads approve {id}{raise}`, deny with `rye threads approve {id} --deny`")
+            } else {
+                format!("continue with `rye run --resume {}`", result.thread_id)
+            };
+            writeln!(err, "  help: {then}").ok();
+        }
+    }
+
+    fn outputs(&mut self, result: &RunResult) {
+        let Some(outputs) = &result.outputs else {
+            let told = self.told.as_deref() == result.result.as_deref();
+            if let Some(text) = result.result.as_deref().filter(|_| !told) {
+                self.out.text(text);
+                self.out.end_line();
+            }
+            return;
+        };
+        for (name, value) in outputs {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            self.out.line(&format!("{name}: {text}"));
+        }
+    }
+
+    /// Prints the result, a fact per line.
+    pub(super) fn plain(&mut self, result: &RunResult) {
+        let mut lines = vec![
+            format!("thread\t{}", result.thread_id),
+            format!("directive\t{}", result.directive),
+            format!("status\t{}", result.status.as_str()),
+        ];
+        lines
+            .extend(result.error.as_ref().map(|e| format!("error\t{}\t{}", e.code, truncate_line(&e.message, 10_000))));
+        for (name, value) in result.outputs.iter().flatten() {
+            lines.push(format!("output\t{name}\t{value}"));
+        }
+        if result.outputs.is_none() {
+            let text = result.result.as_ref().map(|text| Value::from(text.as_str()).to_string());
+            lines.extend(text.map(|text| format!("result\t{text}")));
+        }
+        lines.push(format!("cost\t{}", cost(&result.cost)));
+        lines.push(format!("plan\t{}", result.plan_id));
+        for line in lines {
+            self.out.line(&line);
+        }
+    }
+}
+
+fn cost(cost: &PrintedCost) -> String {
+    let tokens = format_count(cost.input_tokens, "token");
+    format!("{}, {tokens} in, {} out, ${}", format_count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
+}
+
+/// Formats dollars from JSON, without an exponent.
+fn dollars(spend: &Value) -> String {
+    rye_compiler::semantics::money::Nanos::from_json(spend).unwrap_or_default().to_string()
+}
