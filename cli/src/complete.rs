@@ -114,17 +114,17 @@ impl ValueCompleter for CandidateKind {
 impl CandidateKind {
     fn names(self, words: &[OsString]) -> Vec<String> {
         match self {
-            Self::Directives | Self::DirectivesAndPaths => ids(words, &[ItemKind::Directive]),
+            Self::Directives | Self::DirectivesAndPaths => complete_ids(words, &[ItemKind::Directive]),
             Self::OfType => {
-                match ItemKind::ALL.into_iter().find(|kind| words.iter().any(|word| *word == kind.word())) {
-                    Some(kind) => ids(words, &[kind]),
+                match ItemKind::ALL.into_iter().find(|kind| words.iter().any(|word| *word == kind.as_str())) {
+                    Some(kind) => complete_ids(words, &[kind]),
                     None => Vec::new(),
                 }
             }
-            Self::Items => ids(words, &[ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool]),
-            Self::Threads => threads(words),
+            Self::Items => complete_ids(words, &[ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool]),
+            Self::Threads => complete_threads(words),
             Self::Providers => {
-                let all = ids(words, &[ItemKind::Config]);
+                let all = complete_ids(words, &[ItemKind::Config]);
                 all.iter().filter_map(|id| id.strip_prefix(PROVIDER_PREFIX)).map(str::to_owned).collect()
             }
             Self::Codes => CODES.iter().map(|code| (*code).to_owned()).collect(),
@@ -133,15 +133,15 @@ impl CandidateKind {
                 let own = ["model", "extends"].map(str::to_owned);
                 own.into_iter().chain(limits).chain(Self::Items.names(words)).collect()
             }
-            Self::Models => models(words),
+            Self::Models => complete_models(words),
             Self::Limits => LimitName::ALL.into_iter().map(|name| format!("{name}=")).collect(),
-            Self::Inputs => inputs(words),
+            Self::Inputs => complete_inputs(words),
         }
     }
 }
 
 /// Returns the spaces of the project given by `--project`, or of the current folder.
-fn spaces(words: &[OsString]) -> Option<Spaces> {
+fn project_spaces(words: &[OsString]) -> Option<Spaces> {
     let named = words.iter().enumerate().find_map(|(i, word)| match word.to_str() {
         Some("--project") => words.get(i + 1).map(PathBuf::from),
         Some(word) => word.strip_prefix("--project=").map(PathBuf::from),
@@ -151,8 +151,8 @@ fn spaces(words: &[OsString]) -> Option<Spaces> {
 }
 
 /// Returns ids, those of the project and the user first, since the standard library has many.
-fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
-    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
+    let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();
     entries.sort_by(|a, b| (a.space, &a.id).cmp(&(b.space, &b.id)));
     // An id that several spaces have is listed once.
@@ -161,11 +161,11 @@ fn ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
 }
 
 /// Returns the tiers and models of all providers: tiers and bare ids first.
-fn models(words: &[OsString]) -> Vec<String> {
-    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+fn complete_models(words: &[OsString]) -> Vec<String> {
+    let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let items = Items::new(&world);
     let (mut bare, mut full) = (BTreeSet::new(), BTreeSet::new());
-    for id in ids(words, &[ItemKind::Config]) {
+    for id in complete_ids(words, &[ItemKind::Config]) {
         let Some(provider) = id.strip_prefix(PROVIDER_PREFIX) else { continue };
         let Some(node) = items.config_by_name(&id) else { continue };
         let tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter().map(|tier| tier.key.node.clone());
@@ -179,8 +179,8 @@ fn models(words: &[OsString]) -> Vec<String> {
 }
 
 /// Returns the names of the inputs of the first word that is the id of a directive.
-fn inputs(words: &[OsString]) -> Vec<String> {
-    let Some(world) = spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+fn complete_inputs(words: &[OsString]) -> Vec<String> {
+    let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let items = Items::new(&world);
     let mut named = words.iter().skip(1).filter_map(|word| ItemId::parse(word.to_str()?).ok());
     let Some(directive) = named.find(|id| items.exists(ItemKind::Directive, id)) else { return Vec::new() };
@@ -188,8 +188,8 @@ fn inputs(words: &[OsString]) -> Vec<String> {
 }
 
 /// Returns thread ids, newest first.
-fn threads(words: &[OsString]) -> Vec<String> {
-    let Some(reader) = spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
+fn complete_threads(words: &[OsString]) -> Vec<String> {
+    let Some(reader) = project_spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
         return Vec::new();
     };
     let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };

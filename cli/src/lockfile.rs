@@ -5,7 +5,9 @@ use std::path::Path;
 
 use rye_compiler::plan::Plan;
 use rye_compiler::report::closure::NoPlan;
-use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, drift, entry};
+use rye_compiler::report::lock::{
+    Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, list_drift, lock_entries,
+};
 use rye_compiler::world::World;
 use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;
@@ -63,12 +65,12 @@ pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Dri
             CommandError::failed(format!("`{id}` is not locked")).with_help(format!("`rye lock {id}` locks it"))
         );
     };
-    Ok(drift(id.as_str(), locked, &current_entry(world, id)?))
+    Ok(list_drift(id.as_str(), locked, &current_entry(world, id)?))
 }
 
 /// Returns the current lock entry of a directive.
 pub fn current_entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, CommandError> {
-    entry(world, id).map_err(|why| no_plan_failure(id, why))
+    lock_entries(world, id).map_err(|why| no_plan_failure(id, why))
 }
 
 /// Returns the failure of a directive without a plan.

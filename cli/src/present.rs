@@ -15,16 +15,16 @@ use rye_engine::thread::Status;
 pub const DIM: Style = Style::new().dimmed();
 pub const BOLD: Style = Style::new().bold();
 
-pub fn colored(color: AnsiColor) -> Style {
+pub fn color_style(color: AnsiColor) -> Style {
     Style::new().fg_color(Some(color.into()))
 }
 
 pub fn status_style(status: Status) -> Style {
     match status {
-        Status::Created | Status::Running => colored(AnsiColor::Cyan),
-        Status::Completed | Status::Continued => colored(AnsiColor::Green),
-        Status::Error => colored(AnsiColor::Red),
-        Status::Cancelled | Status::Killed | Status::Suspended | Status::Idle => colored(AnsiColor::Yellow),
+        Status::Created | Status::Running => color_style(AnsiColor::Cyan),
+        Status::Completed | Status::Continued => color_style(AnsiColor::Green),
+        Status::Error => color_style(AnsiColor::Red),
+        Status::Cancelled | Status::Killed | Status::Suspended | Status::Idle => color_style(AnsiColor::Yellow),
     }
 }
 

@@ -40,6 +40,6 @@ fn check_page(name: &str, parts: &[(&str, String)]) {
 }
 
 /// Escapes a text for a cell of a table: one line, no column separator outside code.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

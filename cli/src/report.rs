@@ -67,7 +67,7 @@ impl Printer {
 
     /// Prints the result as text, folded to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), CommandError> {
-        match wrap::width(OutputStream::Out).filter(|_| self.format == Format::Human) {
+        match wrap::fold_width(OutputStream::Out).filter(|_| self.format == Format::Human) {
             Some(width) => self.line(&wrap::fold(text, width)),
             None => self.line(text),
         }

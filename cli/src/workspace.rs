@@ -9,7 +9,7 @@ use rye::Project;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
 use rye_engine::trust::Trust;
-use rye_engine::user_space::candidates;
+use rye_engine::user_space::candidate_roots;
 
 use crate::CommandError;
 use crate::examples::example_subjects;
@@ -58,7 +58,7 @@ impl Spaces {
     }
 
     /// Prints the project to stderr for a reader, if it is not the working directory.
-    pub fn announce(&self, report: &Printer) {
+    pub fn print_project(&self, report: &Printer) {
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
         let elsewhere = here.map_or(true, |here| here != self.project);
         if elsewhere && report.format() == Format::Human {
@@ -68,26 +68,26 @@ impl Spaces {
 
     /// Returns the engine's options for these folders, with what the user trusts of the project.
     pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
-        self.face().engine_options(approvals)
+        self.library_project().engine_options(approvals)
     }
 
     /// Returns what this user trusts of the project.
     pub fn trust(&self) -> Trust {
-        self.face().trust()
+        self.library_project().trust()
     }
 
     /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
     pub fn open(&self) -> Result<DiskWorld, CommandError> {
-        self.face().world().map_err(|error| CommandError::failed(error.to_string()))
+        self.library_project().world().map_err(|error| CommandError::failed(error.to_string()))
     }
 
     /// Opens the world without the files of the project, for a caller that reads them from another source.
     pub fn open_without_project(&self) -> Result<DiskWorld, CommandError> {
-        self.face().world_without_project().map_err(|error| CommandError::failed(error.to_string()))
+        self.library_project().world_without_project().map_err(|error| CommandError::failed(error.to_string()))
     }
 
     /// Returns the project of the library.
-    pub fn face(&self) -> Project {
+    pub fn library_project(&self) -> Project {
         let user_root = if self.own { Some(self.project.clone()) } else { user_root() };
         Project::at(self.project.clone(), user_root).with_shipped_files(example_subjects)
     }
@@ -115,7 +115,7 @@ fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
 
 fn nearest_project() -> Result<PathBuf, CommandError> {
     let here = std::env::current_dir()?.canonicalize()?;
-    let ends: Vec<Identity> = candidates().iter().filter_map(|folder| folder_identity(folder)).collect();
+    let ends: Vec<Identity> = candidate_roots().iter().filter_map(|folder| folder_identity(folder)).collect();
     for folder in here.ancestors() {
         let is_user = folder_identity(folder).is_some_and(|folder| ends.contains(&folder));
         match (folder.join(".ai").is_dir(), is_user) {

@@ -48,22 +48,23 @@ fn planned_run_and_sent(place: &TestProject, wire: ApiFormat, model: &str, call:
 /// Checks that the sent text equals the planned text, except for its placeholders.
 fn assert_sent(planned: &Value, sent: &str, pending: &[&str]) {
     let text = planned["text"].as_str().unwrap();
-    let holes = planned["pending"].as_array().unwrap();
-    let names: Vec<&str> = holes.iter().map(|hole| hole["placeholder"].as_str().unwrap()).collect();
+    let placeholders = planned["pending"].as_array().unwrap();
+    let names: Vec<&str> =
+        placeholders.iter().map(|placeholder| placeholder["placeholder"].as_str().unwrap()).collect();
     assert_eq!(names, pending);
     let mut rest = sent;
     let mut at = 0;
-    for (n, hole) in holes.iter().enumerate() {
-        let start = usize::try_from(hole["offset"].as_u64().unwrap()).unwrap();
+    for (n, placeholder) in placeholders.iter().enumerate() {
+        let start = usize::try_from(placeholder["offset"].as_u64().unwrap()).unwrap();
         let literal = &text[at..start];
         // The first literal starts the message; each later one follows a placeholder.
         let found = rest.find(literal).unwrap_or_else(|| panic!("`{literal}` was not sent:\n{sent}"));
         assert!(n > 0 || found == 0, "`{literal}` is not where it was planned:\n{sent}");
         rest = &rest[found + literal.len()..];
-        at = start + usize::try_from(hole["bytes"].as_u64().unwrap()).unwrap();
+        at = start + usize::try_from(placeholder["bytes"].as_u64().unwrap()).unwrap();
     }
     let last = &text[at..];
-    let exact = if holes.is_empty() { rest == last } else { rest.ends_with(last) };
+    let exact = if placeholders.is_empty() { rest == last } else { rest.ends_with(last) };
     assert!(exact, "planned:\n{text}\nsent:\n{sent}");
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::Items;
 use crate::plan::Plan;
-use crate::primary::{ItemType, Primary, capability};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::ToolKind;
@@ -30,10 +30,10 @@ pub enum HeadlessPolicy {
 impl HeadlessPolicy {
     /// Parses the value of `approvals.headless`.
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.word() == word)
+        [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.as_str() == word)
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Queue => "queue",
@@ -114,7 +114,7 @@ pub struct ApprovalRequired {
 
 impl ApprovalRequired {
     /// Describes the effect on its calls, for human output.
-    pub fn told(&self, unattended: HeadlessPolicy) -> String {
+    pub fn describe_effect(&self, unattended: HeadlessPolicy) -> String {
         let alone = if self.vouched { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
         format!("approval required for {}: {}, not acknowledged; without a terminal: {alone}", self.pattern, self.tier)
     }
@@ -150,7 +150,7 @@ fn is_grant_preapproved(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
     let in_palette = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = in_palette.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
     let mut reached = reached
-        .map(|id| capability(Primary::Execute, ItemType::Tool, Some(id)))
+        .map(|id| format_capability(Primary::Execute, ItemType::Tool, Some(id)))
         .filter(|capability| only.first_match(capability).is_some())
         .peekable();
     pattern.starts_with("rye.execute.tool.")

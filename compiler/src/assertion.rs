@@ -110,7 +110,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut cycles = BTreeSet::new();
         let mut recorded = BTreeSet::new();
         let mut witnessed = BTreeMap::new();
-        for id in roots(&items, only) {
+        for id in root_directives(&items, only) {
             report.directives += 1;
             let ReachableThreads { threads, complete } = search.find_threads(&id);
             report.threads += threads.len();
@@ -134,7 +134,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     AssertOutcome { report, diagnostics, sources }
 }
 
-fn roots(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
+fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
     if !only.is_empty() {
         return only.to_vec();
     }

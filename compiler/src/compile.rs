@@ -39,7 +39,7 @@ pub struct Compilation {
     pub notes: Vec<Note>,
     /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars; a child that requests
     /// more than the remaining amount is refused. Defaults and inherited limits do not count as an explicit request.
-    pub named_spend: Option<u64>,
+    pub requested_spend: Option<u64>,
     /// Parts of the plan that run only if the user trusts the project's files.
     pub trust_requirements: Vec<TrustRequirement>,
     /// The sandbox of each tool of the palette, in the palette's order.
@@ -51,7 +51,7 @@ pub struct Compilation {
     /// Set if programs start in bubblewrap; like `headless_policy`, filled in from the settings by the caller.
     pub bubblewrap: bool,
     /// Estimated tokens of omitted items, filled in by [`crate::report::omissions::estimate_tokens`].
-    pub weights: BTreeMap<(OmissionReason, String), u64>,
+    pub omitted_tokens: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
 }
@@ -134,7 +134,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     diagnostics.append(items.diagnostics());
     diagnostics.sort(&items.sources());
     let parsed_files = items.parsed_file_count();
-    let Some(Lowered { mut plan, origins, hooks, mut notes, named_spend }) =
+    let Some(Lowered { mut plan, origins, hooks, mut notes, requested_spend }) =
         lowered.filter(|_| !diagnostics.has_errors())
     else {
         *shown = items.into_sources();
@@ -162,13 +162,13 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         sources,
         hooks,
         notes,
-        named_spend,
+        requested_spend,
         trust_requirements,
         sandboxes,
         approvals_required,
         headless_policy: HeadlessPolicy::Deny,
         bubblewrap: false,
-        weights: BTreeMap::new(),
+        omitted_tokens: BTreeMap::new(),
         parsed_files,
     };
     Checked::new(Some(compilation), diagnostics)

@@ -126,7 +126,7 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
     let value = load_leaf(items, id, &mut found).and_then(|leaf| {
         let routing = resolve::route(items, &leaf, launch);
         let Routing::Certain(route) = routing else {
-            for path in routing.unknown_paths() {
+            for path in routing.unresolved_paths() {
                 found.push(InterfaceError::MissingInput {
                     name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
                     directive: id.to_string(),

@@ -83,7 +83,7 @@ impl Drawing {
             DrawnNode { id: node.to_string(), label: node.to_string(), shape, group }
         });
         let at = |node: Node| graph.0.keys().position(|n| *n == node).unwrap_or_default();
-        let edges = joined(graph).into_iter().map(|(from, to, outcomes)| {
+        let edges = join_edges(graph).into_iter().map(|(from, to, outcomes)| {
             let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             DrawnEdge { from: at(from), to: at(to), label: words, line: LineStyle::Solid }
         });
@@ -129,7 +129,7 @@ fn node_style(node: Node) -> (NodeShape, NodeGroup) {
     }
 }
 
-fn joined(graph: &Graph) -> Vec<(Node, Node, Vec<Outcome>)> {
+fn join_edges(graph: &Graph) -> Vec<(Node, Node, Vec<Outcome>)> {
     let mut joined: Vec<(Node, Node, Vec<Outcome>)> = Vec::new();
     for (from, out) in &graph.0 {
         for (outcome, to) in out {

@@ -39,7 +39,7 @@ pub enum ExpansionProblem {
     /// `command` and `suggestion` include the slash. A front end may have a command of its own by this name.
     #[error("unknown command `{command}`")]
     Unknown { command: String, suggestion: Option<String> },
-    #[error("the {} `{id}` cannot be read; `rye check` reports the reason", kind.word())]
+    #[error("the {} `{id}` cannot be read; `rye check` reports the reason", kind.as_str())]
     Unreadable { kind: ItemKind, id: ItemId },
     #[error("`{command}` uses argument {number}, which is missing")]
     MissingArgument { command: String, number: usize },
@@ -62,7 +62,7 @@ pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
         Some(id) => expand_template(items, &command, id, arguments),
         // No front end has a command with an upper-case letter: this is a name or a path.
         None if name.contains(|c: char| c.is_ascii_uppercase()) => plain_text(typed),
-        None => unknown(items, command),
+        None => unknown_command(items, command),
     }
 }
 
@@ -77,10 +77,10 @@ fn parse_command(typed: &str) -> Option<(&str, &str)> {
 
 fn expand_skill(items: &Items<'_>, command: &str, name: &str, arguments: &str) -> Expansion {
     let Some(id) = ItemId::parse(name).ok().filter(|id| items.exists(ItemKind::Skill, id)) else {
-        return unknown(items, command.to_owned());
+        return unknown_command(items, command.to_owned());
     };
     let Some(skill) = items.skill(&id) else {
-        return refused(ExpansionProblem::Unreadable { kind: ItemKind::Skill, id });
+        return refuse_expansion(ExpansionProblem::Unreadable { kind: ItemKind::Skill, id });
     };
     let (mut text, _) = skill.element();
     let item = ExpandedItem { kind: ItemKind::Skill, id, sha256: skill.sha256.clone(), range: 0..text.len() };
@@ -94,12 +94,12 @@ fn expand_skill(items: &Items<'_>, command: &str, name: &str, arguments: &str) -
 
 fn expand_template(items: &Items<'_>, command: &str, id: ItemId, arguments: &str) -> Expansion {
     let Some(template) = items.prompt_template(&id) else {
-        return refused(ExpansionProblem::Unreadable { kind: ItemKind::Prompt, id });
+        return refuse_expansion(ExpansionProblem::Unreadable { kind: ItemKind::Prompt, id });
     };
     let arguments = split_arguments(arguments);
     let filled = fill(&template.body.node, &arguments);
     let Some(text) = filled.text else {
-        return refused(ExpansionProblem::TooLong { command: command.to_owned() });
+        return refuse_expansion(ExpansionProblem::TooLong { command: command.to_owned() });
     };
     let missing = filled.missing.into_iter();
     let missing = missing.map(|number| ExpansionProblem::MissingArgument { command: command.to_owned(), number });
@@ -116,17 +116,17 @@ fn plain_text(typed: &str) -> Expansion {
     Expansion { text: Some(typed.to_owned()), expanded: Vec::new(), problems: Vec::new() }
 }
 
-fn refused(problem: ExpansionProblem) -> Expansion {
+fn refuse_expansion(problem: ExpansionProblem) -> Expansion {
     Expansion { text: None, expanded: Vec::new(), problems: vec![problem] }
 }
 
-fn unknown(items: &Items<'_>, command: String) -> Expansion {
+fn unknown_command(items: &Items<'_>, command: String) -> Expansion {
     let (prompts, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
     let prompts = prompts.iter().map(|entry| format!("/{}", entry.id.as_str().replace('/', ":")));
     let skills = skills.iter().map(|entry| format!("/{SKILL_PREFIX}{}", entry.id));
     let known: Vec<String> = prompts.chain(skills).collect();
     let suggestion = closest(&command, known.iter().map(String::as_str));
-    refused(ExpansionProblem::Unknown { command, suggestion })
+    refuse_expansion(ExpansionProblem::Unknown { command, suggestion })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl FileKind {
 
     /// Returns the kind of a settings file; `None` if only its readers know its keys.
     fn of_settings(file: &'static SettingsFile) -> Option<Self> {
-        (!matches!(file.shape, SettingShape::ForReaders(_))).then_some(Self::Settings(file))
+        (!matches!(file.shape, SettingShape::Documentation(_))).then_some(Self::Settings(file))
     }
 
     /// Returns the kind of the file at a path below the project; `None` if it has no schema.
@@ -54,7 +54,7 @@ impl FileKind {
         match kind {
             ItemKind::Tool if matches!(extension, Some("yaml" | "yml")) => Some(Self::Tool),
             ItemKind::Knowledge if extension == Some("md") => Some(Self::Knowledge),
-            ItemKind::Config => Self::of_settings(crate::validate::settings::schema::file(id.as_str())?),
+            ItemKind::Config => Self::of_settings(crate::validate::settings::schema::find_file(id.as_str())?),
             ItemKind::Directive | ItemKind::Tool | ItemKind::Knowledge | ItemKind::Prompt | ItemKind::Skill => None,
         }
     }
@@ -80,9 +80,9 @@ impl FileKind {
 
     fn schema(self) -> InputSchema {
         let schema = match self {
-            Self::Tool => tool(),
+            Self::Tool => build_tool_schema(),
             Self::Knowledge => knowledge_metadata(),
-            Self::Settings(file) => settings(file),
+            Self::Settings(file) => build_settings_schema(file),
         };
         InputSchema { name: self.name().to_owned(), files: self.files(), schema }
     }
@@ -118,12 +118,12 @@ impl Definitions {
     }
 
     fn condition(&mut self) -> Value {
-        self.define("condition", |_| condition())
+        self.define("condition", |_| build_condition_schema())
     }
 }
 
 /// Returns a mapping schema with these properties and no others.
-fn closed(properties: Map<String, Value>) -> Value {
+fn close_object(properties: Map<String, Value>) -> Value {
     let properties = Value::Object(properties);
     let mut schema = json!({"type": "object"});
     if let Some(map) = schema.as_object_mut() {
@@ -150,55 +150,57 @@ fn with_header(about: &str, schema: Value, definitions: Definitions) -> Value {
     Value::Object(whole)
 }
 
-fn settings(file: &SettingsFile) -> Value {
+fn build_settings_schema(file: &SettingsFile) -> Value {
     let mut definitions = Definitions::default();
     let schema = match file.id {
-        "agent/hooks" | "agent/hook_conditions" => hooks(&mut definitions),
+        "agent/hooks" | "agent/hook_conditions" => build_hooks_schema(&mut definitions),
         "agent/assertions" => assertion_file(),
         "check" => check_file(),
-        _ => shape(&file.shape, &mut definitions),
+        _ => build_shape_schema(&file.shape, &mut definitions),
     };
     with_header(file.about, schema, definitions)
 }
 
 /// Converts the shape of a setting. Required keys are not required here, because files merge over the spaces.
-fn shape(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
+fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
-        SettingShape::Truth => json!({"type": "boolean"}),
-        SettingShape::Whole { least } => json!({"type": "integer", "minimum": least}),
-        SettingShape::Amount => json!({"type": "number", "minimum": 0}),
-        SettingShape::Share => json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+        SettingShape::Bool => json!({"type": "boolean"}),
+        SettingShape::Integer { least } => json!({"type": "integer", "minimum": least}),
+        SettingShape::NonNegative => json!({"type": "number", "minimum": 0}),
+        SettingShape::Fraction => json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
         SettingShape::Price => json!({"anyOf": [
             {"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$"},
         ]}),
         SettingShape::OneOf(words) => json!({"enum": words}),
-        SettingShape::Map(keys) => fields(keys, definitions),
-        SettingShape::MapOr(word, keys) => json!({"anyOf": [{"const": word}, fields(keys, definitions)]}),
-        SettingShape::Names(value) => json!({"type": "object", "additionalProperties": shape(value, definitions)}),
-        SettingShape::Known(names, value) => {
-            closed(names.iter().map(|name| ((*name).to_owned(), shape(value, definitions))).collect())
+        SettingShape::Map(keys) => build_fields_schema(keys, definitions),
+        SettingShape::MapOr(word, keys) => json!({"anyOf": [{"const": word}, build_fields_schema(keys, definitions)]}),
+        SettingShape::Names(value) => {
+            json!({"type": "object", "additionalProperties": build_shape_schema(value, definitions)})
         }
-        SettingShape::List(item) => json!({"type": "array", "items": shape(item, definitions)}),
+        SettingShape::NamedValues(names, value) => close_object(
+            names.iter().map(|name| ((*name).to_owned(), build_shape_schema(value, definitions))).collect(),
+        ),
+        SettingShape::List(item) => json!({"type": "array", "items": build_shape_schema(item, definitions)}),
         SettingShape::Failure => definitions.condition(),
         SettingShape::Pattern => json!({"type": "string"}),
-        SettingShape::Elsewhere | SettingShape::ForReaders(_) => json!({}),
+        SettingShape::Opaque | SettingShape::Documentation(_) => json!({}),
     }
 }
 
-fn fields(keys: &[SettingField], definitions: &mut Definitions) -> Value {
+fn build_fields_schema(keys: &[SettingField], definitions: &mut Definitions) -> Value {
     let property = |field: &SettingField| {
-        let value = if field.key == "limits" && matches!(field.shape, SettingShape::Elsewhere) {
-            limits()
+        let value = if field.key == "limits" && matches!(field.shape, SettingShape::Opaque) {
+            build_limits_schema()
         } else {
-            shape(&field.shape, definitions)
+            build_shape_schema(&field.shape, definitions)
         };
-        (field.key.to_owned(), described(value, field.about))
+        (field.key.to_owned(), add_description(value, field.about))
     };
-    closed(keys.iter().map(property).collect())
+    close_object(keys.iter().map(property).collect())
 }
 
-fn described(schema: Value, about: &str) -> Value {
+fn add_description(schema: Value, about: &str) -> Value {
     let mut schema = schema;
     if let Some(map) = schema.as_object_mut().filter(|_| !about.is_empty()) {
         map.insert("description".into(), about.into());
@@ -207,14 +209,14 @@ fn described(schema: Value, about: &str) -> Value {
 }
 
 /// Limits are numbers, or texts such as `10m`; their reader checks the values.
-fn limits() -> Value {
+fn build_limits_schema() -> Value {
     let names = LimitName::ALL.into_iter().map(|name| (name.to_string(), json!({"type": ["number", "string"]})));
     // Older files name limits by an alias.
     json!({"type": "object", "properties": names.collect::<Map<_, _>>()})
 }
 
 /// A condition: one line, or a mapping. It refers to its own definition, because conditions nest.
-fn condition() -> Value {
+fn build_condition_schema() -> Value {
     let reference = json!({"$ref": "#/$defs/condition"});
     let list = json!({"type": "array", "items": reference});
     let mapping = json!({
@@ -233,13 +235,13 @@ fn condition() -> Value {
 }
 
 /// A hook file: lists of hooks.
-fn hooks(definitions: &mut Definitions) -> Value {
-    let list = json!({"type": ["array", "null"], "items": definitions.define("hook", hook)});
-    closed(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())
+fn build_hooks_schema(definitions: &mut Definitions) -> Value {
+    let list = json!({"type": ["array", "null"], "items": definitions.define("hook", build_hook_schema)});
+    close_object(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())
 }
 
 /// A hook. The actions depend on the event.
-fn hook(definitions: &mut Definitions) -> Value {
+fn build_hook_schema(definitions: &mut Definitions) -> Value {
     let truth = json!({"enum": [true, false, "true", "false"]});
     let property = |key: &&str| {
         let schema = match *key {
@@ -256,13 +258,13 @@ fn hook(definitions: &mut Definitions) -> Value {
         };
         ((*key).to_owned(), schema)
     };
-    let mut schema = closed(HOOK_KEYS.iter().map(property).collect());
+    let mut schema = close_object(HOOK_KEYS.iter().map(property).collect());
     let events: Vec<Value> = HOOK_POINTS
         .iter()
         .map(|point| {
             json!({
                 "if": {"properties": {"event": {"const": point.name}}, "required": ["event"]},
-                "then": {"properties": {"action": action(point, definitions)}},
+                "then": {"properties": {"action": build_action_schema(point, definitions)}},
             })
         })
         .collect();
@@ -282,7 +284,7 @@ fn hook(definitions: &mut Definitions) -> Value {
 }
 
 /// The action of a hook at a point.
-fn action(point: &HookPointRow, definitions: &mut Definitions) -> Value {
+fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> Value {
     // `sign` is allowed wherever `execute` is.
     let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);
     let mut actions: Vec<ActionName> = point.actions.iter().copied().chain(sign).collect();
@@ -290,18 +292,18 @@ fn action(point: &HookPointRow, definitions: &mut Definitions) -> Value {
     actions.dedup();
     let spellings = actions
         .into_iter()
-        .map(|action| definitions.define(&format!("action_{}", action.word()), |_| action_spellings(action)));
+        .map(|action| definitions.define(&format!("action_{}", action.as_str()), |_| action_spellings(action)));
     json!({"anyOf": spellings.collect::<Vec<_>>()})
 }
 
 /// An action in each of its spellings.
 fn action_spellings(action: ActionName) -> Value {
-    let words: Vec<&str> = std::iter::once(action.word()).chain(action.aliases().iter().copied()).collect();
+    let words: Vec<&str> = std::iter::once(action.as_str()).chain(action.aliases().iter().copied()).collect();
     let properties: Map<String, Value> =
         action.fields().iter().map(|field| ((*field).to_owned(), action_field(action, field))).collect();
     let mut spellings = vec![json!({"enum": words})];
     let mut add = |key: &str, properties: Map<String, Value>| {
-        let mut schema = closed(properties);
+        let mut schema = close_object(properties);
         if let Value::Object(map) = &mut schema {
             map.insert("required".into(), json!([key]));
         }
@@ -313,7 +315,7 @@ fn action_spellings(action: ActionName) -> Value {
         add(key, named);
     }
     // A bare value sets one of the fields.
-    let value = json!({"anyOf": [closed(properties), {"not": {"type": "object"}}]});
+    let value = json!({"anyOf": [close_object(properties), {"not": {"type": "object"}}]});
     for word in &words {
         add(word, Map::from_iter([((*word).to_owned(), value.clone())]));
     }
@@ -336,7 +338,7 @@ fn action_field(action: ActionName, field: &str) -> Value {
 }
 
 /// A tool in YAML.
-fn tool() -> Value {
+fn build_tool_schema() -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"anyOf": [text, {"type": "array", "items": text}]});
     let known = |key: &str| match key {
@@ -345,9 +347,9 @@ fn tool() -> Value {
         "timeout_seconds" => json!({"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS}),
         "parallel" => json!({"type": "boolean"}),
         "idempotent" => json!({"anyOf": [{"type": "boolean"}, {"type": "object", "minProperties": 1}]}),
-        "needs" => closed(Map::from_iter(["net", "write"].map(|key| (key.to_owned(), texts.clone())))),
+        "needs" => close_object(Map::from_iter(["net", "write"].map(|key| (key.to_owned(), texts.clone())))),
         "environment" => texts.clone(),
-        "config" => closed(Map::from_iter([
+        "config" => close_object(Map::from_iter([
             ("path".to_owned(), text.clone()),
             ("mode".to_owned(), json!({"enum": ["deep_merge", "first_match"]})),
         ])),
@@ -373,7 +375,7 @@ fn tool() -> Value {
             })
         })
         .collect();
-    let mut schema = closed(properties);
+    let mut schema = close_object(properties);
     if let Value::Object(map) = &mut schema {
         map.insert("required".into(), json!(["description", "kind"]));
         map.insert("allOf".into(), Value::Array(by_kind));
@@ -406,16 +408,19 @@ fn check_file() -> Value {
     let level = json!({"enum": LEVEL_WORDS});
     let codes = CODES.iter().flat_map(|code| [(*code).to_owned(), format!("rye::{code}")]);
     let levels: Map<String, Value> = codes.map(|code| (code, level.clone())).collect();
-    let mut by_code = closed(levels);
+    let mut by_code = close_object(levels);
     if let Value::Object(map) = &mut by_code {
         map.insert("type".into(), json!(["object", "null"]));
     }
-    closed(Map::from_iter([("levels".to_owned(), by_code), ("deny_warnings".to_owned(), json!({"type": "boolean"}))]))
+    close_object(Map::from_iter([
+        ("levels".to_owned(), by_code),
+        ("deny_warnings".to_owned(), json!({"type": "boolean"})),
+    ]))
 }
 
 /// `assertions.yaml`: a list of assertions.
 fn assertion_file() -> Value {
-    let assertion = closed(assertions::KEYS.iter().map(|key| ((*key).to_owned(), json!({}))).collect());
+    let assertion = close_object(assertions::KEYS.iter().map(|key| ((*key).to_owned(), json!({}))).collect());
     let property = |key: &&str| {
         let schema = match *key {
             "assertions" => json!({"type": ["array", "null"], "items": assertion}),
@@ -423,7 +428,7 @@ fn assertion_file() -> Value {
         };
         ((*key).to_owned(), schema)
     };
-    closed(assertions::TOP_KEYS.iter().map(property).collect())
+    close_object(assertions::TOP_KEYS.iter().map(property).collect())
 }
 
 #[cfg(test)]

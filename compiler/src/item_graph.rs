@@ -63,7 +63,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Extends => "extends",
             Self::Injects => "injects",
@@ -212,22 +212,22 @@ impl ItemGraphBuilder<'_, '_> {
             let mut all = list.iter().filter(|e| e.id.as_str() == node.name);
             let Some(used) = all.next() else { continue };
             for hidden in all {
-                let id = format!("{} ({})", node.id, hidden.space.word());
+                let id = format!("{} ({})", node.id, hidden.space.as_str());
                 self.nodes.insert(
                     id.clone(),
-                    ItemNode { id: id.clone(), space: Some(hidden.space.word().to_owned()), ..node.clone() },
+                    ItemNode { id: id.clone(), space: Some(hidden.space.as_str().to_owned()), ..node.clone() },
                 );
-                self.add_edge(&node.id, &id, Relation::Shadows, used.space.word(), None);
+                self.add_edge(&node.id, &id, Relation::Shadows, used.space.as_str(), None);
             }
         }
     }
 
     fn item_node(&mut self, kind: ItemKind, name: &str) -> String {
-        let id = format!("{} {name}", kind.word());
+        let id = format!("{} {name}", kind.as_str());
         if !self.nodes.contains_key(&id) {
             let list = self.items.list(kind);
-            let space = list.iter().find(|e| e.id.as_str() == name).map(|e| e.space.word().to_owned());
-            let node = ItemNode { id: id.clone(), kind: kind.word().to_owned(), name: name.to_owned(), space };
+            let space = list.iter().find(|e| e.id.as_str() == name).map(|e| e.space.as_str().to_owned());
+            let node = ItemNode { id: id.clone(), kind: kind.as_str().to_owned(), name: name.to_owned(), space };
             self.nodes.insert(id.clone(), node);
         }
         id

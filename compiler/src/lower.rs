@@ -47,7 +47,7 @@ pub struct Lowered {
     pub notes: Vec<Note>,
     /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars, before the parent's
     /// share bounds it.
-    pub named_spend: Option<u64>,
+    pub requested_spend: Option<u64>,
 }
 
 /// Lowers a composed directive. `None` if a part that the others need is invalid: limits, model or inputs.
@@ -86,7 +86,7 @@ pub fn lower(
             origin::origin_without_place(OriginCause::OutputsDeclared),
         );
     }
-    let (body, alone) = prompt::body(composed, inputs.as_ref(), &outputs, diagnostics);
+    let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
     built.count_tokens(&model);
 
@@ -101,7 +101,7 @@ pub fn lower(
     let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
     let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
-    if let Some(layer) = instructions::layer(&model, &built.tools) {
+    if let Some(layer) = instructions::instructions_layer(&model, &built.tools) {
         let cause = OriginCause::TextToolCalls { model: model.id.clone() };
         origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(cause));
         prompt.system.push(layer);
@@ -158,8 +158,8 @@ pub fn lower(
     check_affordable(composed, &plan.model, &limits, opening, diagnostics);
     unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
-    let named_spend = limits::requested_spend(&composed.limits, &request.limits);
-    Some(Lowered { plan, origins, hooks: traces, notes, named_spend })
+    let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
+    Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
 }
 
 /// Returns the concatenated text if no segment has a placeholder.
@@ -178,7 +178,7 @@ pub fn try_lower(
     diagnostics: &mut Diagnostics,
 ) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
-    let limits = limits::declared(&composed.limits);
+    let limits = limits::declared_limits(&composed.limits);
     let asked = composed.model.as_ref().map(|m| &m.value);
     let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
         Ok(model) => Some(model),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
-pub use read::{PRICES, SCRIPTED_WIRE, WIRE_FORMATS, provider, settings};
+pub use read::{PRICES, SCRIPTED_WIRE, WIRE_FORMATS, read_provider, read_settings};
 
 /// A provider file, merged over the spaces.
 #[derive(Debug, Clone, PartialEq)]

@@ -146,7 +146,7 @@ impl Palette {
 
     /// Returns the size of all definitions in a request to a model.
     pub fn opening(&self, model: &PlannedModel) -> OpeningSize {
-        let instructions = instructions::text(model, &self.tools).unwrap_or_default();
+        let instructions = instructions::instructions_text(model, &self.tools).unwrap_or_default();
         let of_tool = |tool: &PaletteTool| model.counted_by.count(&model.wire_tool(tool).text());
         let tokens = match model.tool_use {
             ToolUse::Native => self.tools.iter().fold(0, |sum: u64, tool| sum.saturating_add(of_tool(tool))),

@@ -316,7 +316,7 @@ pub struct PlannedModel {
     pub tokenizer: Option<Tokenizer>,
     pub tool_use: ToolUse,
     /// True if messages may contain images.
-    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    #[serde(default = "default_true", skip_serializing_if = "Clone::clone")]
     pub images: bool,
     #[serde(default, skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
@@ -328,7 +328,7 @@ pub struct PlannedModel {
     pub from_project: Vec<String>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

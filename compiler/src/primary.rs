@@ -48,7 +48,7 @@ impl Primary {
 }
 
 /// Returns the capability for an action on an item; without an id, the one for a query: `rye.fetch.knowledge`.
-pub fn capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
+pub fn format_capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
     let stem = format!("rye.{}.{}", primary.as_str(), item_type.as_str());
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
 }
@@ -158,8 +158,11 @@ mod tests {
     #[test]
     fn capabilities_use_dots_and_drop_the_id_of_a_query() {
         let id = ItemId::parse("rye/file-system/read").unwrap();
-        assert_eq!(capability(Primary::Execute, ItemType::Tool, Some(&id)), "rye.execute.tool.rye.file-system.read");
-        assert_eq!(capability(Primary::Fetch, ItemType::Knowledge, None), "rye.fetch.knowledge");
+        assert_eq!(
+            format_capability(Primary::Execute, ItemType::Tool, Some(&id)),
+            "rye.execute.tool.rye.file-system.read"
+        );
+        assert_eq!(format_capability(Primary::Fetch, ItemType::Knowledge, None), "rye.fetch.knowledge");
     }
 
     #[test]

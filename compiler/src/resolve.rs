@@ -41,7 +41,7 @@ pub enum Routing {
 
 impl Routing {
     /// Returns the unknown paths that decide between the routes; empty if the route is certain.
-    pub fn unknown_paths(&self) -> Vec<String> {
+    pub fn unresolved_paths(&self) -> Vec<String> {
         match self {
             Self::Certain(_) => Vec::new(),
             Self::Open { on, .. } => on.clone(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::item::Items;
 use crate::plan::{PaletteTool, Plan};
-use crate::primary::{ItemType, Primary, capability};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::builtin::BUILT_IN_TOOLS;
 pub use crate::tool_spec::builtin::SandboxKind;
@@ -47,7 +47,7 @@ impl SandboxKind {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Engine => "engine",
             Self::Files => "files",
@@ -101,7 +101,7 @@ pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&Item
         wall.net.clone_from(&found.spec.needs.net);
         return wall;
     }
-    let wanted = capability(Primary::Execute, ItemType::Tool, Some(id));
+    let wanted = format_capability(Primary::Execute, ItemType::Tool, Some(id));
     if kind == SandboxKind::Files && !is_read_only(&found.spec.kind) {
         let matches = |pattern: &str| CapabilitySet::new([pattern.to_owned()]).first_match(&wanted).is_some();
         let grants: Vec<_> = plan.capabilities.grants.iter().filter(|grant| matches(&grant.pattern)).collect();

@@ -90,7 +90,7 @@ pub enum ServerSandbox {
 impl ServerSandbox {
     pub const ALL: [Self; 3] = [Self::Net, Self::Process, Self::None];
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Net => "net",
             Self::Process => "process",

@@ -21,7 +21,7 @@ use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space};
 use command_files::CallValues;
 
-pub use reach::{of_continuation, of_user_space, script, script_of, user_space_of};
+pub use reach::{of_continuation, of_user_space, script_requirement, script_of, user_space_of};
 
 /// The settings files with hooks. Directives declare hooks too.
 pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
@@ -77,7 +77,7 @@ pub enum TrustRequirementKind {
 }
 
 impl TrustRequirementKind {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hook => "hook",
             Self::Tool => "tool",
@@ -110,7 +110,7 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
         let file = format!("{PROVIDER_PREFIX}{}", model.provider);
         let of_file = subjects(plan, ItemKind::Config, &[&file]);
         if found.iter().all(|known| known.subjects != of_file) {
-            found.push(redirected(model, of_file));
+            found.push(redirected_provider(model, of_file));
         }
     }
     let risk = subjects(plan, ItemKind::Config, &[RISK_FILE]);
@@ -279,10 +279,10 @@ pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> 
         HookCall::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {
             let bare = params.is_null() || params.as_object().is_some_and(serde_json::Map::is_empty);
             let params = if bare { String::new() } else { format!(" {params}") };
-            Some(one_line(&format!("executes {} `{item_id}`{params}{beside}", item_type.word())))
+            Some(one_line(&format!("executes {} `{item_id}`{params}{beside}", item_type.as_str())))
         }
         HookCall::Sign { item_type, item_id } => {
-            Some(one_line(&format!("signs {} `{item_id}` with your key{beside}", item_type.word())))
+            Some(one_line(&format!("signs {} `{item_id}` with your key{beside}", item_type.as_str())))
         }
         HookCall::Execute {
             item_type: ItemKind::Knowledge | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill,
@@ -308,7 +308,7 @@ pub(crate) fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
 
-fn redirected(model: &PlannedModel, subjects: Vec<Subject>) -> TrustRequirement {
+fn redirected_provider(model: &PlannedModel, subjects: Vec<Subject>) -> TrustRequirement {
     provider(&model.provider, &model.connection, &model.from_project, subjects)
 }
 

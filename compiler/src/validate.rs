@@ -228,7 +228,7 @@ pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found:
     limit::check_defaults(items, &mut check.found);
     for name in FROZEN_SETTINGS.iter().chain(&["models"]) {
         if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
-            settings::file(items, &id, &mut check.settings, &mut check.found);
+            settings::check_file(items, &id, &mut check.settings, &mut check.found);
         }
     }
     for link in composed.chain.iter().rev().skip(1) {
@@ -237,7 +237,7 @@ pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found:
     for hook in composed.hooks.iter().filter(|h| h.is_live()) {
         let own = matches!(hook.source, HookSource::Directive { .. }).then_some(composed);
         hook::check(items, &hook.decl, own, &mut check.found);
-        hook::content(items, &hook.decl, &mut check.found);
+        hook::check_content(items, &hook.decl, &mut check.found);
         check.capabilities.check_patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
     }
     directive::check(items, composed, &mut check.found);
@@ -327,7 +327,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         self.check_hook_files();
         let files = self.items.hook_files();
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
-            hook::content(self.items, hook, &mut self.found);
+            hook::check_content(self.items, hook, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
             hook::check_call_parameters(self.items, hook, &mut self.found);
         }
@@ -345,7 +345,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         for id in user_written_ids(self.items, ItemKind::Config) {
             if !matches!(id.as_str(), "agent/hooks" | "agent/hook_conditions") {
                 self.items.config(&id);
-                settings::file(self.items, &id, &mut self.settings, &mut self.found);
+                settings::check_file(self.items, &id, &mut self.settings, &mut self.found);
                 self.lowering.check_provider_file(&id);
             }
         }
@@ -374,7 +374,7 @@ impl<'i, 'w> Checker<'i, 'w> {
                 directive::check(self.items, composed, found);
                 self.capabilities.check_leaf(&self.lowering, composed, found);
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
-                    hook::content(self.items, hook, found);
+                    hook::check_content(self.items, hook, found);
                     hook::call(self.items, hook, found);
                     hook::check_call_parameters(self.items, hook, found);
                 }

@@ -69,7 +69,7 @@ impl Space {
     pub const ALL: [Self; 3] = [Self::Project, Self::User, Self::System];
 
     /// `project`, `user` or `system`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Project => "project",
             Self::User => "user",
@@ -82,7 +82,7 @@ impl Space {
     pub fn display(self, path: &str) -> String {
         match self {
             Self::Project => path.to_owned(),
-            Self::User | Self::System => format!("{}:{path}", self.word()),
+            Self::User | Self::System => format!("{}:{path}", self.as_str()),
         }
     }
 }
@@ -91,7 +91,7 @@ impl ItemKind {
     pub const ALL: [Self; 6] = [Self::Directive, Self::Knowledge, Self::Tool, Self::Config, Self::Prompt, Self::Skill];
 
     /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Directive => "directive",
             Self::Knowledge => "knowledge",
@@ -104,7 +104,7 @@ impl ItemKind {
 
     /// Returns the kind that a word names, as `item_type` spells it.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
     /// Returns the folder of the kind in `.ai/`, with the trailing slash: `.ai/directives/`.

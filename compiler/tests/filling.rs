@@ -74,7 +74,7 @@ fn every_string_of_a_value_is_a_template_and_keys_are_not() {
     assert_eq!(tree.tree.render(&facts()), Rendered::Value(want));
     let waiting = TemplateTree::read(&to_node(&json!(["${inputs.x}", "${thread_id} ${inputs.x}"]), span)).tree;
     assert_eq!(waiting.render(&facts()), Rendered::Pending(vec!["inputs.x".into(), "thread_id".into()]));
-    assert_eq!(waiting.holes().len(), 3);
+    assert_eq!(waiting.placeholders().len(), 3);
     assert_eq!(<TemplateTree>::read(&to_node(&json!(["${", {"a": "${b c}"}]), span)).errors.len(), 2);
 }
 

@@ -430,13 +430,13 @@ fn account_below_an_overspent_ancestor_starts_no_attempt() {
 fn check_books(ledger: &Ledger, settled: i64) -> Result<(), TestCaseError> {
     let mut spent_by_open = 0;
     for (thread, account) in ledger.accounts() {
-        let live = |child: &&Account| child.parent() == Some(thread) && child.standing() != AccountStatus::Released;
+        let live = |child: &&Account| child.parent() == Some(thread) && child.status() != AccountStatus::Released;
         let children: Vec<&Account> = ledger.accounts().map(|(_, account)| account).filter(live).collect();
         prop_assert_eq!(u64::try_from(children.len()).unwrap(), account.children(), "{}", thread);
         let children: i64 = children.iter().map(|child| child.held().0).sum();
         prop_assert_eq!(account.used().0, account.spent().0 + children, "{}", thread);
         prop_assert!(account.used() <= account.reserved(), "{} is overspent: {:?}", thread, account);
-        if account.standing() != AccountStatus::Released || account.parent().is_none() {
+        if account.status() != AccountStatus::Released || account.parent().is_none() {
             spent_by_open += account.spent().0;
         }
     }

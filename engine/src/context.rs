@@ -223,7 +223,7 @@ impl EngineContext {
         if missing.is_empty() {
             return Ok(());
         }
-        let list = missing.iter().map(|one| format!("{} `{}` {}", one.kind.word(), one.name, one.what)).collect();
+        let list = missing.iter().map(|one| format!("{} `{}` {}", one.kind.as_str(), one.name, one.what)).collect();
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
     }
 

@@ -95,9 +95,9 @@ impl DiskWorld {
 
     /// Refuses a file that is a key or a trust record under another name.
     fn refuse_secret(&self, space: Space, path: &str, metadata: &Metadata) -> Result<(), WorldError> {
-        let secrets = self
-            .secrets
-            .get_or_init(|| user_space::identities(&user_space::secrets(self.roots.iter().map(PathBuf::as_path))));
+        let secrets = self.secrets.get_or_init(|| {
+            user_space::file_identities(&user_space::secret_folders(self.roots.iter().map(PathBuf::as_path)))
+        });
         if secrets.contains(&(metadata.dev(), metadata.ino())) {
             let reason = "it links to `.ai/keys` or `.ai/trust`, where items are not allowed".to_owned();
             return Err(WorldError::Unreadable { path: space.display(path), reason });

@@ -75,7 +75,7 @@ pub struct EffectStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     /// Milliseconds from the start of the effect.
-    pub left_ms: u64,
+    pub remaining_ms: u64,
     /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline is not earlier.
     pub at: i64,
 }
@@ -104,10 +104,10 @@ impl DrivenThread {
 
     fn step(&self, effect: Effect, halt: CancellationToken, driver: &dyn Driver) -> EffectStep {
         let now = self.state.clock.now;
-        let deadline = self
-            .state
-            .remaining_ms_at(now)
-            .map(|left_ms| Deadline { left_ms, at: now.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX)) });
+        let deadline = self.state.remaining_ms_at(now).map(|remaining_ms| Deadline {
+            remaining_ms,
+            at: now.saturating_add(i64::try_from(remaining_ms).unwrap_or(i64::MAX)),
+        });
         let mut request = None;
         if let Effect::CallModel { fallback, call, .. } = effect {
             let turns = driver.request_turns(fallback, call);
@@ -154,7 +154,7 @@ pub async fn drive(
                 // The commit joins a group commit; the artifacts are written meanwhile.
                 let ((), done) = tokio::join!(driver.write_final(thread, &end, paper), driver.perform(step));
                 done?;
-                discard(driver, &mut settled).await;
+                discard_messages(driver, &mut settled).await;
                 return Ok(end);
             }
             effect @ (Effect::Reserve(_)
@@ -169,7 +169,7 @@ pub async fn drive(
             | Effect::Wait) => {
                 thread.journal.flush(effect.has_side_effects(&thread.plan)).await?;
                 if thread.journal.is_durable() {
-                    discard(driver, &mut settled).await;
+                    discard_messages(driver, &mut settled).await;
                 }
                 if let Effect::RunHooks(run) = &effect
                     && let Some(ended) = run.ended.as_deref().filter(|_| !exported)
@@ -318,7 +318,7 @@ async fn record_and_check_interrupt(
     let message = if let Incoming::Message { message, .. } = &post { Some(message.clone()) } else { None };
     settled.extend(record_incoming(thread, driver, post));
     thread.journal.flush(true).await?;
-    discard(driver, settled).await;
+    discard_messages(driver, settled).await;
     Ok(match until {
         InterruptPolicy::AnyMessage => message.is_some(),
         InterruptPolicy::Killed => message == Some(ControlMessage::Kill) || thread.state.is_interrupted(),
@@ -359,7 +359,7 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
     on_disk.then_some(id)
 }
 
-async fn discard(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
+async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     for id in mail.drain(..) {
         driver.remove_message(&id).await;
     }

@@ -94,9 +94,9 @@ impl HookTable {
             points.entry(hook.event).or_default().push(compile_hook(hook, inputs)?);
         }
         let layers = [&plan.prompt.system, &plan.prompt.first_message, &plan.prompt.continued];
-        let holes = layers.into_iter().flat_map(|layers| prompt::placeholders(layers));
-        let awaited = holes
-            .filter_map(|hole| match hole {
+        let placeholders = layers.into_iter().flat_map(|layers| prompt::placeholders(layers));
+        let awaited = placeholders
+            .filter_map(|placeholder| match placeholder {
                 RuntimePlaceholder::Hook { id } => Some(id.clone()),
                 RuntimePlaceholder::Fact { .. } => None,
             })
@@ -263,9 +263,9 @@ fn compile_hook(hook: &PlannedHook, inputs: &Map<String, Value>) -> Result<Ready
         return Err(unreadable(error.to_string()));
     }
     let id_is_static = match &parsed.tree {
-        HookTemplateTree::Map(entries) => {
-            entries.iter().all(|(key, tree)| key != "item_id" || (tree.holes().is_empty() && tree.inputs().is_empty()))
-        }
+        HookTemplateTree::Map(entries) => entries
+            .iter()
+            .all(|(key, tree)| key != "item_id" || (tree.placeholders().is_empty() && tree.inputs().is_empty())),
         HookTemplateTree::Value(_) | HookTemplateTree::Text(_) | HookTemplateTree::List(_) => true,
     };
     let action = parsed.tree.bind(inputs).map_err(|missing| unreadable(missing.to_string()))?;

@@ -176,12 +176,12 @@ fn pixel_size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
             .then_some(())
             .and_then(|()| Some((big_endian(contents, 16, 4)?, big_endian(contents, 20, 4)?))),
         "image/gif" => Some((little_endian(contents, 6, 2)?, little_endian(contents, 8, 2)?)),
-        "image/webp" => webp(contents),
-        _ => jpeg(contents),
+        "image/webp" => webp_dimensions(contents),
+        _ => jpeg_dimensions(contents),
     }
 }
 
-fn webp(contents: &[u8]) -> Option<(u32, u32)> {
+fn webp_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     match contents.get(12..16)? {
         b"VP8X" => Some((little_endian(contents, 24, 3)? + 1, little_endian(contents, 27, 3)? + 1)),
         b"VP8L" => {
@@ -196,7 +196,7 @@ fn webp(contents: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// Walks the JPEG segments up to the frame header.
-fn jpeg(contents: &[u8]) -> Option<(u32, u32)> {
+fn jpeg_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2_usize;
     loop {
         if contents.get(at)? != &0xff {

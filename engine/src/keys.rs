@@ -81,7 +81,7 @@ impl CommentSyntax {
 
 impl SigningIdentity {
     fn new(key: SigningKey) -> Result<Self, KeyError> {
-        let public_pem = pem(&key.verifying_key())?;
+        let public_pem = encode_pem(&key.verifying_key())?;
         let key_id = key_id(&public_pem);
         Ok(Self { key, public_pem, key_id })
     }
@@ -138,7 +138,7 @@ impl TrustStore {
         if key.is_weak() {
             return Err(KeyError::Weak);
         }
-        let id = key_id(&pem(&key)?);
+        let id = key_id(&encode_pem(&key)?);
         self.0.insert(id.clone(), key);
         Ok(id)
     }
@@ -200,7 +200,7 @@ fn first_line(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes.get(..end)?).ok()
 }
 
-fn pem(key: &VerifyingKey) -> Result<String, KeyError> {
+fn encode_pem(key: &VerifyingKey) -> Result<String, KeyError> {
     key.to_public_key_pem(LineEnding::LF).map_err(|e| KeyError::Encoding { reason: e.to_string() })
 }
 

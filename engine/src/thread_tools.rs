@@ -134,7 +134,7 @@ impl ThreadsToolCall {
     async fn stop(&self, thread: ThreadId, message: ControlMessage) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;
-        let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
+        let Some(listed) = self.listed(&last).await? else { return Err(unknown_thread(&thread)) };
         if listed.liveness != Liveness::Over {
             self.send_message(&last, message).await?;
         }
@@ -146,7 +146,7 @@ impl ThreadsToolCall {
             self.require_descendant(&thread).await?;
         }
         let last = self.last_in_chain(&thread).await?;
-        let Some(listed) = self.listed(&last).await? else { return Err(unknown(&thread)) };
+        let Some(listed) = self.listed(&last).await? else { return Err(unknown_thread(&thread)) };
         if listed.liveness == Liveness::Over {
             return self.continue_from(last, ResumePoint::Handoff, String::new()).await;
         }
@@ -161,7 +161,7 @@ impl ThreadsToolCall {
     async fn continue_from(&self, thread: ThreadId, place: ResumePoint, message: String) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;
-        let listed = self.listed(&last).await?.ok_or_else(|| unknown(&thread))?;
+        let listed = self.listed(&last).await?.ok_or_else(|| unknown_thread(&thread))?;
         if listed.liveness != Liveness::Over || listed.row.status.is_parked() {
             return Err(format!("`{last}` has not ended: {}", listed.row.status.as_str()));
         }
@@ -190,7 +190,7 @@ impl ThreadsToolCall {
     async fn require_descendant(&self, thread: &ThreadId) -> Result<(), RefusalText> {
         let above = self.ancestors(thread).await?;
         if above.is_empty() {
-            return Err(unknown(thread));
+            return Err(unknown_thread(thread));
         }
         if *thread != self.id && above.contains(&self.id) {
             return Ok(());
@@ -227,7 +227,7 @@ impl ThreadsToolCall {
     }
 }
 
-fn unknown(thread: &ThreadId) -> RefusalText {
+fn unknown_thread(thread: &ThreadId) -> RefusalText {
     format!("no such thread: `{thread}`")
 }
 
@@ -267,7 +267,7 @@ fn render_row(listed: &ListedThread) -> Value {
 
 fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
     let last = threads.last_in_chain(thread).map_err(to_refusal)?;
-    let listed = threads.show(&last).map_err(to_refusal)?.ok_or_else(|| unknown(thread))?;
+    let listed = threads.show(&last).map_err(to_refusal)?.ok_or_else(|| unknown_thread(thread))?;
     Ok(render_row(&listed))
 }
 
@@ -290,7 +290,7 @@ fn chain(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {
     let rows: Result<Vec<Option<ListedThread>>, RefusalText> =
         chain.iter().map(|id| threads.show(id).map_err(to_refusal)).collect();
     let rows: Vec<Value> = rows?.iter().flatten().map(render_row).collect();
-    if rows.is_empty() { Err(unknown(thread)) } else { Ok(json!({"chain": rows})) }
+    if rows.is_empty() { Err(unknown_thread(thread)) } else { Ok(json!({"chain": rows})) }
 }
 
 fn search(threads: &Threads, thread: &ThreadId, pattern: &Regex) -> Result<Value, RefusalText> {

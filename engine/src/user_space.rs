@@ -18,13 +18,13 @@ const MAX_FILES: usize = 10_000;
 /// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative
 /// `$HOME` is ignored.
 pub fn root() -> Option<PathBuf> {
-    ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home)?.canonicalize().ok()
+    ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home_folder)?.canonicalize().ok()
 }
 
 /// Returns the canonical path of every folder that may hold this user's `.ai/`: the folders that `$RYE_USER_SPACE`,
 /// `$USER_SPACE` and `$HOME` name, and the account's home folder. A project inside such a folder is ordinary; the
 /// folder itself is no project.
-pub fn candidates() -> Vec<PathBuf> {
+pub fn candidate_roots() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
     let named = ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable).chain(account);
@@ -34,8 +34,8 @@ pub fn candidates() -> Vec<PathBuf> {
 
 /// Returns the canonical paths of keys and trust records: the `keys` and `trust` folders of every candidate of the user
 /// space, the targets of links in them, and the same folders of the given spaces.
-pub fn secrets<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
-    let mut found = secrets_of_user(candidates());
+pub fn secret_folders<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
+    let mut found = secrets_of_user(candidate_roots());
     // Links in a project's own folders are not followed: a project must not choose paths outside itself.
     let own = spaces.into_iter().flat_map(|root| SECRET_FOLDERS.map(|name| root.join(".ai").join(name)));
     let own = own.filter(|folder| fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()));
@@ -59,7 +59,7 @@ fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf
 
 /// Returns the device and inode number of every secret and of the files inside, so that a file is recognized under any
 /// name.
-pub fn identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
+pub fn file_identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for secret in secrets {
         let mut left = vec![secret.clone()];
@@ -79,7 +79,7 @@ fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-fn home() -> Option<PathBuf> {
+fn home_folder() -> Option<PathBuf> {
     path_variable("HOME").filter(|home| home.is_absolute())
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let found = secrets_of_user([root.join("space"), root.join("absent")]);
         let expected = ["dotfiles/keys", "space/.ai/trust", "vault/private.pem"].map(|path| root.join(path));
         assert_eq!(found, BTreeSet::from(expected.clone()));
-        let known = identities(&expected);
+        let known = file_identities(&expected);
         for path in ["dotfiles/keys", "dotfiles/keys/trusted/a.pem", "vault/private.pem", "space/.ai/trust"] {
             let metadata = fs::metadata(root.join(path)).unwrap();
             assert!(known.contains(&(metadata.dev(), metadata.ino())), "{path}");

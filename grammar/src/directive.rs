@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
-use crate::markdown::{Fence, fences, lines};
+use crate::markdown::{Fence, find_fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::text::{control_character, describe_char};
@@ -32,7 +32,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());
     let mut errors = Vec::new();
-    let all = fences(text, start);
+    let all = find_fences(text, start);
     let real = choose_metadata_fence(source, text, &all, &mut errors);
     let whole = real.map(|fence| fence.whole.clone());
     let (root, fence, body) = match real {

@@ -115,7 +115,11 @@ impl XmlHookReader {
 
     /// Converts the attributes of an element to entries, each by the type of its name.
     fn attributes(&mut self, element: &Element) -> Vec<Entry> {
-        element.attributes.iter().map(|a| entry(a, self.parse_typed(&a.value, attribute_type(&a.name.node)))).collect()
+        element
+            .attributes
+            .iter()
+            .map(|a| entry_of_attribute(a, self.parse_typed(&a.value, attribute_type(&a.name.node))))
+            .collect()
     }
 
     /// Reports text where only elements are allowed.
@@ -194,8 +198,12 @@ impl XmlHookReader {
         self.reject_text(element);
         let pattern = matches!(element.attribute("op").map(|op| op.node.as_str()), Some("regex" | "matches"));
         let json = |a: &Attribute| a.name.node == "value" && !pattern;
-        let field =
-            |a| entry(a, self.parse_typed(&a.value, if json(a) { AttributeType::Json } else { AttributeType::Text }));
+        let field = |a| {
+            entry_of_attribute(
+                a,
+                self.parse_typed(&a.value, if json(a) { AttributeType::Json } else { AttributeType::Text }),
+            )
+        };
         Node::new(Kind::Map(element.attributes.iter().map(field).collect()), element.span)
     }
 
@@ -297,7 +305,7 @@ fn text(element: &Element) -> Node {
     Node::new(Kind::String(text.node), text.span)
 }
 
-fn entry(attribute: &Attribute, value: Node) -> Entry {
+fn entry_of_attribute(attribute: &Attribute, value: Node) -> Entry {
     Entry { key: attribute.name.clone(), value }
 }
 

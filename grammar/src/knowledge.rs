@@ -3,7 +3,7 @@
 use crate::Parsed;
 use crate::data::{Kind, Node};
 use crate::error::{SyntaxError, SyntaxKind};
-use crate::markdown::{fences, lines};
+use crate::markdown::{find_fences, lines};
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::text::{control_character, describe_char};
@@ -66,7 +66,7 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
         }
     };
     let metadata = metadata.and_then(|node| require_mapping(node, &mut errors));
-    let body = body(source, text, before, after);
+    let body = join_body(source, text, before, after);
     Parsed { tree: KnowledgeTree { signature, metadata, body }, errors }
 }
 
@@ -86,7 +86,7 @@ fn find_metadata(
     if front.is_some() || format == KnowledgeFormat::FrontMatter {
         return front;
     }
-    let fence = fences(text, start).into_iter().next()?;
+    let fence = find_fences(text, start).into_iter().next()?;
     let yaml = matches!(fence.language.as_str(), "yaml" | "yml");
     if !yaml || !only_headings(text.get(start..fence.whole.start)?) {
         return None;
@@ -153,7 +153,7 @@ fn require_mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
 }
 
 /// Joins the text before and after the metadata with a blank line.
-fn body(
+fn join_body(
     source: SourceId,
     text: &str,
     before: std::ops::Range<usize>,

@@ -20,7 +20,7 @@ pub(crate) struct Fence {
 }
 
 /// Returns the fences of `text` from byte `from` on, in order.
-pub(crate) fn fences(text: &str, from: usize) -> Vec<Fence> {
+pub(crate) fn find_fences(text: &str, from: usize) -> Vec<Fence> {
     let mut found = Vec::new();
     let mut open: Option<(FenceMarker, Fence)> = None;
     for line in lines(text, from) {

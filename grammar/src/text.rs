@@ -50,7 +50,7 @@ pub(crate) fn brackets(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
 }
 
 /// Returns the candidate that a misspelled word most likely means; `None` if none is close.
-pub(crate) fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub(crate) fn closest_word<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     if word.len() > 64 {
         return None;
     }

@@ -92,7 +92,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
             let read = scripts.read(source, text, language);
             names = read.tree.names;
             others = script::unknown_constants(&read.tree.constants);
-            let (node, mut errors) = script::metadata(read.tree.constants, &empty(start));
+            let (node, mut errors) = script::read_metadata(read.tree.constants, &empty(start));
             errors.splice(0..0, read.errors);
             Parsed { tree: node, errors }
         }

@@ -374,7 +374,7 @@ proptest! {
             .into_iter()
             .map(|part| match part {
                 template::TemplatePart::Text(text) => text,
-                template::TemplatePart::Hole(hole) => hole.raw,
+                template::TemplatePart::Hole(placeholder) => placeholder.raw,
             })
             .collect();
         prop_assert_eq!(joined, text);

@@ -9,9 +9,9 @@ const SOURCE: SourceId = SourceId(0);
 fn show(template: &Template) -> Vec<String> {
     let part = |part: &TemplatePart| match part {
         TemplatePart::Text(text) => format!("{text:?}"),
-        TemplatePart::Hole(hole) => match &hole.fallback {
-            Some(fallback) => format!("{} or {fallback:?}", hole.path),
-            None => hole.path.to_string(),
+        TemplatePart::Hole(placeholder) => match &placeholder.fallback {
+            Some(fallback) => format!("{} or {fallback:?}", placeholder.path),
+            None => placeholder.path.to_string(),
         },
     };
     template.parts.iter().map(part).collect()
@@ -36,8 +36,8 @@ fn placeholders_and_text_are_separated() {
 #[test]
 fn placeholder_has_its_span() {
     let template = template::parse(SOURCE, "ab ${ x } c", 10).unwrap();
-    let Some(TemplatePart::Hole(hole)) = template.parts.get(1) else { panic!("a hole") };
-    assert_eq!((hole.span.start, hole.span.end, hole.raw.as_str()), (13, 19, "${ x }"));
+    let Some(TemplatePart::Hole(placeholder)) = template.parts.get(1) else { panic!("a hole") };
+    assert_eq!((placeholder.span.start, placeholder.span.end, placeholder.raw.as_str()), (13, 19, "${ x }"));
 }
 
 #[test]
@@ -86,10 +86,10 @@ fn inputs(text: &str) -> Result<Vec<String>, rye_grammar::SyntaxError> {
     let parsed = template::parse_inputs(SOURCE, text, 100)?;
     let part = |part: &InputsPart| match part {
         InputsPart::Text(text) => format!("{text:?}"),
-        InputsPart::Input(hole) => match &hole.when_missing {
-            WhenMissing::Refuse => hole.name.clone(),
-            WhenMissing::Empty => format!("{}?", hole.name),
-            WhenMissing::Default(text) => format!("{} or {text:?}", hole.name),
+        InputsPart::Input(placeholder) => match &placeholder.when_missing {
+            WhenMissing::Refuse => placeholder.name.clone(),
+            WhenMissing::Empty => format!("{}?", placeholder.name),
+            WhenMissing::Default(text) => format!("{} or {text:?}", placeholder.name),
         },
     };
     Ok(parsed.parts.iter().map(part).collect())

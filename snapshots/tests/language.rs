@@ -167,12 +167,12 @@ fn documented_tables_match_the_code() {
         .map(|kind| {
             let endings: Vec<String> = kind.extensions().iter().map(|e| format!("`{e}`")).collect();
             let folders: Vec<String> = kind.folders().iter().map(|folder| format!("`{folder}`")).collect();
-            vec![format!("`{}`", kind.word()), folders.join(" "), endings.join(" ")]
+            vec![format!("`{}`", kind.as_str()), folders.join(" "), endings.join(" ")]
         })
         .collect();
     assert_eq!(table("kinds"), kinds);
     assert_eq!(first_words("operators"), condition::OPERATORS);
-    assert_eq!(first_words("actions"), ActionName::ALL.map(ActionName::word));
+    assert_eq!(first_words("actions"), ActionName::ALL.map(ActionName::as_str));
     for alias in ["load", "search", "fail", "abort"] {
         assert!(ActionName::from_word(alias).is_some());
     }

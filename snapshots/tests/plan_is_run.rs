@@ -220,8 +220,8 @@ fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut
 struct NoFacts;
 
 impl PromptFacts for NoFacts {
-    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
-        panic!("there is a hole: {}", hole.marker())
+    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
+        panic!("there is a hole: {}", placeholder.marker())
     }
 
     fn fires(&mut self, hook: &str) -> bool {

@@ -48,7 +48,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
     let failed = broken || !found.diagnostics.is_empty();
     match report.format() {
         Format::Json => {
-            let (diagnostics, omitted) = bounded::outputs(&found.diagnostics, &found.sources);
+            let (diagnostics, omitted) = bounded::diagnostic_outputs(&found.diagnostics, &found.sources);
             report.json(&AssertOutput { report: found.report, diagnostics, omitted })?;
         }
         Format::Human | Format::Plain => {
@@ -65,7 +65,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
             for WithoutWitness { assertion, why } in &found.report.without_witness {
                 report.line(&printable(&format!("warning: `{assertion}` has no effect: {why}")))?;
             }
-            report.note(&summary(&found.report, found.diagnostics.count(Severity::Error)));
+            report.note(&format_summary(&found.report, found.diagnostics.count(Severity::Error)));
         }
     }
     Ok(if failed { Exit::Failed } else { Exit::Fine })
@@ -112,7 +112,7 @@ fn format_source(source: Option<&SourceReport>) -> String {
     source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
 }
 
-fn summary(report: &AssertReport, errors: usize) -> String {
+fn format_summary(report: &AssertReport, errors: usize) -> String {
     let counted = |n: usize, one: &str| format_count(n as u64, one);
     let held = match report.violations.len() {
         // Unreadable files were not checked.

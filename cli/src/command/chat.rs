@@ -87,7 +87,7 @@ pub struct ChatArgs {
 
 pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    spaces.announce(report);
+    spaces.print_project(report);
     if args.call.reads_stdin() {
         return Err(CommandError::usage("`--inputs -` is not allowed here: the lines of stdin are the prompts"));
     }

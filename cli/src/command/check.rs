@@ -163,11 +163,11 @@ fn print_result(found: &CheckResult, asked: OutputFormat, report: &Printer) -> R
             let (diagnostics, omitted) = outputs();
             report.json(&CheckOutput { diagnostics, omitted, summary })?;
         }
-        OutputFormat::Sarif => report.json(&sarif::log(&outputs().0))?,
+        OutputFormat::Sarif => report.json(&sarif::build_log(&outputs().0))?,
         OutputFormat::Github => {
             let (diagnostics, omitted) = outputs();
             for one in diagnostics {
-                report.line(&github::annotation(&one))?;
+                report.line(&github::format_annotation(&one))?;
             }
             for rest in omitted {
                 report.note(&rest.to_string());

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys::user_keys;
-use super::run::sandbox::{BubblewrapState, bubblewrap};
+use super::run::sandbox::{BubblewrapState, bubblewrap_state};
 use super::trust::trust_requirements;
 use crate::CommandError;
 use crate::exit::Exit;
@@ -90,7 +90,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             if has_project {
                 found.project(&world);
             }
-            found.sandbox(offers, &bubblewrap(&world, &spaces));
+            found.sandbox(offers, &bubblewrap_state(&world, &spaces));
             sandboxes = tool_sandboxes(&world, offers);
         }
         Err(failure) => {
@@ -183,10 +183,10 @@ impl Findings {
             Err(error) => return self.wrong("provider", format!("your `.env` cannot be read: {error}"), None),
         };
         let items = Items::new(world);
-        for id in ids(world, ItemKind::Config).iter().filter(|id| id.as_str().starts_with("agent/providers/")) {
+        for id in item_ids(world, ItemKind::Config).iter().filter(|id| id.as_str().starts_with("agent/providers/")) {
             let name = id.as_str().trim_start_matches("agent/providers/");
             let Some(node) = items.config(id) else { continue };
-            let read = model::provider(name, &node, &items.sources(), &mut Diagnostics::new());
+            let read = model::read_provider(name, &node, &items.sources(), &mut Diagnostics::new());
             let Some(provider) = read else {
                 self.wrong(
                     "provider",
@@ -220,7 +220,7 @@ impl Findings {
         };
         let (mut signed, mut refused) = (0_usize, Vec::new());
         for file in ItemKind::ALL.into_iter().flat_map(|kind| world.file_signatures(kind).unwrap_or_default()) {
-            match file.standing {
+            match file.status {
                 Ok(SignatureStatus::Signed { .. }) => signed += 1,
                 Ok(SignatureStatus::Unsigned) if policy != "all" => {}
                 Ok(SignatureStatus::Unsigned) | Err(_) => refused.push(file.space.display(&file.path)),
@@ -266,7 +266,7 @@ impl Findings {
         let text = format!(
             "risky calls without `<acknowledge>` need approval at the terminal; without a terminal: {} (`approvals.headless: {}`)",
             unattended.describe(),
-            unattended.word()
+            unattended.as_str()
         );
         match unattended {
             HeadlessPolicy::Queue | HeadlessPolicy::Deny => self.fine("approvals", text),
@@ -359,7 +359,7 @@ fn join_some(names: &[String]) -> String {
 }
 
 /// Returns the ids of a kind, each once.
-fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
+fn item_ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> = world.list(kind).unwrap_or_default().into_iter().map(|entry| entry.id).collect();
     ids.dedup();
     ids
@@ -368,7 +368,7 @@ fn ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
 fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutput> {
     let items = Items::new(world);
     let mut sandboxes = Vec::new();
-    for tool in ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
+    for tool in item_ids(world, ItemKind::Tool).iter().filter_map(|id| items.tool(id)) {
         let kind = SandboxKind::of(&tool.spec.kind);
         let text = match kind {
             SandboxKind::Engine => "runs inside the engine, without access to the machine".to_owned(),
@@ -381,9 +381,9 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
                 "NO SANDBOX: an MCP server with `sandbox: none` in its settings; it has all your permissions".to_owned()
             }
         };
-        let space = if tool.file.space == Space::System { "" } else { tool.file.space.word() };
+        let space = if tool.file.space == Space::System { "" } else { tool.file.space.as_str() };
         let name = if space.is_empty() { tool.file.id.to_string() } else { format!("{} ({space})", tool.file.id) };
-        sandboxes.push(SandboxOutput { tool: name, kind: kind.word(), text });
+        sandboxes.push(SandboxOutput { tool: name, kind: kind.as_str(), text });
     }
     sandboxes
 }

@@ -126,7 +126,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let mut output = FetchOutput {
         item_type: item_type.as_str().to_owned(),
         item_id: id.to_string(),
-        space: first.space.word().to_owned(),
+        space: first.space.as_str().to_owned(),
         path: first.path.to_string(),
         content: None,
         copied_to: None,
@@ -203,7 +203,7 @@ fn copy_item(
             .with_help("create it, or set `RYE_USER_SPACE`"));
     };
     if space == from {
-        return Err(CommandError::failed(format!("it is already in the {} space", space.word())));
+        return Err(CommandError::failed(format!("it is already in the {} space", space.as_str())));
     }
     let place = root.join(path);
     match RootedDir::open(root)?.create(Path::new(path), bytes) {

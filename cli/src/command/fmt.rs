@@ -163,7 +163,7 @@ fn finish(
             for skipped in &output.skipped {
                 report.note(&printable(&format!("left unchanged: {}: {}", skipped.file, skipped.because)));
             }
-            report.note(&summary(&output, args.check));
+            report.note(&format_summary(&output, args.check));
         }
     }
     let failed = broken || (args.check && !output.changed.is_empty());
@@ -204,7 +204,7 @@ fn is_selected(narrowed: &PathFilter, path: &str) -> bool {
     }
 }
 
-fn summary(output: &FmtOutput, check: bool) -> String {
+fn format_summary(output: &FmtOutput, check: bool) -> String {
     let files = crate::present::format_count(output.files as u64, "file");
     let changed = output.changed.len();
     match (changed, check) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rye_compiler::plan::Plan;
-use rye_compiler::report::closure::{collect_closure, plans};
-use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, drift, entry_of};
+use rye_compiler::report::closure::{collect_closure, compile_reachable};
+use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, entry_of, list_drift};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
@@ -41,11 +41,11 @@ pub struct LockOutput {
 pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     if !args.check {
-        spaces.announce(report);
+        spaces.print_project(report);
     }
     let world = spaces.open()?;
     let known = lockfile::read(&spaces.project)?;
-    let ids = ids(args, known.as_ref(), &world)?;
+    let ids = directive_ids(args, known.as_ref(), &world)?;
     let mut lock = known.clone().unwrap_or_default();
     lock.format = LOCK_FORMAT;
     if args.directives.is_empty() && !args.check {
@@ -53,12 +53,12 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         lock.directives.clear();
     }
     let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };
-    let entries = entries(&ids, &world)?;
+    let entries = lock_entries(&ids, &world)?;
     for (id, now) in &entries {
         let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
         if args.check {
             let was = was.ok_or_else(|| CommandError::failed(format!("`{id}` is not locked")))?;
-            output.drift.extend(drift(id.as_str(), was, now));
+            output.drift.extend(list_drift(id.as_str(), was, now));
         }
         output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
         lock.directives.insert(id.to_string(), now.clone());
@@ -85,10 +85,10 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run
 /// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start.
-fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<LockEntry>>, CommandError> {
+fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<LockEntry>>, CommandError> {
     let mut entries = BTreeMap::new();
     for id in ids {
-        let own = plans(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
+        let own = compile_reachable(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
         let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
         for (child, plans) in collect_closure(world, &roots)? {
             if let Ok(plans) = plans
@@ -102,7 +102,7 @@ fn entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<Loc
     Ok(entries)
 }
 
-fn ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
+fn directive_ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, CommandError> {
     if !args.directives.is_empty() {
         return existing_directives(&args.directives, world);
     }

@@ -89,22 +89,22 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     match &args.command {
         McpCommand::List => list(&spaces.project, &configured()?, report),
         McpCommand::Refresh { servers, dry_run } => {
-            spaces.announce(report);
-            let wanted = chosen(&configured()?, servers)?;
+            spaces.print_project(report);
+            let wanted = select_servers(&configured()?, servers)?;
             let starts: Vec<TrustRequirement> = wanted.iter().filter_map(McpServer::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
             sandbox::enable_bubblewrap(&world, &spaces)?;
-            let exit = refresh(&spaces.project, &wanted, *dry_run, report)?;
+            let exit = refresh_items(&spaces.project, &wanted, *dry_run, report)?;
             if !dry_run {
                 trust_items(&wanted, &spaces)?;
             }
             Ok(exit)
         }
         McpCommand::Add(args) => {
-            spaces.announce(report);
+            spaces.print_project(report);
             let server = add::add_server(args, &configured()?, &spaces)?;
             sandbox::enable_bubblewrap(&world, &spaces)?;
-            let exit = refresh(&spaces.project, std::slice::from_ref(&server), false, report)?;
+            let exit = refresh_items(&spaces.project, std::slice::from_ref(&server), false, report)?;
             if exit == Exit::Fine {
                 trust_items(std::slice::from_ref(&server), &spaces)?;
                 report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", server.name));
@@ -112,7 +112,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             Ok(exit)
         }
         McpCommand::Serve(serve) => {
-            spaces.announce(report);
+            spaces.print_project(report);
             serve::run(serve, &spaces, report)
         }
     }
@@ -136,7 +136,7 @@ fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandErro
     if written.is_empty() { Ok(()) } else { Ok(spaces.trust().record_trust(&written)?) }
 }
 
-fn chosen(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<Vec<McpServer>, CommandError> {
+fn select_servers(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<Vec<McpServer>, CommandError> {
     if named.is_empty() {
         return Ok(configured.values().cloned().collect());
     }
@@ -153,7 +153,7 @@ fn chosen(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<
 fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Printer) -> Result<Exit, CommandError> {
     let mut output = Vec::new();
     for server in configured.values() {
-        let items = existing_items(project, server)?.into_keys().map(|file| id(server, &file)).collect();
+        let items = existing_items(project, server)?.into_keys().map(|file| tool_item_id(server, &file)).collect();
         output.push(McpServerOutput { changes: None, error: None, ..described(server, items) });
     }
     if report.format() == Format::Json {
@@ -179,7 +179,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
     Ok(Exit::Fine)
 }
 
-fn refresh(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
+fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
     let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let mut output = Vec::new();
     let (mut failed, mut differs) = (false, false);
@@ -248,23 +248,23 @@ fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> 
     Ok(())
 }
 
-fn described(server: &McpServer, items: Vec<String>) -> McpServerOutput {
+fn server_output(server: &McpServer, items: Vec<String>) -> McpServerOutput {
     McpServerOutput {
         server: server.name.clone(),
         runs: server.describe(),
         origin: server.origin.clone(),
-        sandbox: server.isolation().word(),
+        sandbox: server.isolation().as_str(),
         items,
         changes: None,
         error: None,
     }
 }
 
-fn folder(server: &McpServer) -> String {
+fn item_folder(server: &McpServer) -> String {
     format!(".ai/tools/mcp/{}", server.name)
 }
 
-fn id(server: &McpServer, file: &str) -> String {
+fn tool_item_id(server: &McpServer, file: &str) -> String {
     format!("mcp/{}/{}", server.name, file.trim_end_matches(".yaml"))
 }
 
@@ -272,7 +272,7 @@ fn id(server: &McpServer, file: &str) -> String {
 fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String, String>, CommandError> {
     let mut found = BTreeMap::new();
     let within = RootedDir::open(project)?;
-    let entries = match fs::read_dir(project.join(folder(server))) {
+    let entries = match fs::read_dir(project.join(item_folder(server))) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
         Err(e) => return Err(e.into()),
@@ -282,7 +282,7 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
         let Ok(name) = entry.file_name().into_string() else { continue };
         if Path::new(&name).extension().is_some_and(|e| e == "yaml") && entry.file_type()?.is_file() {
             // An unreadable item is written again.
-            let read = within.read(&Path::new(&folder(server)).join(&name), MAX_ITEM_BYTES).unwrap_or_default();
+            let read = within.read(&Path::new(&item_folder(server)).join(&name), MAX_ITEM_BYTES).unwrap_or_default();
             found.insert(name, String::from_utf8(read.unwrap_or_default()).unwrap_or_default());
         }
     }
@@ -299,7 +299,7 @@ fn write_items(
     let before = existing_items(project, server)?;
     let mut changes = McpChanges::default();
     let within = RootedDir::open(project)?;
-    let place = |file: &str| PathBuf::from(folder(server)).join(file);
+    let place = |file: &str| PathBuf::from(item_folder(server)).join(file);
     let failed = |file: &str, error: &std::io::Error| {
         CommandError::failed(format!("`{}` cannot be written: {error}", place(file).display()))
     };
@@ -307,20 +307,20 @@ fn write_items(
         match before.get(file) {
             // The user's signature line is not part of the definition.
             Some(old) if without_signature(old) == text => continue,
-            Some(_) => changes.changed.push(id(server, file)),
-            None => changes.added.push(id(server, file)),
+            Some(_) => changes.changed.push(tool_item_id(server, file)),
+            None => changes.added.push(tool_item_id(server, file)),
         }
         if !dry_run {
             within.replace(&place(file), text.as_bytes()).map_err(|error| failed(file, &error))?;
         }
     }
     for file in before.keys().filter(|file| !files.contains_key(*file)) {
-        changes.removed.push(id(server, file));
+        changes.removed.push(tool_item_id(server, file));
         if !dry_run {
             within.remove(&place(file)).map_err(|error| failed(file, &error))?;
         }
     }
-    Ok((files.keys().map(|file| id(server, file)).collect(), changes))
+    Ok((files.keys().map(|file| tool_item_id(server, file)).collect(), changes))
 }
 
 fn without_signature(text: &str) -> &str {

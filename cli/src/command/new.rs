@@ -66,7 +66,7 @@ pub struct NewOutput {
 
 pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    spaces.announce(report);
+    spaces.print_project(report);
     let kind = match args.kind {
         NewItemKind::Directive => ItemKind::Directive,
         NewItemKind::Knowledge => ItemKind::Knowledge,
@@ -83,7 +83,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
         return Err(CommandError::failed(format!(
             "the project has a {} `{id}` already: `{}`",
-            kind.word(),
+            kind.as_str(),
             first.path
         )));
     }
@@ -99,9 +99,9 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     input_schemas::write_schema_of(&spaces.project, &path)?;
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
-        report.note(&format!("it now shadows `{id}` of the {} space", below.space.word()));
+        report.note(&format!("it now shadows `{id}` of the {} space", below.space.as_str()));
     }
-    let output = NewOutput { item_type: kind.word().to_owned(), item_id: id.to_string(), path };
+    let output = NewOutput { item_type: kind.as_str().to_owned(), item_id: id.to_string(), path };
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(&output.path)?,

@@ -98,14 +98,14 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
-    spaces.face().complete(&world, &mut compilation);
+    spaces.library_project().complete(&world, &mut compilation);
     if args.prompt {
         return print_prompt(&compilation, &compiled.diagnostics, global, report);
     }
     let lock = lockfile::read(&spaces.project)?;
     let summary = PlanSummary::new(&world, lock.as_ref(), &compilation)?;
     match (args.graph, global.format) {
-        (Some(_), OutputFormat::Json) => report.json(&render::json::graph(&compilation))?,
+        (Some(_), OutputFormat::Json) => report.json(&render::json::report_graph(&compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
         (None, OutputFormat::Html) => report.line(render::html::render(&compilation, &summary).trim_end())?,
         (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` requires `--diff`")),
@@ -130,7 +130,7 @@ fn print_prompt(
         OutputFormat::Json => report.json(&render::prompt::collect(compilation))?,
         OutputFormat::Human => {
             report.diagnostics(diagnostics, &compilation.sources);
-            let text = render::prompt::render(compilation, wrap::width(OutputStream::Out));
+            let text = render::prompt::render(compilation, wrap::fold_width(OutputStream::Out));
             report.line(printable(&text).trim_end())?;
         }
         OutputFormat::Plain => {
@@ -174,7 +174,7 @@ pub fn print_no_plan(
 ) -> Result<(), CommandError> {
     match report.format() {
         Format::Json => {
-            let (diagnostics, omitted) = bounded::outputs(diagnostics, sources);
+            let (diagnostics, omitted) = bounded::diagnostic_outputs(diagnostics, sources);
             report.json(&NoPlanOutput { plan_id: None, directive: asked.to_owned(), diagnostics, omitted })
         }
         Format::Human | Format::Plain => {

@@ -116,7 +116,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     if !args.detached {
-        spaces.announce(report);
+        spaces.print_project(report);
     }
     if args.detach {
         return detach::start_detached(args.call.reads_stdin(), report);
@@ -225,7 +225,7 @@ fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) 
     if report.format() == Format::Json {
         let warnings = diagnostics.iter().filter(|one| one.severity() == Severity::Warning).count();
         let summary = CheckSummary { errors: count, warnings, files: sources.iter().count(), directives: 1 };
-        let (diagnostics, omitted) = bounded::outputs(diagnostics, sources);
+        let (diagnostics, omitted) = bounded::diagnostic_outputs(diagnostics, sources);
         report.json(&CheckOutput { diagnostics, omitted, summary })?;
     } else {
         report.diagnostics(diagnostics, sources);

@@ -59,7 +59,7 @@ pub struct SignatureOutput {
 
 pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
-    spaces.announce(report);
+    spaces.print_project(report);
     let space = if args.user { Space::User } else { Space::Project };
     let root = match &spaces.user {
         _ if !args.user => &spaces.project,
@@ -146,7 +146,7 @@ fn print_signatures(files: &[FileSignature], require: SignaturePolicy, report: &
 }
 
 fn signature_output(file: &FileSignature, require: SignaturePolicy) -> SignatureOutput {
-    let (state, key_id, signed_at, because) = match &file.standing {
+    let (state, key_id, signed_at, because) = match &file.status {
         Ok(SignatureStatus::Signed { key_id, timestamp }) => {
             ("signed", Some(key_id.clone()), Some(timestamp.clone()), None)
         }
@@ -157,8 +157,8 @@ fn signature_output(file: &FileSignature, require: SignaturePolicy) -> Signature
         Err(fault) => ("refused", None, None, Some(fault.to_string())),
     };
     SignatureOutput {
-        space: file.space.word(),
-        kind: file.kind.word(),
+        space: file.space.as_str(),
+        kind: file.kind.as_str(),
         id: file.id.to_string(),
         file: file.space.display(&file.path),
         state,

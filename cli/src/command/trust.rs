@@ -61,7 +61,7 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
         }
         found => found?,
     };
-    spaces.announce(report);
+    spaces.print_project(report);
     let trust = spaces.trust();
     if args.revoke {
         let there = trust.delete_record()?;
@@ -156,7 +156,7 @@ fn show(
     for one in all {
         let trusted = now.missing(std::slice::from_ref(one))?.is_empty();
         requirements.push(TrustRequirementOutput {
-            kind: one.kind.word(),
+            kind: one.kind.as_str(),
             name: one.name.clone(),
             what: one.what.clone(),
             file: one.place.as_ref().map(|place| place.file.clone()),
@@ -201,7 +201,7 @@ fn show(
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
 fn format_requirement(one: &TrustRequirement) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
-    printable(&format!("{} {}  {}{place}", one.kind.word(), one.name, one.what))
+    printable(&format!("{} {}  {}{place}", one.kind.as_str(), one.name, one.what))
 }
 
 /// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the
@@ -251,7 +251,7 @@ pub fn require_trust(
         }
     }
     let refused = CommandError { exit: Exit::Refused, ..CommandError::failed(list) };
-    Err(refused.with_help(format!("inspect them, then trust them with `rye trust{}`", place(spaces))))
+    Err(refused.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces))))
 }
 
 fn can_ask(report: &Printer) -> bool {
@@ -259,7 +259,7 @@ fn can_ask(report: &Printer) -> bool {
 }
 
 /// Returns the `--project` option that selects the project; empty inside of it.
-fn place(spaces: &Spaces) -> String {
+fn project_option(spaces: &Spaces) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let inside = here.is_ok_and(|here| here.starts_with(&spaces.project));
     if inside { String::new() } else { format!(" --project {}", spaces.project.display()) }

@@ -120,7 +120,7 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     for kind in ItemKind::ALL {
         let found = world.candidates(kind, &id)?;
         items.extend(found.iter().enumerate().map(|(rank, located)| ItemOutput {
-            kind: kind.word().to_owned(),
+            kind: kind.as_str().to_owned(),
             space: space_name(located.space).to_owned(),
             path: located.space.display(&located.path),
             // Settings are merged, so none shadows another.

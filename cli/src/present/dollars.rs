@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Returns an event with its `type`, its fields, and money in dollars.
 pub fn event_in_dollars(body: &EventBody) -> Value {
     let mut event = serde_json::to_value(body).unwrap_or_default();
-    for place in money(body) {
+    for place in amount_pointers(body) {
         if let Some(amount) = event.pointer_mut(place)
             && let Some(nanos) = amount.as_u64()
         {
@@ -18,7 +18,7 @@ pub fn event_in_dollars(body: &EventBody) -> Value {
 }
 
 /// Returns the JSON pointers to amounts in nano-dollars in a serialized event.
-fn money(body: &EventBody) -> &'static [&'static str] {
+fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
     match body {
         EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],
         EventBody::PromptStarted(_) => &["/limits/spend"],

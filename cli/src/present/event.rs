@@ -34,7 +34,7 @@ pub fn event_view(event: &Event) -> EventView {
             let line = format!("continues from {} after event {}", from.thread, from.at_seq);
             EventView { line, text: from.message.clone(), bad: false }
         }
-        EventBody::SystemPrompt(prompt) => with(layers(&prompt.layers), &prompt.text),
+        EventBody::SystemPrompt(prompt) => with(format_layers(&prompt.layers), &prompt.text),
         EventBody::ContextInjected(context) => {
             let (before, after) = (context.before.join(", "), context.after.join(", "));
             line(format!("before: {}; after: {}", or_placeholder(&before), or_placeholder(&after)))
@@ -70,7 +70,7 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::ToolCallResult(result) => tool_result(result),
         EventBody::ChildIntended(child) => {
             let what = if child.tool { "the tool " } else { "" };
-            line(format!("{what}{} with {}", child.directive, value(&Value::Object(child.inputs.clone()))))
+            line(format!("{what}{} with {}", child.directive, format_value(&Value::Object(child.inputs.clone()))))
         }
         EventBody::ChildSpawned(child) => line(format!("{} with {}", child.thread_id, format_money(child.spend))),
         EventBody::ChildEnded(child) => line(child_ended(child)),
@@ -83,7 +83,7 @@ pub fn event_view(event: &Event) -> EventView {
             Approval::PolicyRefused => "denied by the policy for runs without a terminal".to_owned(),
             Approval::Suspended => "no terminal: waiting for an approval message".to_owned(),
         }),
-        EventBody::StateSet(set) => line(format!("{} = {}", set.key, value(&set.value))),
+        EventBody::StateSet(set) => line(format!("{} = {}", set.key, format_value(&set.value))),
         EventBody::Compacted(compacted) => {
             with(format!("everything up to event {}", compacted.through), &compacted.summary)
         }
@@ -160,12 +160,12 @@ fn opened_view(opened: &Opened) -> String {
     if let Some(tool) = opened.tool() {
         parts.push(format!(", a run of the tool {tool}"));
     } else if !opened.inputs.is_empty() {
-        parts.push(format!(" with {}", value(&Value::Object(opened.inputs.clone()))));
+        parts.push(format!(" with {}", format_value(&Value::Object(opened.inputs.clone()))));
     }
     parts.concat()
 }
 
-fn layers(ids: &[String]) -> String {
+fn format_layers(ids: &[String]) -> String {
     if ids.is_empty() { "no layers".to_owned() } else { ids.join(", ") }
 }
 
@@ -173,10 +173,10 @@ fn reply_view(reply: &CognitionOut) -> EventView {
     let (usage, stop) = (reply.usage, serialized_name(&reply.stop));
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let line = format!("turn {}: {} in, {} out, {stop}", reply.turn, format_count(input, "token"), usage.output);
-    EventView { line, text: Some(blocks(&reply.content)).filter(|text| !text.is_empty()), bad: false }
+    EventView { line, text: Some(format_blocks(&reply.content)).filter(|text| !text.is_empty()), bad: false }
 }
 
-fn blocks(content: &[ContentBlock]) -> String {
+fn format_blocks(content: &[ContentBlock]) -> String {
     let parts: Vec<String> = content
         .iter()
         .map(|block| match block {
@@ -195,7 +195,7 @@ fn blocks(content: &[ContentBlock]) -> String {
 
 fn message_text(message: &Message) -> String {
     match message {
-        Message::User { content } | Message::Assistant { content } => blocks(content),
+        Message::User { content } | Message::Assistant { content } => format_blocks(content),
         Message::ToolResult { content, .. } | Message::Custom { content, .. } => content.clone(),
         Message::Bash { command, output, exit_code, .. } => format!("$ {command}\n{output}\nexit code {exit_code}"),
         Message::CompactionSummary { text } | Message::BranchSummary { text } => text.clone(),
@@ -219,13 +219,13 @@ fn settlement_view(settled: &Settled) -> String {
 
 fn hooks(run: &HookPointRun) -> EventView {
     let subject = run.subject.as_ref().map(|subject| format!(" of {subject}")).unwrap_or_default();
-    let considered: Vec<String> = run.considered.iter().map(hook).collect();
+    let considered: Vec<String> = run.considered.iter().map(format_hook).collect();
     let bad = run.considered.iter().any(|hook| hook.verdict == HookVerdict::Failed);
     let line = format!("{}{subject}: {}", serialized_name(&run.point), or_placeholder(&considered.join(", ")));
     EventView { line, text: None, bad }
 }
 
-fn hook(considered: &HookEvaluation) -> String {
+fn format_hook(considered: &HookEvaluation) -> String {
     let because = considered.because.as_ref().map(|because| format!(" ({because})")).unwrap_or_default();
     format!("{} {}{because}", considered.hook, serialized_name(&considered.verdict))
 }
@@ -305,7 +305,7 @@ fn or_placeholder(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 
-fn value(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     truncate_line(&value.to_string(), MAX_INLINE_CHARS)
 }
 

@@ -53,7 +53,7 @@ impl Table {
     /// Returns the lines; with a header only in human format.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {
-            Format::Plain | Format::Json => self.rows.iter().map(|row| tabs(row)).collect(),
+            Format::Plain | Format::Json => self.rows.iter().map(|row| format_tabs(row)).collect(),
             Format::Human => {
                 let head: Vec<Cell> = self.head.iter().map(|name| Cell::styled(*name, super::BOLD)).collect();
                 let widths = self.widths();
@@ -91,7 +91,7 @@ impl Table {
     }
 }
 
-fn tabs(row: &[Cell]) -> String {
+fn format_tabs(row: &[Cell]) -> String {
     row.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join("\t")
 }
 

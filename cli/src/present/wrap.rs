@@ -16,12 +16,12 @@ pub enum OutputStream {
 }
 
 /// Returns the width to fold at; `None` without a terminal, or if it is too narrow.
-pub fn width(stream: OutputStream) -> Option<usize> {
-    columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
+pub fn fold_width(stream: OutputStream) -> Option<usize> {
+    terminal_columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }
 
 /// Returns the width of a stream: `COLUMNS`, else the terminal's; `None` without a terminal.
-pub fn columns(stream: OutputStream) -> Option<usize> {
+pub fn terminal_columns(stream: OutputStream) -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {
         OutputStream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, Command, CommandFactory};
 
-use super::{cell, check_page, root};
+use super::{check_page, escape_cell, root};
 use crate::args::Args;
 use crate::exit::Exit;
 use crate::help_examples::with_examples;
@@ -49,11 +49,11 @@ const LIBRARY_VARIABLES: [(&str, &str); 5] = [
     ("TMPDIR", "the folder for the temporary files of programs"),
 ];
 
-fn commands() -> String {
+fn format_commands() -> String {
     let mut command = with_examples(Args::command());
     command.build();
     let mut out = String::from("### Options of every command\n\n");
-    out.push_str(&table(command.get_arguments()));
+    out.push_str(&format_table(command.get_arguments()));
     for sub in command.get_subcommands() {
         describe(sub, "rye", 3, &mut out);
     }
@@ -76,7 +76,7 @@ fn describe(command: &Command, parent: &str, level: usize, out: &mut String) {
     let usage = command.clone().render_usage().to_string();
     let usage: Vec<&str> = usage.trim_start_matches("Usage:").lines().map(str::trim).collect();
     let _ = write!(out, "\n```text\n{}\n```\n", usage.join("\n").trim());
-    let table = table(command.get_arguments().filter(|arg| !arg.is_global_set()));
+    let table = format_table(command.get_arguments().filter(|arg| !arg.is_global_set()));
     if !table.is_empty() {
         let _ = write!(out, "\n{table}");
     }
@@ -91,34 +91,34 @@ fn describe(command: &Command, parent: &str, level: usize, out: &mut String) {
 }
 
 /// Renders arguments as a table; the result is empty without visible arguments.
-fn table<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
+fn format_table<'a>(arguments: impl Iterator<Item = &'a Arg>) -> String {
     let shown = arguments.filter(|arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version"));
-    let rows: String = shown.map(row).collect();
+    let rows: String = shown.map(format_row).collect();
     if rows.is_empty() { rows } else { format!("| argument | default | meaning |\n|---|---|---|\n{rows}") }
 }
 
-fn row(arg: &Arg) -> String {
+fn format_row(arg: &Arg) -> String {
     let takes_value = arg.get_action().takes_values();
     let defaults = arg.get_default_values().iter().filter(|_| takes_value);
     let defaults: Vec<String> = defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect();
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     assert!(!help.is_empty(), "`{}` has no help text", arg.get_id());
-    let mut meaning = cell(&help);
+    let mut meaning = escape_cell(&help);
     let values = arg.get_possible_values().into_iter().filter(|value| takes_value && !value.is_hide_set());
     let values: Vec<String> = values
         .map(|value| match value.get_help() {
-            Some(help) => format!("`{}` ({})", value.get_name(), cell(&help.to_string())),
+            Some(help) => format!("`{}` ({})", value.get_name(), escape_cell(&help.to_string())),
             None => format!("`{}`", value.get_name()),
         })
         .collect();
     if !values.is_empty() {
         let _ = write!(meaning, ". Values: {}", values.join(", "));
     }
-    format!("| {} | {} | {meaning} |\n", spelling(arg), defaults.join(", "))
+    format!("| {} | {} | {meaning} |\n", format_spelling(arg), defaults.join(", "))
 }
 
 /// Returns the spelling of an argument: `-q`, `--quiet`, `--limit <NAME=VALUE>`, `[PATH]`.
-fn spelling(arg: &Arg) -> String {
+fn format_spelling(arg: &Arg) -> String {
     let names: Vec<String> = arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
     let names = names.join(" ");
     let value = if arg.get_action().takes_values() { format!(" <{names}>") } else { String::new() };
@@ -217,7 +217,8 @@ fn variables_in(sources: &[String]) -> BTreeSet<&str> {
 
 #[test]
 fn cli_page_matches_the_program() {
-    let parts = [("commands", commands()), ("exit-codes", exit_table()), ("environment-variables", variable_table())];
+    let parts =
+        [("commands", format_commands()), ("exit-codes", exit_table()), ("environment-variables", variable_table())];
     check_page("cli.md", &parts);
 }
 

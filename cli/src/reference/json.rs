@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 
 use super::fields::FIELD_MEANINGS;
-use super::{cell, check_page};
+use super::{check_page, escape_cell};
 use crate::command::schema::SchemaOutput;
 
 /// Types by name, as the schemas define them under `$defs`.
@@ -63,7 +63,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
     }
 }
 
-fn outputs() -> String {
+fn format_outputs() -> String {
     let mut definitions = Definitions::new();
     let mut out = String::new();
     let mut variants: Vec<(String, SchemaOutput)> = SchemaOutput::value_variants()
@@ -73,7 +73,7 @@ fn outputs() -> String {
     variants.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (name, output) in variants {
         let schema = serde_json::to_value(output.schema()).unwrap();
-        for (name, definition) in object(&schema, "$defs") {
+        for (name, definition) in object_entries(&schema, "$defs") {
             let known = definitions.entry(name.clone()).or_insert_with(|| definition.clone());
             assert!(known == definition, "two types have the name `{name}` in schemas");
         }
@@ -96,9 +96,9 @@ fn describe(name: &str, schema: &Value, out: &mut String) {
     if is_new && !text.is_empty() {
         let _ = write!(out, "\n{}\n", text.split_whitespace().collect::<Vec<_>>().join(" "));
     }
-    let rows = table(name, schema);
+    let rows = format_table(name, schema);
     out.push_str(&rows);
-    let forms = forms(schema);
+    let forms = schema_alternatives(schema);
     if !forms.is_empty() && forms.iter().all(is_value) {
         out.push_str("\n| value | meaning |\n|---|---|\n");
         for form in forms {
@@ -109,7 +109,7 @@ fn describe(name: &str, schema: &Value, out: &mut String) {
             if rows.is_empty() { "One of these forms" } else { "The fields above, and those of one of these forms" };
         let _ = write!(out, "\n{lead}:\n");
         for (n, form) in forms.iter().enumerate() {
-            let (rows, text) = (table(name, form), meaning(form));
+            let (rows, text) = (format_table(name, form), meaning(form));
             let text = if text.is_empty() && rows.is_empty() { type_of(form) } else { text };
             let colon = if text.is_empty() { "" } else { ": " };
             let _ = write!(out, "\nForm {}{colon}{text}\n{rows}", n + 1);
@@ -120,34 +120,34 @@ fn describe(name: &str, schema: &Value, out: &mut String) {
 }
 
 /// Renders the fields of a type as a table; the result is empty without fields.
-fn table(name: &str, schema: &Value) -> String {
+fn format_table(name: &str, schema: &Value) -> String {
     let mut rows = String::new();
-    fields(name, schema, "", &mut rows);
+    write_fields(name, schema, "", &mut rows);
     if rows.is_empty() { rows } else { format!("\n| field | type | meaning |\n|---|---|---|\n{rows}") }
 }
 
 /// Renders a row for each field of an object, and of objects without a name inside.
-fn fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
-    let required: Vec<&str> = list(schema, "required").iter().filter_map(Value::as_str).collect();
-    for (name, field) in object(schema, "properties") {
+fn write_fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
+    let required: Vec<&str> = list_elements(schema, "required").iter().filter_map(Value::as_str).collect();
+    for (name, field) in object_entries(schema, "properties") {
         let path = format!("{prefix}{name}");
         let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
         let _ = writeln!(rows, "| `{path}` | {}{optional} | {} |", type_of(field), field_meaning(of, name, field));
-        nested(of, field, &path, rows);
+        write_nested_fields(of, field, &path, rows);
     }
-    for part in list(schema, "allOf") {
-        fields(of, part, prefix, rows);
+    for part in list_elements(schema, "allOf") {
+        write_fields(of, part, prefix, rows);
     }
 }
 
 /// Renders the fields of an object without a name: in a field, a list or a map.
-fn nested(of: &str, field: &Value, path: &str, rows: &mut String) {
-    fields(of, field, &format!("{path}."), rows);
+fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
+    write_fields(of, field, &format!("{path}."), rows);
     if let Some(items) = field.get("items") {
-        nested(of, items, &format!("{path}[]"), rows);
+        write_nested_fields(of, items, &format!("{path}[]"), rows);
     }
     if let Some(values) = field.get("additionalProperties") {
-        nested(of, values, &format!("{path}.<name>"), rows);
+        write_nested_fields(of, values, &format!("{path}.<name>"), rows);
     }
 }
 
@@ -162,11 +162,11 @@ fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let (_, text) = known(&typed).or_else(|| known(name)).unwrap_or_else(|| {
         panic!("`{typed}` has no meaning: add a doc comment, or a line to cli/src/reference/fields.rs");
     });
-    sentence(text)
+    first_sentence(text)
 }
 
 /// Returns a text with a capital letter and a period.
-fn sentence(text: &str) -> String {
+fn first_sentence(text: &str) -> String {
     let mut rest = text.chars();
     let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", rest.as_str())
@@ -178,8 +178,8 @@ fn meaning(field: &Value) -> String {
 }
 
 /// Returns the alternatives of a schema.
-fn forms(schema: &Value) -> &[Value] {
-    let (one, any) = (list(schema, "oneOf"), list(schema, "anyOf"));
+fn schema_alternatives(schema: &Value) -> &[Value] {
+    let (one, any) = (list_elements(schema, "oneOf"), list_elements(schema, "anyOf"));
     if one.is_empty() { any } else { one }
 }
 
@@ -195,11 +195,11 @@ fn type_of(schema: &Value) -> String {
     if let Some(value) = schema.get("const") {
         return format!("`{value}`");
     }
-    let values = list(schema, "enum");
+    let values = list_elements(schema, "enum");
     if !values.is_empty() {
         return values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(" or ");
     }
-    let forms = forms(schema);
+    let forms = schema_alternatives(schema);
     if !forms.is_empty() {
         return forms.iter().map(type_of).collect::<Vec<_>>().join(" or ");
     }
@@ -224,18 +224,18 @@ fn named_type(name: &str, schema: &Value) -> String {
 }
 
 /// Returns the entries of an object under a key.
-fn object<'s>(schema: &'s Value, key: &str) -> impl Iterator<Item = (&'s String, &'s Value)> {
+fn object_entries<'s>(schema: &'s Value, key: &str) -> impl Iterator<Item = (&'s String, &'s Value)> {
     schema.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
 /// Returns the elements of a list under a key.
-fn list<'s>(schema: &'s Value, key: &str) -> &'s [Value] {
+fn list_elements<'s>(schema: &'s Value, key: &str) -> &'s [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 #[test]
 fn json_page_matches_the_schemas() {
-    check_page("json.md", &[("outputs", outputs())]);
+    check_page("json.md", &[("outputs", format_outputs())]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn types_are_rendered_with_their_parts() {
         },
     });
     let mut rows = String::new();
-    fields("x", &schema, "", &mut rows);
+    write_fields("x", &schema, "", &mut rows);
     assert_eq!(
         rows,
         "| `a` | list of [Part](#type-part) or `null` | x \\| y |\n| `b` | map of integer, optional | z |\n"

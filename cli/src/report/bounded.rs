@@ -57,7 +57,10 @@ pub fn bound<'d>(
 }
 
 /// Returns the JSON form of the diagnostics to print, and the counts of the others.
-pub fn outputs(diagnostics: &Diagnostics, sources: &Sources) -> (Vec<DiagnosticOutput>, Vec<OmittedDiagnostics>) {
+pub fn diagnostic_outputs(
+    diagnostics: &Diagnostics,
+    sources: &Sources,
+) -> (Vec<DiagnosticOutput>, Vec<OmittedDiagnostics>) {
     let BoundedDiagnostics { printed, omitted } = bound(diagnostics.iter().map(|one| (one, one.severity())), sources);
     (printed.into_iter().map(|(one, _)| DiagnosticOutput::new(one, sources)).collect(), omitted)
 }

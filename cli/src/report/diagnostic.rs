@@ -74,7 +74,7 @@ impl DiagnosticOutput {
             help: diagnostic.help(),
             file: diagnostic.file().map(str::to_owned),
             labels: labels.collect(),
-            fix: edits(diagnostic, sources),
+            fix: fix_edits(diagnostic, sources),
         }
     }
 
@@ -85,7 +85,7 @@ impl DiagnosticOutput {
     }
 }
 
-fn edits(diagnostic: &Diagnostic, sources: &Sources) -> Vec<EditOutput> {
+fn fix_edits(diagnostic: &Diagnostic, sources: &Sources) -> Vec<EditOutput> {
     let Some(fix) = fix(diagnostic, sources) else { return Vec::new() };
     let Some(source) = sources.get(fix.source) else { return Vec::new() };
     let edits = fix.edits.into_iter().map(|edit| {
@@ -133,7 +133,7 @@ fn one_line(text: &str) -> String {
 pub fn render_with_source(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let is_colored = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let theme = if is_colored { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let width = wrap::width(OutputStream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
+    let width = wrap::fold_width(OutputStream::Error).map_or(MAX_WIDTH_COLUMNS, |width| width.min(MAX_WIDTH_COLUMNS));
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(width)
         .with_wrap_lines(false)

@@ -4,7 +4,7 @@ use super::diagnostic::DiagnosticOutput;
 use super::printable;
 
 /// Formats `::error file=…,annotation=…::message`, with the help after the message.
-pub fn annotation(shown: &DiagnosticOutput) -> String {
+pub fn format_annotation(shown: &DiagnosticOutput) -> String {
     let level = match shown.severity.as_str() {
         "error" => "error",
         "warning" => "warning",
@@ -12,7 +12,7 @@ pub fn annotation(shown: &DiagnosticOutput) -> String {
     };
     let mut properties = Vec::new();
     if let Some(at) = shown.labels.first() {
-        properties.push(format!("file={}", property(&at.file)));
+        properties.push(format!("file={}", escape_property(&at.file)));
         properties.push(format!("line={},endLine={}", at.line, at.end_line));
         // Columns are only supported within one line.
         if at.line == at.end_line {
@@ -20,21 +20,21 @@ pub fn annotation(shown: &DiagnosticOutput) -> String {
         }
     }
     if let (None, Some(file)) = (shown.labels.first(), &shown.file) {
-        properties.push(format!("file={}", property(file)));
+        properties.push(format!("file={}", escape_property(file)));
     }
-    properties.push(format!("title={}", property(&shown.code)));
+    properties.push(format!("title={}", escape_property(&shown.code)));
     let help = shown.help.iter().map(|help| format!("\nhelp: {help}"));
     let others = shown.labels.iter().skip(1).map(|l| format!("\n{}:{}: {}", l.file, l.line, l.text));
     let text: String = std::iter::once(shown.message.clone()).chain(others).chain(help).collect();
-    format!("::{level} {}::{}", properties.join(","), data(&text))
+    format!("::{level} {}::{}", properties.join(","), escape_data(&text))
 }
 
-fn data(text: &str) -> String {
+fn escape_data(text: &str) -> String {
     printable(text).replace('%', "%25").replace('\n', "%0A")
 }
 
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
             fix: Vec::new(),
         };
         assert_eq!(
-            annotation(&shown),
+            format_annotation(&shown),
             "::notice file=a%2Cb%3Ac.md,line=1,endLine=1,col=2,endColumn=4,title=rye%3A%3Aitem%3A%3Aunknown::100%25%0A::error::x\u{fffd}\u{fffd}%0Ahelp: do"
         );
     }

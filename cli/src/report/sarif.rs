@@ -11,17 +11,17 @@ use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
 const PROJECT_FOLDER: &str = ".ai/config";
 
 /// Returns a log of one run. Lists only rules with results, sorted by code.
-pub fn log(shown: &[DiagnosticOutput]) -> Value {
+pub fn build_log(shown: &[DiagnosticOutput]) -> Value {
     let mut rules: BTreeMap<&str, usize> = shown.iter().map(|one| (one.code.as_str(), 0)).collect();
     for (index, slot) in rules.values_mut().enumerate() {
         *slot = index;
     }
-    let described: Vec<Value> = rules.keys().map(|code| rule(code)).collect();
+    let described: Vec<Value> = rules.keys().map(|code| build_rule(code)).collect();
     let mut occurrences: BTreeMap<String, usize> = BTreeMap::new();
     let mut numbered = |one: &DiagnosticOutput| {
-        let occurrence = occurrences.entry(fingerprint(one)).or_default();
+        let occurrence = occurrences.entry(compute_fingerprint(one)).or_default();
         *occurrence += 1;
-        result(one, rules.get(one.code.as_str()), *occurrence)
+        build_result(one, rules.get(one.code.as_str()), *occurrence)
     };
     let results: Vec<Value> = shown.iter().map(&mut numbered).collect();
     json!({
@@ -35,8 +35,8 @@ pub fn log(shown: &[DiagnosticOutput]) -> Value {
     })
 }
 
-fn rule(code: &str) -> Value {
-    let page = codes::page(code).unwrap_or_default();
+fn build_rule(code: &str) -> Value {
+    let page = codes::explain_page(code).unwrap_or_default();
     let plain: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).map(str::trim).collect();
     json!({
         "id": code,
@@ -46,7 +46,7 @@ fn rule(code: &str) -> Value {
 }
 
 /// Returns a result; `occurrence` counts the results with the same fingerprint, from 1.
-fn result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> Value {
+fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> Value {
     let level = match shown.severity.as_str() {
         "error" => "error",
         "warning" => "warning",
@@ -61,12 +61,12 @@ fn result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> 
     result.insert("ruleIndex".into(), json!(rule));
     result.insert("level".into(), json!(level));
     result.insert("message".into(), json!({ "text": text }));
-    let mut places: Vec<Value> = shown.labels.iter().map(location).collect();
+    let mut places: Vec<Value> = shown.labels.iter().map(build_location).collect();
     if places.is_empty() {
         // Code scanning refuses a log in which a result has no location.
         let file = shown.file.as_deref().unwrap_or(PROJECT_FOLDER);
-        let region = region(1, 1, 1, 1);
-        places.push(json!({ "physicalLocation": { "artifactLocation": artifact(file), "region": region } }));
+        let region = build_region(1, 1, 1, 1);
+        places.push(json!({ "physicalLocation": { "artifactLocation": build_artifact(file), "region": region } }));
     }
     if let Some((first, others)) = places.split_first() {
         result.insert("locations".into(), json!([first]));
@@ -76,11 +76,11 @@ fn result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> 
     }
     result.insert(
         "partialFingerprints".into(),
-        json!({ "ryeDiagnostic/v1": format!("{}:{occurrence}", fingerprint(shown)) }),
+        json!({ "ryeDiagnostic/v1": format!("{}:{occurrence}", compute_fingerprint(shown)) }),
     );
     if let (Some(label), false) = (shown.labels.first(), shown.fix.is_empty()) {
-        let replacements: Vec<Value> = shown.fix.iter().map(replacement).collect();
-        let changed = json!({ "artifactLocation": artifact(&label.file), "replacements": replacements });
+        let replacements: Vec<Value> = shown.fix.iter().map(build_replacement).collect();
+        let changed = json!({ "artifactLocation": build_artifact(&label.file), "replacements": replacements });
         result.insert("fixes".into(), json!([{ "artifactChanges": [changed] }]));
     }
     Value::Object(result)
@@ -96,7 +96,7 @@ fn first_sentence(lines: &[&str]) -> Option<String> {
 }
 
 /// Returns a hash of code, file and message, which does not depend on the line (FNV-1a).
-fn fingerprint(shown: &DiagnosticOutput) -> String {
+fn compute_fingerprint(shown: &DiagnosticOutput) -> String {
     let file = shown.labels.first().map(|label| label.file.as_str()).or(shown.file.as_deref()).unwrap_or_default();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in [shown.code.as_str(), file, shown.message.as_str()].join("\n").bytes() {
@@ -105,32 +105,32 @@ fn fingerprint(shown: &DiagnosticOutput) -> String {
     format!("{hash:016x}")
 }
 
-fn location(label: &LabelOutput) -> Value {
-    let region = region(label.line, label.column, label.end_line, label.end_column);
+fn build_location(label: &LabelOutput) -> Value {
+    let region = build_region(label.line, label.column, label.end_line, label.end_column);
     json!({
-        "physicalLocation": { "artifactLocation": artifact(&label.file), "region": region },
+        "physicalLocation": { "artifactLocation": build_artifact(&label.file), "region": region },
         "message": { "text": label.text },
     })
 }
 
-fn replacement(edit: &EditOutput) -> Value {
-    let region = region(edit.line, edit.column, edit.end_line, edit.end_column);
+fn build_replacement(edit: &EditOutput) -> Value {
+    let region = build_region(edit.line, edit.column, edit.end_line, edit.end_column);
     json!({ "deletedRegion": region, "insertedContent": { "text": edit.text } })
 }
 
-fn region(line: u32, column: u32, end_line: u32, end_column: u32) -> Value {
+fn build_region(line: u32, column: u32, end_line: u32, end_column: u32) -> Value {
     json!({ "startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column })
 }
 
 /// Returns the location of a file: relative to the root for the project, with the space as URI scheme for others.
-fn artifact(file: &str) -> Value {
+fn build_artifact(file: &str) -> Value {
     match file.split_once(':').filter(|(space, _)| matches!(*space, "user" | "system")) {
-        Some((space, path)) => json!({ "uri": format!("{space}:{}", encoded(path)) }),
-        None => json!({ "uri": encoded(file), "uriBaseId": "%SRCROOT%" }),
+        Some((space, path)) => json!({ "uri": format!("{space}:{}", encode_path(path)) }),
+        None => json!({ "uri": encode_path(file), "uriBaseId": "%SRCROOT%" }),
     }
 }
 
-fn encoded(path: &str) -> String {
+fn encode_path(path: &str) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/-_.~".contains(b);
     path.bytes().map(|b| if plain(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

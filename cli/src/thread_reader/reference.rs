@@ -78,7 +78,7 @@ impl ThreadReader {
         match self.matching(reference)?.as_slice() {
             [] => Err(self.no_match(reference)?),
             [only] => Ok(only.row.id.clone()),
-            several => Err(ambiguous(reference, several)),
+            several => Err(ambiguous_reference(reference, several)),
         }
     }
 
@@ -120,7 +120,7 @@ impl ThreadReader {
 }
 
 /// Returns the failure of a reference to several threads, which are newest first.
-fn ambiguous(reference: &str, several: &[ListedThread]) -> CommandError {
+fn ambiguous_reference(reference: &str, several: &[ListedThread]) -> CommandError {
     let now = now();
     let candidate = |entry: &ListedThread| {
         format!("    {}  {}, {}", entry.row.id, entry.status_name(), format_elapsed(entry.row.created_at, now))

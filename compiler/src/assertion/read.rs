@@ -190,7 +190,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if c == '"' || c == '\'' {
-            let (string, after) = string(rest)?;
+            let (string, after) = split_string(rest)?;
             out.push_str(string);
             rest = after;
             continue;
@@ -228,7 +228,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
 }
 
 /// Splits a text behind its leading quoted string.
-fn string(text: &str) -> Result<(&str, &str), String> {
+fn split_string(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().unwrap_or('"');
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -243,10 +243,10 @@ fn string(text: &str) -> Result<(&str, &str), String> {
     Err("a string is never closed".into())
 }
 
-fn argument(text: &str) -> Option<(&str, &str)> {
+fn split_argument(text: &str) -> Option<(&str, &str)> {
     let trimmed = text.trim_start();
     if trimmed.starts_with(['"', '\'']) {
-        let (string, after) = string(trimmed).ok()?;
+        let (string, after) = split_string(trimmed).ok()?;
         let after = after.trim_start().strip_prefix(')')?;
         return Some((string.get(1..string.len() - 1)?, after));
     }

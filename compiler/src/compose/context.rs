@@ -21,7 +21,7 @@ enum ContextPosition {
 impl ContextPosition {
     const ALL: [Self; 3] = [Self::System, Self::Before, Self::After];
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::Before => "before",
@@ -109,7 +109,7 @@ fn report_duplicate(
         return;
     }
     if let (Some(first), Some(second)) = (kept.span, origin.span) {
-        let (kept, dropped) = (kept_place.word(), place.word());
+        let (kept, dropped) = (kept_place.as_str(), place.as_str());
         found.push(ContextError::Duplicate { id: id.to_string(), kept, dropped, first, second });
     }
 }

@@ -45,7 +45,7 @@ codes! {
 }
 
 /// Returns the page of a code, with or without the prefix `rye::`.
-pub fn page(code: &str) -> Option<&'static str> {
+pub fn explain_page(code: &str) -> Option<&'static str> {
     let code = code.strip_prefix("rye::").unwrap_or(code);
     ALL.iter().find(|c| c.code == code).map(|c| c.page)
 }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn page_accepts_codes_with_and_without_prefix() {
-        assert_eq!(page("rye::extends::cycle"), page("extends::cycle"));
-        assert!(page("extends::cycle").is_some() && page("extends::circle").is_none());
+        assert_eq!(explain_page("rye::extends::cycle"), explain_page("extends::cycle"));
+        assert!(explain_page("extends::cycle").is_some() && explain_page("extends::circle").is_none());
     }
 }

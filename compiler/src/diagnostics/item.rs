@@ -9,7 +9,7 @@ use crate::world::ItemKind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    #[error("unknown {} `{id}`", kind.word())]
+    #[error("unknown {} `{id}`", kind.as_str())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
     /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
     #[error("unknown {what} `{key}` in {of}")]
@@ -53,7 +53,7 @@ pub enum ItemError {
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
-    #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.word())]
+    #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.as_str())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
     /// The content is not what was signed.
     #[error("the signature of `{path}` is invalid")]
@@ -83,7 +83,7 @@ pub enum ItemError {
     #[error("`{path}` is never run: no tool names it")]
     StrayProgram { path: String, declaration: String },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
-    #[error("the `{mark}` front matter of this {} is never read", kind.word())]
+    #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
     /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
@@ -95,13 +95,13 @@ pub enum ItemError {
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
     /// `tokens` are those of the project's text and of the shadowed text.
-    #[error("the {} `{id}` shadows the standard library's", kind.word())]
+    #[error("the {} `{id}` shadows the standard library's", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
     /// `path` is a file with the id of a prompt template or a skill of higher precedence.
-    #[error("the {} `{id}` shadows `{path}`", kind.word())]
+    #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
     /// Front matter of a file of another client.
-    #[error("the front matter of this {} is invalid: {reason}", kind.word())]
+    #[error("the front matter of this {} is invalid: {reason}", kind.as_str())]
     InvalidFrontMatter { kind: ItemKind, reason: String, span: Span },
 }
 
@@ -287,7 +287,7 @@ impl Problem for ItemError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Unknown { kind, span, .. } => {
-                span.iter().map(|s| new_label(*s, format!("no {} has this id", kind.word()))).collect()
+                span.iter().map(|s| new_label(*s, format!("no {} has this id", kind.as_str()))).collect()
             }
             Self::UnknownCall { what, span, .. } => vec![new_label(*span, format!("no {what} has this name"))],
             Self::FrontMatter { because, span, .. } => vec![new_label(*span, *because)],

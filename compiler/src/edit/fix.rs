@@ -20,7 +20,7 @@ pub struct Fix {
 
 /// Returns the fix of a diagnostic, if it is safe. The replaced word must stand exactly at the diagnostic's span.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
-    let (word, span, instead) = replacement(diagnostic)?;
+    let (word, span, instead) = find_replacement(diagnostic)?;
     let source = sources.get(span.source)?;
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
@@ -38,7 +38,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
 }
 
 /// Returns the wrong word, its span and its replacement.
-fn replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
+fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
     if let Diagnostic::Item(error) = diagnostic {
         return match error {
             ItemError::UnknownKey { what: "element" | "attribute" | "key", key, span, suggestion, .. } => {

@@ -174,19 +174,19 @@ fn has_same_meaning(before: &DirectiveTree, after: &DirectiveTree) -> bool {
     let text = |spanned: &Option<rye_grammar::Spanned<String>>| spanned.as_ref().map(|s| s.node.clone());
     text(&before.title) == text(&after.title)
         && text(&before.prose) == text(&after.prose)
-        && body(before) == body(after)
-        && before.root.as_ref().map(meaning) == after.root.as_ref().map(meaning)
+        && joined_body(before) == joined_body(after)
+        && before.root.as_ref().map(comparable_meaning) == after.root.as_ref().map(comparable_meaning)
 }
 
 /// Returns the body as the compiler joins it.
-fn body(tree: &DirectiveTree) -> String {
+fn joined_body(tree: &DirectiveTree) -> String {
     let process = tree.root.iter().flat_map(Element::elements).filter(|e| e.name.node == "process");
     let parts = process.map(|e| e.text().node).chain([tree.body.node.clone()]).filter(|t| !t.is_empty());
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
 /// Lists every element of the metadata with its attributes and text, without layout, old words and section places.
-fn meaning(root: &Element) -> Vec<String> {
+fn comparable_meaning(root: &Element) -> Vec<String> {
     let mut told = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for element in root.elements().filter(|e| e.name.node != "process") {

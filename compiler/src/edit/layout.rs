@@ -104,7 +104,7 @@ fn is_verbatim(element: &Element) -> bool {
 
 /// Returns the start tag, which ends in `/>` if the element is empty.
 fn start_tag(text: &str, element: &Element, indent: usize) -> String {
-    let attributes: Vec<String> = element.attributes.iter().map(|a| attribute(text, a)).collect();
+    let attributes: Vec<String> = element.attributes.iter().map(|a| format_attribute(text, a)).collect();
     let end = if element.children.is_empty() { "/>" } else { ">" };
     let one_line = std::iter::once(format!("<{}", element.name.node)).chain(attributes.iter().cloned());
     let one_line = format!("{}{end}", one_line.collect::<Vec<_>>().join(" "));
@@ -121,7 +121,7 @@ fn start_tag(text: &str, element: &Element, indent: usize) -> String {
 }
 
 /// Returns the attribute with its value as spelled, including entities, in double quotes if possible.
-fn attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
+fn format_attribute(text: &str, attribute: &rye_grammar::xml::Attribute) -> String {
     let raw = text.get(attribute.value.span.range()).unwrap_or(&attribute.value.node);
     let quote = if raw.contains('"') { '\'' } else { '"' };
     format!("{}={quote}{raw}{quote}", attribute.name.node)

@@ -35,7 +35,7 @@ impl<'t> FrontMatter<'t> {
         if is_own {
             found.syntax(parsed.errors);
             let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
-            data::check_keys(found, entries, known, &format!("the front matter of a {}", file.kind.word()));
+            data::check_keys(found, entries, known, &format!("the front matter of a {}", file.kind.as_str()));
         } else {
             if !parsed.errors.is_empty() {
                 let start = signature::parse(file.source, text).map_or(0, |line| line.node.content_start);

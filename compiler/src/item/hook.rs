@@ -35,7 +35,7 @@ pub struct HookDecl {
     pub compiled: Option<Condition>,
     /// `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
-    pub holes: HookPlaceholders,
+    pub placeholders: HookPlaceholders,
     /// The knowledge it fetches, if the id is static.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
@@ -90,12 +90,12 @@ impl HookPlaceholders {
 impl HookDecl {
     /// Returns the span of the item that the action names, else of the whole action.
     pub fn item_span(&self) -> Span {
-        self.holes.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
+        self.placeholders.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
 
     /// Returns true if the item that it uses is known before the run.
     pub fn has_static_id(&self) -> bool {
-        self.holes.is_literal_field("item_id")
+        self.placeholders.is_literal_field("item_id")
     }
 
     /// Returns the hook as a row of the hook table.
@@ -122,8 +122,8 @@ impl OrderedHooks {
     /// Returns the live hooks that route a directive, in evaluation order; `hooks` is in source order.
     pub fn routing<'h>(hooks: impl Iterator<Item = &'h Arc<HookDecl>>) -> Vec<Arc<HookDecl>> {
         let line = Self::new(hooks.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).cloned().collect());
-        let standing = line.places.iter().filter(|p| p.removed.is_none());
-        standing.filter_map(|p| line.hooks.get(p.index)).cloned().collect()
+        let remaining = line.places.iter().filter(|p| p.removed.is_none());
+        remaining.filter_map(|p| line.hooks.get(p.index)).cloned().collect()
     }
 }
 

@@ -197,9 +197,9 @@ fn action_placeholders_are_recorded() {
         "hooks: [{id: h, event: after_step, action: {primary: execute, item_type: tool, item_id: a/b, \
          params: {text: \"spent ${cost.spend} of {input:max}\"}}}]",
     );
-    assert_eq!(read.holes.facts[0].path.to_string(), "cost.spend");
-    assert_eq!(read.holes.facts[0].field, "params.text");
-    assert_eq!(read.holes.inputs[0].name, "max");
+    assert_eq!(read.placeholders.facts[0].path.to_string(), "cost.spend");
+    assert_eq!(read.placeholders.facts[0].field, "params.text");
+    assert_eq!(read.placeholders.inputs[0].name, "max");
     assert!(read.has_static_id());
 }
 

@@ -158,9 +158,9 @@ impl Bundle<'_> {
         let more = self.labels.len().saturating_sub(MAX_EDGE_LABELS);
         let more = if more == 0 { String::new() } else { format!(", +{more}") };
         if shown.is_empty() {
-            format!("{}{count}", relation.word())
+            format!("{}{count}", relation.as_str())
         } else {
-            format!("{}{count}: {}{more}", relation.word(), shown.join(", "))
+            format!("{}{count}: {}{more}", relation.as_str(), shown.join(", "))
         }
     }
 }

@@ -163,7 +163,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             let (items, found) = (self.items, Rc::clone(&self.found));
             let settings = items
                 .config_by_name("agent/models")
-                .map_or_else(ModelSettings::default, |node| model::settings(&node, &mut found.borrow_mut()));
+                .map_or_else(ModelSettings::default, |node| model::read_settings(&node, &mut found.borrow_mut()));
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDER_PREFIX));
             let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
@@ -180,7 +180,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             }
             let load = move |name: &str| {
                 let node = items.config_by_name(&format!("{PROVIDER_PREFIX}{name}"))?;
-                model::provider(name, &node, &items.sources(), &mut found.borrow_mut())
+                model::read_provider(name, &node, &items.sources(), &mut found.borrow_mut())
             };
             ProviderCatalog::new(settings, names, Box::new(load))
         })

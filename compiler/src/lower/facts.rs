@@ -54,7 +54,7 @@ impl PlanTimeFacts<'_> {
     fn known(&self, name: &str) -> Option<Value> {
         match name {
             "has_extends" => self.composed.leaf().map(|l| l.extends.is_some().into()),
-            "limits" => Some(Value::Object(limits(self.limits))),
+            "limits" => Some(Value::Object(limit_facts(self.limits))),
             "spend_limit" => Some(self.limits.spend.to_json()),
             "max_turns" => Some(self.limits.turns.into()),
             "capabilities_summary" => Some(self.capabilities.clone().into()),
@@ -76,7 +76,7 @@ impl PlanTimeFacts<'_> {
 }
 
 /// Returns the limits as facts; `spend` is in dollars.
-fn limits(limits: &Limits) -> Map<String, Value> {
+fn limit_facts(limits: &Limits) -> Map<String, Value> {
     LimitName::ALL.into_iter().map(|name| (name.to_string(), limits.get(name))).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::compose::WithOrigin;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item;
 use crate::plan::InterfaceField;
-use crate::semantics::value::{Type, equal};
+use crate::semantics::value::{Type, are_equal};
 
 /// Converts declared fields to the plan's form.
 pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, InterfaceField> {
@@ -65,7 +65,7 @@ pub fn resolve_inputs(
 fn type_error(name: &str, field: &item::FieldDecl, value: &Value) -> Option<InterfaceError> {
     let expected = if !field.kind.fits(value) {
         field.kind.phrase().to_owned()
-    } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| equal(choice, value)) {
+    } else if !field.choices.is_empty() && !field.choices.iter().any(|choice| are_equal(choice, value)) {
         let choices: Vec<String> = field.choices.iter().map(format_value).collect();
         format!("one of {}", quote_list(&choices))
     } else {

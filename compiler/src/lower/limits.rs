@@ -34,9 +34,9 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
 
 /// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`; `None` if
 /// a layer is invalid.
-pub fn declared(layers: &LimitLayers) -> Option<Limits> {
+pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     let mut limits = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits;
-    for (name, value, _) in ceilings(&layers.ceilings) {
+    for (name, value, _) in written_ceilings(&layers.ceilings) {
         limits.lower_to(name, value);
     }
     Some(limits)
@@ -45,7 +45,8 @@ pub fn declared(layers: &LimitLayers) -> Option<Limits> {
 /// Returns the ceiling that bounds `spend` to this amount, unless the directive or the defaults set the same amount.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
     let without = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits.spend;
-    let mut bounding = ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
+    let mut bounding =
+        written_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
 }
 
@@ -67,7 +68,7 @@ pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
 }
 
 /// Returns the readable ceilings. The check of their file reports the others.
-fn ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
+fn written_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
     written.iter().filter_map(|ceiling| {
         let name = LimitName::parse(&ceiling.name)?;
         Some((name, parse_limit_value(name, &ceiling.written).ok()?, ceiling))
@@ -95,7 +96,7 @@ pub fn lower(
             source: LimitOrigin {
                 origin: origin::origin_without_place(OriginCause::GivenWithCall),
                 span: None,
-                shown: shown(written),
+                shown: format_limit_value(written),
             },
         })
         .collect();
@@ -109,7 +110,7 @@ pub fn lower(
         Ok(mut resolved) => {
             let overridden: Vec<LimitName> = overrides.iter().filter_map(|(name, _)| LimitName::parse(name)).collect();
             let bounding = layer(&layers.ceilings);
-            for (name, value, ceiling) in ceilings(&bounding).filter(|(name, ..)| !overridden.contains(name)) {
+            for (name, value, ceiling) in written_ceilings(&bounding).filter(|(name, ..)| !overridden.contains(name)) {
                 if resolved.limits.lower_to(name, value) {
                     resolved.sources.insert(name, LimitSource::Written(ceiling.source.clone()));
                 }
@@ -139,12 +140,12 @@ fn with_source(setting: &LimitSetting<compose::DeclaredOrigin>, sources: &Source
     let source = LimitOrigin {
         origin: origin::plan_origin(sources, &setting.source),
         span: setting.source.span,
-        shown: shown(&setting.written),
+        shown: format_limit_value(&setting.written),
     };
     LimitSetting { name: setting.name.clone(), written: setting.written.clone(), source }
 }
 
-fn shown(written: &LimitValue) -> String {
+fn format_limit_value(written: &LimitValue) -> String {
     let text = match written {
         LimitValue::Json(value) => value.to_string(),
         LimitValue::Text(text) => text.clone(),

@@ -17,7 +17,7 @@ use crate::world::{ItemKind, Space};
 
 use super::facts::PlanTimeFacts;
 use super::hooks;
-pub use body::body;
+pub use body::lower_body;
 
 /// A knowledge item that is not sent again because an earlier layer contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl LayerCollector<'_, '_> {
                 return None;
             }
             let tag = hook.decl.wrap.then(|| wrapping_tag(knowledge));
-            let filled = fill::knowledge(self.frame, point, knowledge, tag.as_deref());
+            let filled = fill::lower_knowledge(self.frame, point, knowledge, tag.as_deref());
             return Some(Layer {
                 id: item.to_owned(),
                 kind: LayerKind::Knowledge,

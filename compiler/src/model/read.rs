@@ -29,7 +29,7 @@ pub fn scripted_model(id: &str) -> Model {
 }
 
 /// Reads `agent/models`; missing settings get no default here.
-pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
+pub fn read_settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     let mut reader = ProviderReader { file: "agent/models", diagnostics };
     let default_provider = reader.text(node, "default_provider");
     ModelSettings {
@@ -42,7 +42,7 @@ pub fn settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
 }
 
 /// Reads the provider file `agent/providers/<id>`; `None` if it is unusable.
-pub fn provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diagnostics) -> Option<Provider> {
+pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut Diagnostics) -> Option<Provider> {
     let file = format!("agent/providers/{id}");
     let mut reader = ProviderReader { file: &file, diagnostics };
     let Some(wire) = node.get("wire") else {

@@ -40,7 +40,7 @@ use rye_grammar::data::Node;
 fn load(id: &str, text: &str) -> (Option<Provider>, Diagnostics) {
     let (node, sources) = read("system:.ai/config/agent/providers/x.yaml", text);
     let mut diagnostics = Diagnostics::new();
-    let provider = provider(id, &node, &sources, &mut diagnostics);
+    let provider = read_provider(id, &node, &sources, &mut diagnostics);
     (provider, diagnostics)
 }
 
@@ -58,7 +58,7 @@ fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedMod
     };
     let files = BTreeMap::from([("alpha", ALPHA), ("beta", BETA), ("scripted", SCRIPT)]);
     let mut diagnostics = Diagnostics::new();
-    let settings = settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);
+    let settings = read_settings(&read("models.yaml", SETTINGS).0, &mut diagnostics);
     let names = files.keys().map(|k| (*k).to_owned()).collect();
     let loader: ProviderLoader<'_> = Box::new(move |id| files.get(id).and_then(|text| load(id, text).0));
     ProviderCatalog::new(settings, names, loader).resolve(Some(&request), instead)
@@ -146,7 +146,7 @@ fn provider_file_yields_exact_prices_and_connection() {
     );
     assert_eq!(provider.from_project, Vec::<String>::new());
     let (node, sources) = read(".ai/config/agent/providers/alpha.yaml", ALPHA);
-    let mine = super::provider("alpha", &node, &sources, &mut Diagnostics::new()).unwrap();
+    let mine = super::read_provider("alpha", &node, &sources, &mut Diagnostics::new()).unwrap();
     assert_eq!(mine.from_project, ["wire", "base_url", "prices"]);
 }
 

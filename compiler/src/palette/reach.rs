@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use rye_grammar::capability::is_literal;
 
 use super::{ReachedTool, Specificity};
-use crate::primary::{ItemType, Primary, capability};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::glob::Glob;
 
 /// The tools of a world, each with the capability that executes it.
@@ -28,7 +28,7 @@ struct PatternMatches {
 
 impl ToolIndex {
     pub fn new(ids: impl IntoIterator<Item = ItemId>) -> Self {
-        let named = |id: ItemId| (capability(Primary::Execute, ItemType::Tool, Some(&id)), id);
+        let named = |id: ItemId| (format_capability(Primary::Execute, ItemType::Tool, Some(&id)), id);
         let mut tools: Vec<(String, ItemId)> = ids.into_iter().map(named).collect();
         tools.sort();
         tools.dedup();

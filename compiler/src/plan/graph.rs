@@ -195,7 +195,7 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
 
 impl std::fmt::Display for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&name(*self))
+        f.write_str(&node_name(*self))
     }
 }
 
@@ -224,7 +224,7 @@ const NODE_NAMES: [(Node, &str); 16] = [
     (Node::Finish, "finish"),
 ];
 
-fn name(node: Node) -> String {
+fn node_name(node: Node) -> String {
     if let Node::Hooks(point) = node {
         let point = serde_json::to_value(point).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
         return format!("hooks.{point}");
@@ -234,7 +234,7 @@ fn name(node: Node) -> String {
 
 impl Serialize for Node {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&name(*self))
+        serializer.serialize_str(&node_name(*self))
     }
 }
 

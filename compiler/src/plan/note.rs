@@ -101,12 +101,12 @@ impl fmt::Display for Note {
                 }
             }
             Self::Shadowed { kind, used, hidden, .. } => {
-                let hidden: Vec<&str> = hidden.iter().map(|s| s.word()).collect();
+                let hidden: Vec<&str> = hidden.iter().map(|s| s.as_str()).collect();
                 write!(
                     f,
                     "the {} of the {} space shadows the one of {}",
-                    kind.word(),
-                    used.word(),
+                    kind.as_str(),
+                    used.as_str(),
                     hidden.join(" and ")
                 )
             }

@@ -79,7 +79,7 @@ impl fmt::Display for OriginCause {
             Self::TextToolCalls { model } => write!(f, "the model `{model}` has `tool_use: text_parsed`"),
             Self::Body => f.write_str("the directive's own body"),
             Self::ChainLink { position, count, space } => {
-                write!(f, "link {position} of {count}, from the {} space", space.word())
+                write!(f, "link {position} of {count}, from the {} space", space.as_str())
             }
             Self::ExtendsParent { parent, child } => write!(f, "`{parent}`, declared by `{child}`"),
             Self::RoutedParent { parent, hook } => write!(f, "`{parent}`, set by the hook `{hook}`"),

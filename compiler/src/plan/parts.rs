@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{FieldType, InterfaceField};
-use crate::semantics::value::equal;
+use crate::semantics::value::are_equal;
 
 /// The types of the values inside an array or an object; empty if any value is allowed there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -174,7 +174,7 @@ impl PartType {
         if !self.kind.fits(value) {
             return fault(PartProblem::Kind { expected: self.kind, found: value.clone() });
         }
-        if !self.choices.is_empty() && !self.choices.iter().any(|choice| equal(choice, value)) {
+        if !self.choices.is_empty() && !self.choices.iter().any(|choice| are_equal(choice, value)) {
             return fault(PartProblem::Choice { choices: self.choices.clone(), found: value.clone() });
         }
         self.parts.find_fault_at(value, path)
@@ -187,7 +187,7 @@ impl PartType {
     fn fits(&self, wider: &Self) -> bool {
         let choices = wider.choices.is_empty()
             || (!self.choices.is_empty()
-                && self.choices.iter().all(|own| wider.choices.iter().any(|choice| equal(choice, own))));
+                && self.choices.iter().all(|own| wider.choices.iter().any(|choice| are_equal(choice, own))));
         self.kind.value_type().fits(wider.kind.value_type()) && choices && self.parts.fits(&wider.parts)
     }
 

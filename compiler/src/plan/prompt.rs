@@ -108,7 +108,7 @@ impl RuntimePlaceholder {
 /// The facts of a run that a plan lacks. Printing a plan implements this with markers, a run with values.
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
-    fn text(&mut self, hole: &RuntimePlaceholder) -> String;
+    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String;
     /// Returns whether the hook of a layer fires; called only for layers with `depends`.
     fn fires(&mut self, hook: &str) -> bool;
 }
@@ -158,7 +158,7 @@ impl Prompt {
         let mut seen = BTreeSet::new();
         let system = render_sent_layers(&self.system, known, &mut seen);
         let message = render_sent_layers(&self.first_message, known, &mut seen);
-        opening(&system, &message)
+        opening_messages(&system, &message)
     }
 
     /// Renders the opening of a continuation or resume whose last user message is `message`. The layers with the ids in
@@ -181,21 +181,21 @@ impl Prompt {
 /// Separator between two layers.
 pub const LAYER_SEPARATOR: &str = "\n\n";
 
-fn opening(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> OpeningMessages {
+fn opening_messages(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> OpeningMessages {
     let ids = |layers: &[(&Layer, String)], at: Option<Position>| {
         let of = layers.iter().filter(|(l, _)| at.is_none() || l.position == at);
         of.map(|(l, _)| l.contributor().to_owned()).collect()
     };
     OpeningMessages {
-        system: joined(system),
+        system: join_layers(system),
         system_layers: ids(system, None),
-        message: joined(message),
+        message: join_layers(message),
         before: ids(message, Some(Position::Before)),
         after: ids(message, Some(Position::After)),
     }
 }
 
-fn joined(layers: &[(&Layer, String)]) -> String {
+fn join_layers(layers: &[(&Layer, String)]) -> String {
     let texts: Vec<&str> = layers.iter().map(|(_, text)| text.as_str()).collect();
     texts.join(LAYER_SEPARATOR)
 }
@@ -215,7 +215,7 @@ pub fn render_sent_layers<'l>(
         if layer.kind == LayerKind::Knowledge && !seen.insert(layer.id.as_str()) {
             continue;
         }
-        let text = render_layer(layer, &mut |hole| known.text(hole));
+        let text = render_layer(layer, &mut |placeholder| known.text(placeholder));
         if !text.is_empty() {
             sent.push((layer, text));
         }
@@ -225,15 +225,15 @@ pub fn render_sent_layers<'l>(
 
 /// Renders all layers, joined by blank lines, with their placeholders filled by `fill`.
 pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
-    joined(&render_sent_layers(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
+    join_layers(&render_sent_layers(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
 }
 
 /// A run in which every hook fires.
 struct AllHooksFire<'f>(&'f mut dyn FnMut(&RuntimePlaceholder) -> String);
 
 impl PromptFacts for AllHooksFire<'_> {
-    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
-        (self.0)(hole)
+    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
+        (self.0)(placeholder)
     }
 
     fn fires(&mut self, _: &str) -> bool {

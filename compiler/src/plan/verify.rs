@@ -50,7 +50,7 @@ fn check_total(graph: &Graph) -> Vec<PlanError> {
 /// Checks that the start and the finish exist, and that every node lies on a path between them.
 fn check_reachable(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
-    let from_start = visited(&whole, Node::Start);
+    let from_start = reachable_nodes(&whole, Node::Start);
     let mut to_finish = BTreeSet::new();
     if whole.contains_node(Node::Finish) {
         let reversed = Reversed(&whole);
@@ -72,7 +72,7 @@ fn check_reachable(graph: &Graph) -> Vec<PlanError> {
     broken
 }
 
-fn visited(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
+fn reachable_nodes(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     if !graph.contains_node(from) {
         return BTreeSet::new();
     }
@@ -87,9 +87,9 @@ fn visited(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
 /// Checks that every cycle passes the limits or consumes a call or a message, and that every cycle consumes something.
 fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
-        node != Node::Limits && !matches!(consumed(node, outcome), Some(Consumed::Call | Consumed::Message))
+        node != Node::Limits && !matches!(consumed_by(node, outcome), Some(Consumed::Call | Consumed::Message))
     });
-    let idle = digraph(graph, |node, outcome| consumed(node, outcome).is_none());
+    let idle = digraph(graph, |node, outcome| consumed_by(node, outcome).is_none());
     let mut found = find_cycles(&unlimited);
     let count = found.len();
     for circle in find_cycles(&idle) {
@@ -115,7 +115,7 @@ enum Consumed {
     Limit,
 }
 
-fn consumed(node: Node, outcome: Outcome) -> Option<Consumed> {
+fn consumed_by(node: Node, outcome: Outcome) -> Option<Consumed> {
     match node {
         // The outcome `full` means that nothing was sent.
         Node::Model => (outcome != Outcome::Full).then_some(Consumed::Attempt),

@@ -41,7 +41,7 @@ pub struct PlanAccess {
 pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, WorldError> {
     let items = Items::new(world);
     let (mut write, mut run, mut reach) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for id in tools(plan) {
+    for id in reachable_tools(plan) {
         let ToolSandbox { kind, write: folders, net, .. } = tool_sandbox(&items, plan, id.as_str(), Some(&id));
         match kind {
             SandboxKind::Engine => {}
@@ -64,7 +64,7 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
             }
         }
     }
-    if signs(plan) {
+    if can_sign(plan) {
         write.insert("signatures".to_owned());
     }
     if reach.contains(ANY_HOST) {
@@ -77,7 +77,7 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
 
 /// Returns the tools that a thread can call: those of its palette, those that the palette had no room for, and those of
 /// its live hooks.
-fn tools(plan: &Plan) -> BTreeSet<ItemId> {
+fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
     let palette = plan.palette.iter().filter_map(|tool| tool.item_id.clone());
     let dropped = plan.dropped_tools.iter().map(|tool| tool.item_id.clone());
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
@@ -88,7 +88,7 @@ fn tools(plan: &Plan) -> BTreeSet<ItemId> {
 }
 
 /// Reports whether the model or a hook can sign items.
-fn signs(plan: &Plan) -> bool {
+fn can_sign(plan: &Plan) -> bool {
     plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
         || plan.hooks.iter().any(|hook| hook.is_live() && matches!(hook.action.call(), Some(HookCall::Sign { .. })))
 }

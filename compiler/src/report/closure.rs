@@ -9,7 +9,7 @@ use crate::compile::{Compilation, CompileRequest, compile};
 use crate::diagnostics::Diagnostics;
 use crate::hook::HookCall;
 use crate::plan::Plan;
-use crate::primary::{ItemType, Primary, capability};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::report::matrix::{MatrixError, build_matrix};
 use crate::semantics::capability::CapabilitySet;
 use crate::world::{ItemKind, World, WorldError};
@@ -29,7 +29,7 @@ pub type Plans = Result<Vec<Compilation>, NoPlan>;
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
-pub fn plans(world: &dyn World, id: &ItemId) -> Plans {
+pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
     let compiled = compile(world, &CompileRequest::new(id.clone()));
     if let Some(compilation) = compiled.value {
         return Ok(vec![compilation]);
@@ -54,16 +54,16 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
     // Every link of a spawn chain must allow a start, so the roots bound all of them.
-    let bound = CapabilitySet::new(roots.iter().flat_map(|plan| patterns(plan)));
+    let bound = CapabilitySet::new(roots.iter().flat_map(|plan| granted_patterns(plan)));
     let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
-    let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| starts(plan, &all, &bound)).collect();
+    let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| startable_directives(plan, &all, &bound)).collect();
     while let Some(id) = waiting.pop() {
         if found.contains_key(&id) || roots.iter().any(|plan| plan.directive == id) {
             continue;
         }
-        let plans = plans(world, &id);
+        let plans = compile_reachable(world, &id);
         for compilation in plans.iter().flatten() {
-            waiting.extend(starts(&compilation.plan, &all, &bound));
+            waiting.extend(startable_directives(&compilation.plan, &all, &bound));
         }
         found.insert(id, plans);
     }
@@ -77,22 +77,22 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
 pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
-    let own = CapabilitySet::new(patterns(plan));
-    Ok(starts(plan, &all, &own).into_iter().collect())
+    let own = CapabilitySet::new(granted_patterns(plan));
+    Ok(startable_directives(plan, &all, &own).into_iter().collect())
 }
 
 /// Returns the grant patterns of a plan and of its hooks.
-fn patterns(plan: &Plan) -> impl Iterator<Item = String> {
+fn granted_patterns(plan: &Plan) -> impl Iterator<Item = String> {
     let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
     own.chain(hooks)
 }
 
 /// Returns the directives that a thread of this plan can start itself.
-fn starts(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
-    let own = CapabilitySet::new(patterns(plan));
+fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
+    let own = CapabilitySet::new(granted_patterns(plan));
     let allowed = |id: &ItemId| {
-        let wanted = capability(Primary::Execute, ItemType::Directive, Some(id));
+        let wanted = format_capability(Primary::Execute, ItemType::Directive, Some(id));
         own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
     };
     let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());

@@ -141,7 +141,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
         // A directive without a plan cannot be started.
         let side = |plans: Option<&'_ Plans>| plans.and_then(|plans| plans.as_ref().ok()).cloned().unwrap_or_default();
         let (was, is) = (side(was.get(id)), side(is.get(id)));
-        for (was, is) in pairs(&was, &is) {
+        for (was, is) in pair_plans(&was, &is) {
             let one = match (was, is) {
                 (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => continue,
                 (Some(was), Some(is)) => {
@@ -163,11 +163,14 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
 /// allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
     let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });
-    !tools::changes(&trees).is_empty()
+    !tools::compare_tools(&trees).is_empty()
 }
 
 /// Pairs the plans of one directive on both sides by their inputs.
-fn pairs<'c>(was: &'c [Compilation], is: &'c [Compilation]) -> Vec<(Option<&'c Compilation>, Option<&'c Compilation>)> {
+fn pair_plans<'c>(
+    was: &'c [Compilation],
+    is: &'c [Compilation],
+) -> Vec<(Option<&'c Compilation>, Option<&'c Compilation>)> {
     let same = |one: &Compilation, other: &Compilation| one.request.inputs == other.request.inputs;
     let mut found: Vec<_> = is.iter().map(|new| (was.iter().find(|old| same(old, new)), Some(new))).collect();
     found.extend(was.iter().filter(|old| !is.iter().any(|new| same(old, new))).map(|old| (Some(old), None)));
@@ -190,19 +193,19 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));
     let trees = DiffSides::new(before, after);
-    found.hooks = hooks::changes(&trees);
-    found.changes = rest::changes(&trees);
-    found.changes.extend(settings::changes(&trees));
-    found.changes.extend(tools::changes(&trees));
+    found.hooks = hooks::compare_hooks(&trees);
+    found.changes = rest::compare_rest(&trees);
+    found.changes.extend(settings::compare_settings(&trees));
+    found.changes.extend(tools::compare_tools(&trees));
     let sources = found.changes.iter().map(|change| &change.source);
     let sources = sources.chain(found.hooks.iter().map(|hook| &hook.source));
     let sources = sources.chain(found.limits.iter().map(|limit| &limit.source));
     let sources = sources.chain(found.capabilities.iter().map(|change| &change.source));
     let sources = sources.chain(found.parts.iter().map(|part| &part.source));
     let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
-    found.changes.extend(rest::files(&trees, &named));
+    found.changes.extend(rest::compare_files(&trees, &named));
     let missing: Vec<PlanChange> =
-        rest::unexplained(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
+        rest::unexplained_changes(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
     found.changes.extend(missing);
     found.changes.sort_by_key(|change| change.area);
     found.set_widened();
@@ -281,15 +284,15 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         after: after.map(|plan| plan.plan_id.clone()),
         widened: false,
         tokens: BeforeAfter { before: input(before), after: input(after) },
-        parts: context::parts(before, after),
+        parts: context::compare_parts(before, after),
         prefix: context::prefix_change(before, after),
-        capabilities: capabilities::changes(before, after),
+        capabilities: capabilities::compare_capabilities(before, after),
         hooks: Vec::new(),
         // A new directive raises no limits: its permissions are the change.
-        limits: limits(before, after),
+        limits: compare_limits(before, after),
         changes: Vec::new(),
-        model: changed(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),
-        chain: changed(before, after, |plan| plan.chain.clone()),
+        model: before_after(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),
+        chain: before_after(before, after, |plan| plan.chain.clone()),
         cost: CostChange {
             first: cost(|plan| &plan.cost.first.cost),
             typical: cost(|plan| &plan.cost.typical.cost),
@@ -299,7 +302,7 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
     }
 }
 
-fn changed<T: PartialEq>(
+fn before_after<T: PartialEq>(
     before: Option<&PlanReport>,
     after: Option<&PlanReport>,
     of: impl Fn(&PlanReport) -> T,
@@ -308,7 +311,7 @@ fn changed<T: PartialEq>(
     (before != after).then_some(BeforeAfter { before, after })
 }
 
-fn limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {
+fn compare_limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {
     let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
     let mut changes = Vec::new();
     for (name, limit) in &after.limits {

@@ -23,9 +23,9 @@ struct Contribution {
 /// Returns a step for each contributor of a limit, lowest precedence first, then the bounds.
 pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitName) -> Vec<DerivationStep> {
     let items = Items::new(world);
-    let values = values(&items, compilation, limit);
+    let values = requested_values(&items, compilation, limit);
     let is_given = compilation.request.limits.iter().any(|(name, _)| name == limit.as_str());
-    let bounds = bounds(&items, compilation, limit, is_given);
+    let bounds = settings_bounds(&items, compilation, limit, is_given);
     let requested = values.last().map_or(0, |last| last.value);
     let lowest = bounds.iter().map(|bound| bound.value).min().filter(|lowest| *lowest < requested);
     let mut steps = Vec::new();
@@ -52,7 +52,7 @@ pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitN
 }
 
 /// Returns the requested values, lowest precedence first.
-fn values(items: &Items<'_>, compilation: &Compilation, limit: LimitName) -> Vec<Contribution> {
+fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitName) -> Vec<Contribution> {
     let built_in = match Limits::default().get(limit) {
         value if limit == LimitName::Spend => Nanos::from_json(&value).map(Nanos::to_u64).unwrap_or_default(),
         value => value.as_u64().unwrap_or_default(),
@@ -74,7 +74,12 @@ fn values(items: &Items<'_>, compilation: &Compilation, limit: LimitName) -> Vec
 }
 
 /// Returns the bounds of the settings, which a value of the call passes, and those of the parent thread.
-fn bounds(items: &Items<'_>, compilation: &Compilation, limit: LimitName, is_given: bool) -> Vec<Contribution> {
+fn settings_bounds(
+    items: &Items<'_>,
+    compilation: &Compilation,
+    limit: LimitName,
+    is_given: bool,
+) -> Vec<Contribution> {
     let mut all = Vec::new();
     if !is_given {
         all.extend(settings(items, "agent/agent", limit, &["limits", "max"]));
@@ -99,7 +104,7 @@ fn settings(items: &Items<'_>, file: &str, limit: LimitName, path: &[&str]) -> V
         let entry = node.and_then(|node| node.entries().iter().find(|entry: &&Entry| entry.key.node == limit.as_str()));
         let Some(entry) = entry else { continue };
         let span = entry.key.span.join(entry.value.span);
-        let by = format!("`{file}` of the {} space", space.word());
+        let by = format!("`{file}` of the {} space", space.as_str());
         all.extend(contribution(items, limit, by, &LimitValue::Json(entry.value.to_value()), span));
     }
     all

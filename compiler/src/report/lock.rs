@@ -13,7 +13,7 @@ use rye_grammar::ItemId;
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::hook::{PlanVerdict, PlannedHook};
 use crate::plan::{Plan, hex};
-use crate::report::closure::{NoPlan, plans};
+use crate::report::closure::{NoPlan, compile_reachable};
 use crate::report::render::json::{PlanReport, render};
 use crate::world::World;
 
@@ -66,13 +66,13 @@ pub enum LockMismatch {
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
-pub fn entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
-    Ok(entry_of(&plans(world, id)?))
+pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
+    Ok(entry_of(&compile_reachable(world, id)?))
 }
 
 /// Computes the entry for the plans of one directive.
 pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
-    let entry = |one: &Compilation| locked(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
+    let entry = |one: &Compilation| lock_entry(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
     plans.iter().map(entry).collect()
 }
 
@@ -84,8 +84,8 @@ pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
 pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
     let directive = plan.directive.as_str();
     let locked = lock.directives.get(directive).ok_or(LockMismatch::NotLocked)?;
-    let now = entry(world, &plan.directive).map_err(LockMismatch::NoPlan)?;
-    let mut found = drift(directive, locked, &now);
+    let now = lock_entries(world, &plan.directive).map_err(LockMismatch::NoPlan)?;
+    let mut found = list_drift(directive, locked, &now);
     if found.is_empty() {
         let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         let again = compile(world, &request);
@@ -120,7 +120,7 @@ fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> LockEntry {
+fn lock_entry(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) -> LockEntry {
     let mut parts = BTreeMap::new();
     let mut put = |name: String, value: Value| {
         parts.insert(name, hex(&Sha256::digest(value.to_string())));
@@ -147,14 +147,16 @@ fn locked(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value>>) 
         put(format!("tool {}", tool.name), json(serde_json::to_value(tool)));
     }
     let read = |read: &crate::plan::ManifestEntry| match (&read.space, &read.sha256) {
-        (Some(space), Some(sha256)) => (format!("{} {} ({})", read.kind.word(), read.id, space.word()), sha256.clone()),
-        (_, _) => (format!("{} {}", read.kind.word(), read.id), "not there".to_owned()),
+        (Some(space), Some(sha256)) => {
+            (format!("{} {} ({})", read.kind.as_str(), read.id, space.as_str()), sha256.clone())
+        }
+        (_, _) => (format!("{} {}", read.kind.as_str(), read.id), "not there".to_owned()),
     };
     LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
 }
 
 /// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal bytes.
-pub fn drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
+pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut tell = |what: &str, how: &str| {
         let drift = Drift { directive: directive.to_owned(), what: what.to_owned(), how: how.to_owned() };

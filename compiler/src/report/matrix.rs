@@ -139,7 +139,7 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
             continue;
         };
         let report = render(&compilation, Vec::new());
-        known.entry(context_key(&report)).or_insert_with(|| (context(&report), Vec::new())).1.push(cells);
+        known.entry(context_key(&report)).or_insert_with(|| (matrix_context(&report), Vec::new())).1.push(cells);
     }
     for (mut context, cells) in known.into_values() {
         context.when = describe_region(&split, cells);
@@ -254,23 +254,23 @@ fn context_key(report: &PlanReport) -> String {
     let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
     let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
     let grants: Vec<&str> = report.capabilities.iter().map(|g| g.pattern.as_str()).collect();
-    format!("{:?}\n{:?}\n{hooks:?}\n{limits:?}\n{grants:?}\n{}", report.chain, parts(report), report.model.id)
+    format!("{:?}\n{:?}\n{hooks:?}\n{limits:?}\n{grants:?}\n{}", report.chain, context_parts(report), report.model.id)
 }
 
-fn parts(report: &PlanReport) -> Vec<String> {
+fn context_parts(report: &PlanReport) -> Vec<String> {
     let first = &report.first_message;
     let message = first.before.iter().chain(&first.body).chain(&first.after);
     let layers = report.system.layers.iter().chain(message).map(|layer| layer.id.clone());
     layers.chain(report.palette.iter().map(|tool| tool.name.clone())).collect()
 }
 
-fn context(report: &PlanReport) -> MatrixContext {
+fn matrix_context(report: &PlanReport) -> MatrixContext {
     MatrixContext {
         when: Vec::new(),
         call: report.call.clone(),
         plan_id: report.plan_id.clone(),
         chain: report.chain.clone(),
-        parts: parts(report),
+        parts: context_parts(report),
         tokens: report.tokens.input,
         first: report.cost.first.clone(),
         typical: report.cost.typical.clone(),

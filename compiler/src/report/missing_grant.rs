@@ -79,7 +79,7 @@ fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action
     grants.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
     for (_, pattern) in grants.into_iter().take(MAX_GRANTS) {
         let place = compilation.origins.get(&format!("capability.{pattern}")).and_then(|origin| origin.place.clone());
-        steps.push(DerivationStep::new(format!("`{pattern}` {}", lack(pattern, &wanted)), place));
+        steps.push(DerivationStep::new(format!("`{pattern}` {}", describe_difference(pattern, &wanted)), place));
     }
     let reason = match &declaring {
         Some(by) => format!("not granted: no grant of `{}` matches `{wanted}`", by.id()),
@@ -87,13 +87,13 @@ fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action
             "not granted: no link of the chain declares `<permissions>`, and a root thread inherits none".to_owned()
         }
     };
-    steps.extend(fixes(items, compilation, action, declaring.as_deref()));
+    steps.extend(grant_fixes(items, compilation, action, declaring.as_deref()));
     let subject = format!("capability.{wanted}");
     Explanation { subject, reason, place: declaring.and_then(|by| permissions_place(items, &by)), steps }
 }
 
 /// Returns the steps that allow the action: the line to add and its file.
-fn fixes(
+fn grant_fixes(
     items: &Items<'_>,
     compilation: &Compilation,
     action: &Action,
@@ -166,7 +166,7 @@ fn common_segments(pattern: &str, wanted: &str) -> usize {
 }
 
 /// Describes the difference between a pattern and a capability that it does not match.
-fn lack(pattern: &str, wanted: &str) -> String {
+fn describe_difference(pattern: &str, wanted: &str) -> String {
     let common = common_segments(pattern, wanted);
     let rest = |text: &str| text.split('.').skip(common).collect::<Vec<_>>().join(".");
     let (has, needs) = (rest(pattern), rest(wanted));
@@ -194,7 +194,7 @@ mod tests {
             ("rye.execute.tool.rye.bash", "ends before `bash`"),
             ("rye.execute.tool.rye.bash.bash.x", "requires `x` after `rye.execute.tool.rye.bash.bash`"),
         ] {
-            assert_eq!(lack(pattern, wanted), text);
+            assert_eq!(describe_difference(pattern, wanted), text);
         }
     }
 }

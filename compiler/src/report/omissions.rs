@@ -17,8 +17,8 @@ use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, Unrecognize
 pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
     let items = Items::new(world);
     let by = compilation.plan.model.counted_by;
-    let mut weights = BTreeMap::new();
-    for one in omissions(compilation) {
+    let mut omitted_tokens = BTreeMap::new();
+    for one in list_omissions(compilation) {
         let tokens = one.tokens.or_else(|| match one.why {
             OmissionReason::Suppressed | OmissionReason::Deduplicated => {
                 of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
@@ -28,10 +28,10 @@ pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
             OmissionReason::DroppedForSize => None,
         });
         if let Some(tokens) = tokens {
-            weights.insert((one.why, one.id), tokens);
+            omitted_tokens.insert((one.why, one.id), tokens);
         }
     }
-    compilation.weights = weights;
+    compilation.omitted_tokens = omitted_tokens;
 }
 
 fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
@@ -109,10 +109,12 @@ mod tests {
         let mut compilation = compile(&world, &request).value.unwrap();
         let before = compilation.plan.manifest.clone();
         assert!(
-            omissions(&compilation).iter().any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none())
+            list_omissions(&compilation)
+                .iter()
+                .any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none())
         );
         estimate_tokens(&world, &mut compilation);
-        let all = omissions(&compilation);
+        let all = list_omissions(&compilation);
         let weight = |why: OmissionReason| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
         assert!(
             weight(OmissionReason::Suppressed) > Some(10) && weight(OmissionReason::Shadowed) > Some(10),

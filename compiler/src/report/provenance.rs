@@ -26,7 +26,7 @@ impl Compilation {
     }
 
     fn omission_tokens(&self, why: OmissionReason, id: &str) -> Option<u64> {
-        self.weights.get(&(why, id.to_owned())).copied()
+        self.omitted_tokens.get(&(why, id.to_owned())).copied()
     }
 }
 
@@ -47,10 +47,10 @@ pub struct Omission {
 pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
     let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
     match key.split_once('.') {
-        Some(("hook", id)) => hook(compilation, id),
-        Some(("tool", _)) => tool(compilation, origin),
-        Some(("link", id)) => chain(compilation, id),
-        Some(_) | None => declared(compilation, origin),
+        Some(("hook", id)) => derive_hook(compilation, id),
+        Some(("tool", _)) => derive_tool(compilation, origin),
+        Some(("link", id)) => derive_chain(compilation, id),
+        Some(_) | None => derive_declaration(compilation, origin),
     }
 }
 
@@ -59,27 +59,27 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
         let mut steps = vec![DerivationStep::new(format!("brought by the hook `{id}`"), place)];
-        steps.extend(hook(compilation, id));
+        steps.extend(derive_hook(compilation, id));
         return steps;
     }
     let Some(origin) = compilation.origins.get(&format!("layer.{}", layer.id)) else { return Vec::new() };
     let mut steps = vec![DerivationStep::new(origin.cause.to_string(), origin.place.clone())];
-    steps.extend(declared(compilation, origin));
+    steps.extend(derive_declaration(compilation, origin));
     steps
 }
 
 /// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
-fn declared(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
+fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {
-        OriginKind::Hook(id) => hook(compilation, id),
-        OriginKind::Directive(id) => chain(compilation, id.as_str()),
+        OriginKind::Hook(id) => derive_hook(compilation, id),
+        OriginKind::Directive(id) => derive_chain(compilation, id.as_str()),
         OriginKind::Config(_) | OriginKind::BuiltIn => Vec::new(),
     }
 }
 
 /// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
-fn chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
+fn derive_chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };
     let mut steps = Vec::new();
@@ -95,13 +95,13 @@ fn chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
         let extends = compilation.origins.get("extends").and_then(|o| o.place.clone());
         let text = format!("`{}` extends `{}`, set by the hook `{route}`", child.id, parent.id);
         steps.push(DerivationStep::new(text, extends));
-        steps.extend(hook(compilation, route));
+        steps.extend(derive_hook(compilation, route));
     }
     steps
 }
 
 /// Returns the verdict of a hook with its reason, and the directive that declares the hook.
-fn hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
+fn derive_hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let all = || compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(hook, _)| hook.id == id);
     let Some((hook, trace)) = all().find(|(hook, _)| hook.is_live()).or_else(|| all().next()) else {
         return Vec::new();
@@ -114,22 +114,22 @@ fn hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     };
     let mut steps = vec![DerivationStep::new(format!("{verdict}: {}", trace.because), None)];
     if let HookSource::Directive { id } = &hook.source {
-        steps.extend(chain(compilation, id));
+        steps.extend(derive_chain(compilation, id));
     }
     steps
 }
 
 /// Returns the grant behind a tool and the declaration of the grant.
-fn tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
+fn derive_tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Grant(pattern) = &origin.cause else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };
     let mut steps = vec![DerivationStep::new(format!("`{pattern}`: {}", grant.cause), grant.place.clone())];
-    steps.extend(declared(compilation, grant));
+    steps.extend(derive_declaration(compilation, grant));
     steps
 }
 
 /// Lists everything that the sources name and the plan omits.
-pub fn omissions(compilation: &Compilation) -> Vec<Omission> {
+pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
     let mut all = Vec::new();
     for note in &compilation.notes {
         let Some(why) = OmissionReason::of(note) else { continue };

@@ -148,8 +148,8 @@ impl Plan {
         let mut is_bounded = true;
         let mut text = 0u64;
         for layer in self.prompt.system.iter().chain(&self.prompt.first_message) {
-            let rendered = render_layer(layer, &mut |hole| {
-                let most = max_value_bytes(hole);
+            let rendered = render_layer(layer, &mut |placeholder| {
+                let most = max_value_bytes(placeholder);
                 is_bounded &= most.is_some();
                 // The longest character in JSON.
                 "\u{1}".repeat(most.unwrap_or(0))
@@ -187,8 +187,8 @@ fn is_free(model: &PlannedModel) -> bool {
 }
 
 /// Returns the maximum bytes of a placeholder's value; `None` if it has no maximum.
-fn max_value_bytes(hole: &RuntimePlaceholder) -> Option<usize> {
-    let RuntimePlaceholder::Fact { path, fallback } = hole else { return None };
+fn max_value_bytes(placeholder: &RuntimePlaceholder) -> Option<usize> {
+    let RuntimePlaceholder::Fact { path, fallback } = placeholder else { return None };
     let most = match path.as_str() {
         "project_path" => MAX_PATH_BYTES,
         "thread_id" | "parent_thread_id" | "previous_thread_id" => MAX_THREAD_ID_BYTES,

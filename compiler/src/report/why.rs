@@ -56,7 +56,7 @@ impl fmt::Display for Explanation {
 /// Fails if the plan does not contain the name; the error may suggest a similar one.
 pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Result<Vec<Explanation>, NotInPlan> {
     let mut found = Vec::new();
-    layers(compilation, thing, &mut found);
+    explain_layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
         // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
         let told_apart = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
@@ -69,14 +69,14 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
         }
     }
     let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
-    hooks(compilation, name, &mut found);
-    tools(compilation, name, &mut found);
+    explain_hooks(compilation, name, &mut found);
+    explain_tools(compilation, name, &mut found);
     for note in compilation.notes.iter().filter(|note| note.id() == name) {
         let place = note.origin().and_then(|o| o.place.clone());
         found.push(Explanation { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
     }
     if found.is_empty() {
-        capability(compilation, name, &mut found);
+        explain_capability(compilation, name, &mut found);
     }
     if found.is_empty() {
         let keys = compilation.origins.0.keys();
@@ -104,7 +104,7 @@ pub fn explain_with_missing_grants(
 }
 
 /// Explains every prompt layer with this id, including its size.
-fn layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
+fn explain_layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
     let (system, first, continued) = view::view_prompt(&compilation.plan, &compilation.origins);
     for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
@@ -128,7 +128,7 @@ const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool",
 
 fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Explanation {
     let value = match key.split_once('.') {
-        Some(("limit", name)) => limit(compilation, name),
+        Some(("limit", name)) => explain_limit(compilation, name),
         Some((_, _)) | None if key == "model" => {
             Some(format!("{}/{}", compilation.plan.model.provider, compilation.plan.model.id))
         }
@@ -138,14 +138,14 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
     Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
 }
 
-fn limit(compilation: &Compilation, name: &str) -> Option<String> {
+fn explain_limit(compilation: &Compilation, name: &str) -> Option<String> {
     let limits = Limits::from(compilation.plan.limits);
     let name = LimitName::parse(name)?;
     Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
 }
 
 /// Explains every hook with this id, including its verdict.
-fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+fn explain_hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     use crate::hook::{HookSource, PlanVerdict};
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(h, _)| h.id == name) {
         let verdict = match &hook.verdict {
@@ -164,7 +164,7 @@ fn hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
 }
 
 /// Explains tools by item id, including those dropped for size.
-fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+fn explain_tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     let plan = &compilation.plan;
     for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {
         let key = format!("tool.{}", tool.name);
@@ -179,7 +179,7 @@ fn tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
 }
 
 /// Explains the grant that allows a capability.
-fn capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+fn explain_capability(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     if !name.starts_with("rye.") {
         return;
     }

@@ -118,7 +118,7 @@ impl WorkspaceScan<'_, '_> {
         let of_one = |id: ItemId| {
             let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
             let node = self.items.config(&id)?;
-            let read = model::provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
+            let read = model::read_provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
             let subjects = self.subjects(ItemKind::Config, &[id.as_str()]);
             let redirected = is_redirected(&read.wire, &read.from_project);
             redirected.then(|| crate::trust::provider(&name, &read.connection, &read.from_project, subjects))

@@ -130,13 +130,13 @@ impl Condition {
 
     /// Evaluates the condition over these facts.
     pub fn evaluate(&self, facts: &Facts) -> Verdict {
-        evaluate::verdict(&self.root, facts, None)
+        evaluate::evaluate_root(&self.root, facts, None)
     }
 
     /// Evaluates like [`Condition::evaluate`]; also returns every path that was read, in order of reading.
     pub fn evaluate_traced(&self, facts: &Facts) -> (Verdict, Vec<FactReading>) {
         let mut readings = Vec::new();
-        let verdict = evaluate::verdict(&self.root, facts, Some(&mut readings));
+        let verdict = evaluate::evaluate_root(&self.root, facts, Some(&mut readings));
         (verdict, readings)
     }
 

@@ -90,29 +90,29 @@ pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
     }
     let body = request.get(*kind).unwrap_or(&Value::Null);
     match *kind {
-        "condition" => language::condition(body, request),
-        "template" => language::template(body, request),
+        "condition" => language::answer_condition(body, request),
+        "template" => language::answer_template(body, request),
         "inputs_text" => language::inputs_text(body, request),
-        "capability" => permission::capability(body),
+        "capability" => permission::answer_capability(body),
         "covers" => permission::covers(body),
-        "risk" => permission::risk(body, request.get("table")),
-        "limits" => spending::limits(body),
+        "risk" => permission::answer_risk(body, request.get("table")),
+        "limits" => spending::answer_limits(body),
         "check_limits" => spending::check_limits(body),
-        "ledger" => spending::ledger(body),
+        "ledger" => spending::answer_ledger(body),
         "classify" => language::classify(body),
-        _ => permission::glob(body),
+        _ => permission::answer_glob(body),
     }
 }
 
-fn object<'v>(value: &'v Value, what: &str) -> Result<&'v Map<String, Value>, EvalError> {
+fn expect_object<'v>(value: &'v Value, what: &str) -> Result<&'v Map<String, Value>, EvalError> {
     value.as_object().ok_or_else(|| EvalError::request(format!("`{what}` has to be an object")))
 }
 
-fn text<'v>(value: Option<&'v Value>, what: &str) -> Result<&'v str, EvalError> {
+fn expect_text<'v>(value: Option<&'v Value>, what: &str) -> Result<&'v str, EvalError> {
     value.and_then(Value::as_str).ok_or_else(|| EvalError::request(format!("`{what}` has to be a string")))
 }
 
-fn texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, EvalError> {
+fn expect_texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>, EvalError> {
     value
         .and_then(Value::as_array)
         .and_then(|items| items.iter().map(Value::as_str).collect())

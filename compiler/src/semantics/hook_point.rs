@@ -390,7 +390,7 @@ impl ActionName {
     ];
 
     /// Returns the name as written: `set_extends`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             A::SetExtends => "set_extends",
             A::Fetch => "fetch",
@@ -469,7 +469,7 @@ impl ActionName {
 
     /// Parses a name or an alias.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|a| a.word() == word || a.aliases().contains(&word))
+        Self::ALL.into_iter().find(|a| a.as_str() == word || a.aliases().contains(&word))
     }
 }
 
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn action_words_round_trip_and_have_aliases() {
         for action in ActionName::ALL {
-            assert_eq!(ActionName::from_word(action.word()), Some(action));
+            assert_eq!(ActionName::from_word(action.as_str()), Some(action));
         }
         assert_eq!(ActionName::from_word("abort"), Some(A::Terminate));
         assert_eq!(ActionName::from_word("load"), Some(A::Fetch));

@@ -268,7 +268,7 @@ impl Ledger {
 
     fn release(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
         let account = self.account_of(thread)?;
-        if account.standing() == AccountStatus::Released {
+        if account.status() == AccountStatus::Released {
             return Ok(LedgerReply::Done);
         }
         let children = account.children();
@@ -287,7 +287,7 @@ impl Ledger {
     /// Releases an account that was only waiting for its last child.
     fn release_if_drained(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
         let account = self.account_of(thread)?;
-        if account.standing() == AccountStatus::Draining && account.children() == 0 {
+        if account.status() == AccountStatus::Draining && account.children() == 0 {
             return self.release(thread);
         }
         Ok(LedgerReply::Done)
@@ -307,7 +307,7 @@ impl Ledger {
     /// Returns an account that can still book spend.
     fn live_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.account_of(thread)?;
-        match account.standing() {
+        match account.status() {
             AccountStatus::Open | AccountStatus::Draining => Ok(account),
             AccountStatus::Released => Err(Refusal::Released { thread: thread.to_owned() }),
         }
@@ -316,7 +316,7 @@ impl Ledger {
     /// Returns an account that can still issue and reserve.
     fn open_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.live_account(thread)?;
-        match account.standing() {
+        match account.status() {
             AccountStatus::Open => Ok(account),
             AccountStatus::Draining | AccountStatus::Released => Err(Refusal::Draining { thread: thread.to_owned() }),
         }
@@ -326,7 +326,7 @@ impl Ledger {
     fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
-        let (mut before, live) = (account.held(), account.standing() != AccountStatus::Released);
+        let (mut before, live) = (account.held(), account.status() != AccountStatus::Released);
         change(account);
         let (mut held, mut parent) = (account.held(), account.parent().filter(|_| live).map(str::to_owned));
         while let Some(account) = parent.take_if(|_| held != before).and_then(|id| self.accounts.get_mut(&id)) {

@@ -46,19 +46,24 @@ pub struct MissingInput {
 
 /// Returns the `${…}` placeholders of a template, in order.
 pub fn placeholders(template: &Template) -> impl Iterator<Item = &Placeholder> {
-    template.parts.iter().filter_map(|part| if let TemplatePart::Hole(hole) = part { Some(hole) } else { None })
+    template
+        .parts
+        .iter()
+        .filter_map(|part| if let TemplatePart::Hole(placeholder) = part { Some(placeholder) } else { None })
 }
 
 /// Returns the `{input:…}` placeholders of a text, in order.
 pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlaceholder> {
-    text.parts.iter().filter_map(|part| if let InputsPart::Input(hole) = part { Some(hole) } else { None })
+    text.parts
+        .iter()
+        .filter_map(|part| if let InputsPart::Input(placeholder) = part { Some(placeholder) } else { None })
 }
 
 /// Renders a template. A single placeholder without other text keeps its value's type, or is null if the value is
 /// missing.
 pub fn render(template: &Template, facts: &Facts) -> Rendered {
-    if let [TemplatePart::Hole(hole)] = template.parts.as_slice() {
-        return match fill_placeholder(hole, facts) {
+    if let [TemplatePart::Hole(placeholder)] = template.parts.as_slice() {
+        return match fill_placeholder(placeholder, facts) {
             FilledPlaceholder::Value(value) => Rendered::Value(value.clone()),
             FilledPlaceholder::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
             FilledPlaceholder::Nothing => Rendered::Value(Value::Null),
@@ -81,7 +86,7 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text.push_str(literal),
-            TemplatePart::Hole(hole) => match fill_placeholder(hole, facts) {
+            TemplatePart::Hole(placeholder) => match fill_placeholder(placeholder, facts) {
                 FilledPlaceholder::Value(value) => text.push_str(&inline_text(value)),
                 FilledPlaceholder::Fallback(fallback) => text.push_str(fallback),
                 FilledPlaceholder::Nothing => {}
@@ -114,15 +119,15 @@ fn render_where(template: &Template, facts: &Facts, is_hole: &dyn Fn(&Path) -> b
     for part in &template.parts {
         match part {
             TemplatePart::Text(text) => push_text(&mut parts, text),
-            TemplatePart::Hole(hole) if !is_hole(&hole.path) => push_text(&mut parts, &hole.raw),
-            TemplatePart::Hole(hole) => match fill_placeholder(hole, facts) {
+            TemplatePart::Hole(placeholder) if !is_hole(&placeholder.path) => push_text(&mut parts, &placeholder.raw),
+            TemplatePart::Hole(placeholder) => match fill_placeholder(placeholder, facts) {
                 FilledPlaceholder::Value(value) => push_text(&mut parts, &inline_text(value)),
                 FilledPlaceholder::Fallback(text) => push_text(&mut parts, text),
                 FilledPlaceholder::Nothing => {}
                 FilledPlaceholder::Unknown(_) => parts.push(RenderedPart::Pending {
-                    path: hole.path.to_string(),
-                    fallback: hole.fallback.clone(),
-                    span: hole.span,
+                    path: placeholder.path.to_string(),
+                    fallback: placeholder.fallback.clone(),
+                    span: placeholder.span,
                 }),
             },
         }
@@ -157,9 +162,9 @@ enum FilledPlaceholder<'a> {
 }
 
 /// The fallback replaces missing and null values; `0`, `false` and `""` are values.
-fn fill_placeholder<'a>(hole: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
-    match facts.lookup(&hole.path) {
-        Lookup::Known(Value::Null) | Lookup::Absent => match &hole.fallback {
+fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
+    match facts.lookup(&placeholder.path) {
+        Lookup::Known(Value::Null) | Lookup::Absent => match &placeholder.fallback {
             Some(text) => FilledPlaceholder::Fallback(text),
             None => FilledPlaceholder::Nothing,
         },
@@ -177,19 +182,19 @@ pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<S
     for part in &text.parts {
         match part {
             InputsPart::Text(literal) => filled.push_str(literal),
-            InputsPart::Input(hole) => filled.push_str(&fill_input(hole, inputs)?),
+            InputsPart::Input(placeholder) => filled.push_str(&fill_input(placeholder, inputs)?),
         }
     }
     Ok(filled)
 }
 
 fn fill_input<'a>(
-    hole: &'a InputPlaceholder,
+    placeholder: &'a InputPlaceholder,
     inputs: &'a Map<String, Value>,
 ) -> Result<std::borrow::Cow<'a, str>, MissingInput> {
-    match inputs.get(&hole.name) {
-        None | Some(Value::Null) => match &hole.when_missing {
-            WhenMissing::Refuse => Err(MissingInput { name: hole.name.clone(), span: hole.span }),
+    match inputs.get(&placeholder.name) {
+        None | Some(Value::Null) => match &placeholder.when_missing {
+            WhenMissing::Refuse => Err(MissingInput { name: placeholder.name.clone(), span: placeholder.span }),
             WhenMissing::Empty => Ok("".into()),
             WhenMissing::Default(text) => Ok(text.as_str().into()),
         },

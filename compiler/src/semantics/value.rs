@@ -252,22 +252,22 @@ fn compare_mixed(whole: i128, decimal: f64) -> Ordering {
 }
 
 /// Compares deeply: numbers by value (`1 == 1.0`), `true` is not `1`, the order of keys does not matter.
-pub fn equal(a: &Value, b: &Value) -> bool {
+pub fn are_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
         (Value::Number(a), Value::Number(b)) => Num::of(a).compare(Num::of(b)).is_eq(),
         (Value::String(a), Value::String(b)) => a == b,
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| are_equal(a, b)))
         }
         _ => false,
     }
 }
 
 /// Orders two numbers, or two strings by code points; all other pairs have no order.
-pub fn order(a: &Value, b: &Value) -> Option<Ordering> {
+pub fn compare_values(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => Some(Num::of(a).compare(Num::of(b))),
         // UTF-8 preserves the order of code points.

@@ -52,7 +52,10 @@ enum ArgvPart<'a> {
 /// Returns the placeholders of a template, in order.
 pub fn placeholders(template: &str) -> Result<Vec<ArgvPlaceholder<'_>>, ArgvError> {
     let pieces = split_template(template)?;
-    Ok(pieces.into_iter().filter_map(|p| if let ArgvPart::Hole(hole) = p { Some(hole) } else { None }).collect())
+    Ok(pieces
+        .into_iter()
+        .filter_map(|p| if let ArgvPart::Hole(placeholder) = p { Some(placeholder) } else { None })
+        .collect())
 }
 
 /// Fills the templates. If an argument is a single placeholder and its parameter is a list, each item becomes an

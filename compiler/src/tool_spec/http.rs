@@ -44,7 +44,7 @@ impl Method {
     pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
     /// Returns the method in upper case: `GET`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
@@ -62,9 +62,9 @@ const RESERVED_HEADERS: [&str; 8] =
 
 /// Reads the request, and its host in lower case.
 pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<(HttpSpec, String)> {
-    let method = method(r, node);
-    let headers = headers(r, node, scope);
-    let body = body(r, node, scope);
+    let method = read_method(r, node);
+    let headers = read_headers(r, node, scope);
+    let body = read_body(r, node, scope);
     let Some(url) = r.text(node, "url") else {
         if node.get("url").is_none() {
             r.report_missing(node, "url", "add the address: `url: https://api.example.com/items/{id}`");
@@ -73,23 +73,23 @@ pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_
     };
     let span = node.get("url").map_or(node.span, |n| n.span);
     r.check_template(&url, span, scope);
-    let host = host(r, &url, span)?;
+    let host = read_host(r, &url, span)?;
     Some((HttpSpec { method: method?, url, headers, body }, host))
 }
 
-fn method(r: &mut ToolSpecReader, node: &Node) -> Option<Method> {
+fn read_method(r: &mut ToolSpecReader, node: &Node) -> Option<Method> {
     let Some(word) = r.text(node, "method") else { return Some(Method::Get) };
-    let found = Method::ALL.into_iter().find(|m| m.word().eq_ignore_ascii_case(&word));
+    let found = Method::ALL.into_iter().find(|m| m.as_str().eq_ignore_ascii_case(&word));
     if found.is_none() {
         let span = node.get("method").map_or(node.span, |n| n.span);
-        let help = format!("one of {}", Method::ALL.map(Method::word).join(", "));
+        let help = format!("one of {}", Method::ALL.map(Method::as_str).join(", "));
         r.report_bad_value(span, format!("unknown method `{word}`"), "unknown", Some(help));
     }
     found
 }
 
 /// Returns the host of an address whose scheme, host and port are literal.
-fn host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
+fn read_host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
     let no_address = format!("`{url}` is not a web address");
@@ -127,7 +127,7 @@ fn host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     Some(host.to_ascii_lowercase())
 }
 
-fn headers(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> IndexMap<String, String> {
+fn read_headers(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> IndexMap<String, String> {
     let mut out = IndexMap::new();
     let Some(headers) = node.get("headers") else { return out };
     if !matches!(headers.kind, Kind::Map(_)) {
@@ -164,7 +164,7 @@ fn headers(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> In
     out
 }
 
-fn body(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<HttpBody> {
+fn read_body(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<HttpBody> {
     let body = node.get("body")?;
     check_templates(r, body, scope);
     Some(match &body.kind {

@@ -219,8 +219,8 @@ impl ToolSpecReader {
                 });
                 let [server, tool, sha256, server_sha256, runs, wall] = &mut all;
                 let word = wall.take()?;
-                let Some(wall) = ServerSandbox::ALL.into_iter().find(|wall| wall.word() == word) else {
-                    let known = ServerSandbox::ALL.map(ServerSandbox::word);
+                let Some(wall) = ServerSandbox::ALL.into_iter().find(|wall| wall.as_str() == word) else {
+                    let known = ServerSandbox::ALL.map(ServerSandbox::as_str);
                     let span = node.get("sandbox").map_or(node.span, |wall| wall.span);
                     let help = Some(did_you_mean(&word, &known));
                     self.report_bad_value(span, format!("no server has the sandbox `{word}`"), "unknown sandbox", help);
@@ -284,10 +284,11 @@ impl ToolSpecReader {
         if text.contains('\0') {
             self.report_bad_value(span, "an argument contains a zero byte".into(), "no argument can", None);
         }
-        let chosen =
-            |holes: &[ArgvPlaceholder<'_>]| holes.iter().any(|hole| matches!(hole, ArgvPlaceholder::Parameter(_)));
+        let chosen = |placeholders: &[ArgvPlaceholder<'_>]| {
+            placeholders.iter().any(|placeholder| matches!(placeholder, ArgvPlaceholder::Parameter(_)))
+        };
         match argv::placeholders(text) {
-            Ok(holes) if index == 0 && chosen(&holes) => self.report_bad_value(
+            Ok(placeholders) if index == 0 && chosen(&placeholders) => self.report_bad_value(
                 span,
                 "the program of a command cannot be a parameter".into(),
                 "chosen by the caller",
@@ -307,8 +308,8 @@ impl ToolSpecReader {
 
     /// Checks that every placeholder of a template is declared.
     pub(super) fn check_template(&mut self, text: &str, span: Span, scope: &TemplateScope<'_>) {
-        let holes = match argv::placeholders(text) {
-            Ok(holes) => holes,
+        let placeholders = match argv::placeholders(text) {
+            Ok(placeholders) => placeholders,
             Err(e) => return self.report_bad_value(span, e.to_string(), "not a template", None),
         };
         let declared: Vec<&str> = scope
@@ -317,8 +318,8 @@ impl ToolSpecReader {
             .and_then(Value::as_object)
             .map(|p| p.keys().map(String::as_str).collect())
             .unwrap_or_default();
-        for hole in holes {
-            match hole {
+        for placeholder in placeholders {
+            match placeholder {
                 ArgvPlaceholder::Parameter(name) if !declared.contains(&name) && !RUNTIME_NAMES.contains(&name) => {
                     let help = did_you_mean(name, &declared);
                     self.report_bad_value(

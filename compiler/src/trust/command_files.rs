@@ -281,7 +281,7 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     let is_code = parts.iter().any(|part| INTERPRETERS.contains(&name_of(part)));
     let is_shell = reads_shell_text(parts);
     let mut before = "";
-    for (part, launches) in parts.iter().zip(launched(parts)).skip(1) {
+    for (part, launches) in parts.iter().zip(launched_words(parts)).skip(1) {
         words.add_argument(part, (launches, is_shell), 0);
         if is_code && CODE_OPTIONS.contains(&before) {
             words.found.insert(PROJECT_WORD.to_owned());
@@ -315,7 +315,7 @@ fn reads_shell_text(words: &[String]) -> bool {
 
 /// Returns true for each word that names a file that the command may execute: the program itself, and the
 /// words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
-fn launched(words: &[String]) -> Vec<bool> {
+fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());
     for (index, word) in words.iter().enumerate() {
@@ -399,7 +399,7 @@ impl FileWords {
         for command in split_commands(text) {
             let is_shell = reads_shell_text(&command.words);
             let changes_folder = command.words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
-            for (index, (word, launches)) in command.words.iter().zip(launched(&command.words)).enumerate() {
+            for (index, (word, launches)) in command.words.iter().zip(launched_words(&command.words)).enumerate() {
                 let is_open = word.contains([VALUE_START, EXPANSION]);
                 if word == text {
                     self.add_parts(word, launches);

@@ -30,13 +30,13 @@ const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Kno
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
 /// or if an untrusted project may use all of them.
 pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
-    let links = links(plan);
+    let links = chain_subjects(plan);
     if links.is_empty() {
         return None;
     }
     let shown = wide_grants(plan, grants, true);
     (!shown.is_empty())
-        .then(|| requirement(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
+        .then(|| requirement_of_plan(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
 }
 
 /// Describes the grants that an untrusted project may not use. `is_of_project` states that a directive of the project
@@ -119,7 +119,7 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
 /// if the text is not of the project, or if an untrusted project may use all of the grants.
 pub fn of_continuation(plan: &Plan, grants: &[Grant], text: &Plan) -> Option<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
-    continuation(&text.directive, &wide, links(text)).filter(|_| !wide.is_empty())
+    continuation(&text.directive, &wide, chain_subjects(text)).filter(|_| !wide.is_empty())
 }
 
 fn continuation(id: &ItemId, wide: &[String], subjects: Vec<Subject>) -> Option<TrustRequirement> {
@@ -138,7 +138,7 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
     TrustRequirement {
         kind: TrustRequirementKind::Grants,
         name: id.to_owned(),
-        what: one_line(&format!("replaces {} of another space{place}", kind.word())),
+        what: one_line(&format!("replaces {} of another space{place}", kind.as_str())),
         subjects,
         programs: Vec::new(),
         place: Some(SourcePlace { file: format!("{}{id}.md", kind.folder()), line: 1, column: 1 }),
@@ -147,10 +147,10 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
 
 /// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
 pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
-    let links = links(plan);
+    let links = chain_subjects(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
     inherits.then(|| {
-        requirement(plan, TrustRequirementKind::Grants, "has the permissions of the thread that starts it", links)
+        requirement_of_plan(plan, TrustRequirementKind::Grants, "has the permissions of the thread that starts it", links)
     })
 }
 
@@ -168,12 +168,12 @@ pub(crate) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
 
 /// Returns the requirement of the script that a provider file names; `None` if it names none.
 pub fn script_of(connection: &serde_json::Value) -> Option<TrustRequirement> {
-    connection.get("script").and_then(serde_json::Value::as_str).map(script)
+    connection.get("script").and_then(serde_json::Value::as_str).map(script_requirement)
 }
 
 /// Returns the requirement of a script, by its path relative to the project. The file is no item; its content is hashed
 /// when trust is recorded, like that of a program.
-pub fn script(path: &str) -> TrustRequirement {
+pub fn script_requirement(path: &str) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Script,
         name: path.to_owned(),
@@ -208,11 +208,11 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
 
 /// Returns the requirement of [`of_user_space`] for the extends chain alone.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
-    let links = links(plan);
+    let links = chain_subjects(plan);
     if links.is_empty() {
         return None;
     }
-    let mut reached = granted(items, &plan.capabilities.grants);
+    let mut reached = granted_patterns(items, &plan.capabilities.grants);
     let is_own = |link: &ItemId| plan.chain.iter().any(|own| own.id == *link && own.space == Space::Project);
     let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message).chain(&plan.prompt.continued);
     for layer in layers.filter(|layer| layer.kind == LayerKind::Knowledge && layer.link.as_ref().is_some_and(is_own)) {
@@ -224,7 +224,7 @@ pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequiremen
     reached.sort();
     reached.dedup();
     let what = format!("reaches items of your user space: {}", reached.join(", "));
-    (!reached.is_empty()).then(|| requirement(plan, TrustRequirementKind::UserSpace, &what, links))
+    (!reached.is_empty()).then(|| requirement_of_plan(plan, TrustRequirementKind::UserSpace, &what, links))
 }
 
 /// Returns the item of the user space that a hook fetches.
@@ -242,7 +242,7 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
         }
     };
     let id = ItemId::parse(id).ok()?;
-    is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.word())))
+    is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
 /// Returns the requirement for giving an item of the user space to a thread of this plan: to its model, or to one of
@@ -250,8 +250,8 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
-        let links = links(plan);
-        return (!links.is_empty()).then(|| requirement(plan, TrustRequirementKind::UserSpace, what, links));
+        let links = chain_subjects(plan);
+        return (!links.is_empty()).then(|| requirement_of_plan(plan, TrustRequirementKind::UserSpace, what, links));
     };
     (hook.space == Space::Project).then(|| TrustRequirement {
         kind: TrustRequirementKind::UserSpace,
@@ -273,7 +273,7 @@ pub(crate) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     }
 }
 
-fn requirement(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> TrustRequirement {
+fn requirement_of_plan(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> TrustRequirement {
     let own = plan.chain.iter().rev().find(|link| link.space == Space::Project);
     let file = own.map(|link| format!("{}{}.md", ItemKind::Directive.folder(), link.id));
     TrustRequirement {
@@ -287,7 +287,7 @@ fn requirement(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Ve
 }
 
 /// Returns the project's directives in an extends chain.
-fn links(plan: &Plan) -> Vec<Subject> {
+fn chain_subjects(plan: &Plan) -> Vec<Subject> {
     let own = plan.chain.iter().filter(|link| link.space == Space::Project);
     let subject = |link: &crate::plan::ChainLink| Subject {
         kind: ItemKind::Directive,
@@ -298,11 +298,11 @@ fn links(plan: &Plan) -> Vec<Subject> {
 }
 
 /// Lists the items of the user space that grants allow to execute or fetch.
-fn granted(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
+fn granted_patterns(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
     let set = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
     let mut reached = Vec::new();
     for kind in ITEMS {
-        let [execute, fetch] = ["execute", "fetch"].map(|primary| format!("rye.{primary}.{}", kind.word()));
+        let [execute, fetch] = ["execute", "fetch"].map(|primary| format!("rye.{primary}.{}", kind.as_str()));
         if !grants.iter().any(|grant| overlaps(&grant.pattern, &execute) || overlaps(&grant.pattern, &fetch)) {
             continue;
         }
@@ -313,7 +313,7 @@ fn granted(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
             let Some(first) = same.first().filter(|first| first.space == Space::User) else { continue };
             let id = first.id.dotted();
             if by_query || allows(format!("{execute}.{id}")) || allows(format!("{fetch}.{id}")) {
-                reached.push(format!("{} `{}`", kind.word(), first.id));
+                reached.push(format!("{} `{}`", kind.as_str(), first.id));
             }
         }
     }

@@ -34,7 +34,7 @@ fn harmless_directive() -> String {
 fn told(found: &[TrustRequirement]) -> Vec<(&'static str, &str, &str)> {
     let others =
         found.iter().filter(|one| !matches!(one.kind, TrustRequirementKind::Grants | TrustRequirementKind::Script));
-    others.map(|one| (one.kind.word(), one.name.as_str(), one.what.as_str())).collect()
+    others.map(|one| (one.kind.as_str(), one.name.as_str(), one.what.as_str())).collect()
 }
 
 const TOOL: &str = "description: d\nkind: command\ncommand: [bash, scripts/x.sh, \"{a}\"]\n\

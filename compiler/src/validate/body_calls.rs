@@ -262,7 +262,7 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     let built_in = id.as_str().starts_with("rye/agent/threads/");
     if !built_in && !items.exists(kind, &id) {
         found.push(ItemError::UnknownCall {
-            what: kind.word(),
+            what: kind.as_str(),
             id: id.to_string(),
             span,
             suggestion: items.nearest(kind, id.as_str()),

@@ -30,12 +30,12 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
             check_fact(path, span, point, own, found);
         }
     }
-    for hole in &hook.holes.facts {
-        check_fact(&hole.path, hole.span, point, own, found);
+    for placeholder in &hook.placeholders.facts {
+        check_fact(&placeholder.path, placeholder.span, point, own, found);
     }
     if let Some(own) = own {
-        for hole in &hook.holes.inputs {
-            check_input(&hole.name, hole.span, own, found);
+        for placeholder in &hook.placeholders.inputs {
+            check_input(&placeholder.name, placeholder.span, own, found);
         }
         check_input_types(hook, own, found);
         check_grants(hook, own, found);
@@ -134,13 +134,14 @@ pub fn unknown_output<'d>(
 pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let point = hook_point::row_of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| condition_paths(&c.node));
-    let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
+    let read =
+        in_condition.chain(hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span)));
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
 /// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. Reads
 /// the knowledge, so a plan calls this only for hooks that fire.
-pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
         return;
@@ -151,10 +152,10 @@ pub fn content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
     let verbatim = body.span.len() == body.node.len();
     let read = template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-    for hole in semantics::template::placeholders(&read) {
-        let is_fact = matches!(hole.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
+    for placeholder in semantics::template::placeholders(&read) {
+        let is_fact = matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
         if is_fact {
-            check_fact(&hole.path, if verbatim { hole.span } else { body.span }, point, None, found);
+            check_fact(&placeholder.path, if verbatim { placeholder.span } else { body.span }, point, None, found);
         }
     }
 }
@@ -235,8 +236,8 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
     else {
         return;
     };
-    for hole in hook.holes.facts.iter().filter(|h| hook_point::is_untrusted(&h.path)) {
-        let Some(parameter) = hole.field.strip_prefix("params.") else { continue };
+    for placeholder in hook.placeholders.facts.iter().filter(|h| hook_point::is_untrusted(&h.path)) {
+        let Some(parameter) = placeholder.field.strip_prefix("params.") else { continue };
         let parameter = parameter.split('.').next().unwrap_or(parameter);
         let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
         let command = match tool.as_ref().map(|t| &t.spec.kind) {
@@ -248,9 +249,9 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
         if command {
             found.push(HookError::UntrustedParameter {
                 id: hook.id.node.clone(),
-                path: hole.path.to_string(),
+                path: placeholder.path.to_string(),
                 parameter: parameter.to_owned(),
-                span: hole.span,
+                span: placeholder.span,
             });
         }
     }
@@ -302,7 +303,7 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };
     let Some(id) = ItemId::parse(item_id).ok().filter(|id| items.exists(*item_type, id)) else { return };
-    let call = super::interface::LiteralCall::of_hook(params, &hook.holes.params, hook.item_span());
+    let call = super::interface::LiteralCall::of_hook(params, &hook.placeholders.params, hook.item_span());
     if *item_type == ItemKind::Directive {
         super::interface::check_directive_call(items, &id, &call, found);
     } else if let Some(tool) = items.tool(&id) {
@@ -322,8 +323,8 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
         return;
     };
     let known = || schemas.iter().flat_map(|properties| properties.keys());
-    let holes = hook.holes.facts.iter().map(|hole| (&hole.path, hole.span));
-    for (path, span) in condition_paths(&condition.node).into_iter().chain(holes) {
+    let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
+    for (path, span) in condition_paths(&condition.node).into_iter().chain(placeholders) {
         let [Segment::Name(call), Segment::Name(input), Segment::Name(name), ..] = path.segments.as_slice() else {
             continue;
         };

@@ -40,11 +40,11 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let (id, value) = (hook.id.node.clone(), text.to_owned());
         found.push(match fact {
             ComparedFact::ItemId | ComparedFact::Name => {
-                HookError::UnknownCall { id, fact: fact.word(), value, suggestion, span }
+                HookError::UnknownCall { id, fact: fact.as_str(), value, suggestion, span }
             }
             ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure => {
                 let is_tier = models.as_ref().is_some_and(|ids: &ModelIds| ids.is_tier(text));
-                HookError::UnknownValue { id, fact: fact.word(), value, is_tier, suggestion, span }
+                HookError::UnknownValue { id, fact: fact.as_str(), value, is_tier, suggestion, span }
             }
         });
     }
@@ -98,7 +98,7 @@ impl ComparedFact {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::ItemId => "call.item_id",
             Self::Name => "call.name",

@@ -16,7 +16,7 @@ use crate::item::{Dependency, HookDecl, Items, shorten};
 use crate::plan::FieldType;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
-use crate::semantics::value::equal;
+use crate::semantics::value::are_equal;
 use crate::tool_spec::RESOLVED_CONFIG;
 use crate::world::{ItemKind, Space};
 
@@ -217,12 +217,15 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
 /// Returns the inputs that a hook's condition and action name, with their spans.
 fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let in_condition = hook.condition.iter().flat_map(|c| super::hook::condition_paths(&c.node));
-    let read = in_condition.chain(hook.holes.facts.iter().map(|hole| (&hole.path, hole.span)));
+    let read =
+        in_condition.chain(hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span)));
     let of_paths = read.filter_map(|(path, span)| match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some((name.as_str(), span)),
         _ => None,
     });
-    of_paths.chain(hook.holes.inputs.iter().map(|hole| (hole.name.as_str(), hole.span))).collect()
+    of_paths
+        .chain(hook.placeholders.inputs.iter().map(|placeholder| (placeholder.name.as_str(), placeholder.span)))
+        .collect()
 }
 
 /// Reports inputs and outputs of the leaf that have another type than its ancestor declares: the ancestor's hooks and
@@ -272,15 +275,15 @@ impl HookInputs {
         for path in hook.compiled.iter().flat_map(|c| c.paths()) {
             named.add_path(path);
         }
-        for hole in &hook.holes.facts {
-            named.add_path(&hole.path);
+        for placeholder in &hook.placeholders.facts {
+            named.add_path(&placeholder.path);
         }
-        named.names.extend(hook.holes.inputs.iter().map(|h| h.name.clone()));
+        named.names.extend(hook.placeholders.inputs.iter().map(|h| h.name.clone()));
         if let Some(knowledge) = hook.fetched.as_ref().and_then(|id| items.knowledge(id)) {
             let body = &knowledge.body;
             let content = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-            for hole in template::placeholders(&content) {
-                named.add_path(&hole.path);
+            for placeholder in template::placeholders(&content) {
+                named.add_path(&placeholder.path);
             }
         }
         let named = Arc::new(named);
@@ -292,8 +295,8 @@ impl HookInputs {
 /// Reports placeholders of the body that name no input.
 pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
-    for hole in template::input_placeholders(&leaf.body_template) {
-        super::hook::check_input(&hole.name, hole.span, composed, found);
+    for placeholder in template::input_placeholders(&leaf.body_template) {
+        super::hook::check_input(&placeholder.name, placeholder.span, composed, found);
     }
 }
 
@@ -408,7 +411,7 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
 /// run time.
 fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-        let fits = choices.iter().any(|choice| equal(choice, value));
+        let fits = choices.iter().any(|choice| are_equal(choice, value));
         let words = choices
             .iter()
             .map(|choice| format!("`{}`", choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)));

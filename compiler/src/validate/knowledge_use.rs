@@ -297,7 +297,7 @@ impl KnowledgeMentions {
         }
         let files = items.hook_files();
         for hook in [&files.user, &files.project, &files.infra].into_iter().flatten() {
-            search.text(&action(hook), &|| MentionPlace::Any);
+            search.text(&describe_action(hook), &|| MentionPlace::Any);
         }
         for text in items.broken_texts() {
             search.text(&text, &|| MentionPlace::Any);
@@ -348,7 +348,7 @@ impl MentionSearch {
                 let Some(directive) = items.directive(&unit.1) else { return };
                 self.text(&directive.body.node, &place);
                 for hook in &directive.hooks {
-                    self.text(&action(hook), &place);
+                    self.text(&describe_action(hook), &place);
                 }
             }
             ItemKind::Knowledge => {
@@ -427,6 +427,6 @@ fn remove_fetchable(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
     }
 }
 
-fn action(hook: &HookDecl) -> String {
+fn describe_action(hook: &HookDecl) -> String {
     hook.action.as_ref().and_then(|action| serde_json::to_string(&action.node).ok()).unwrap_or_default()
 }

@@ -40,7 +40,12 @@ fn check(name: &str, written: &LimitValue, span: Span, found: &mut Diagnostics) 
     if let Err(why) = parse_limit_value(limit, written) {
         let own = format!("`{name}` ");
         let why = why.strip_prefix(&own).map_or_else(|| reword_value_error(limit, &why), str::to_owned);
-        found.push(LimitError::Invalid { name: name.to_owned(), found: shown(written), why, span: Some(span) });
+        found.push(LimitError::Invalid {
+            name: name.to_owned(),
+            found: format_limit_value(written),
+            why,
+            span: Some(span),
+        });
     }
 }
 
@@ -66,7 +71,7 @@ pub fn unknown_limit_error(name: &str, span: Span) -> LimitError {
     }
 }
 
-fn shown(written: &LimitValue) -> String {
+fn format_limit_value(written: &LimitValue) -> String {
     let text = match written {
         LimitValue::Json(value) => value.to_string(),
         LimitValue::Text(text) => text.clone(),

@@ -97,15 +97,16 @@ impl CachePrefixChecks {
         let first = items.fold(body, |sum, item| sum.saturating_add(by.count(&item.knowledge.body.node)));
         let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)));
         for hook in composed.hooks.iter().filter(|h| h.is_live()) {
-            let holes = &hook.decl.holes.facts;
-            let of_turn = holes.iter().any(|hole| fact_frequency(&hole.path) == ChangeFrequency::PerTurn);
+            let placeholders = &hook.decl.placeholders.facts;
+            let of_turn =
+                placeholders.iter().any(|placeholder| fact_frequency(&placeholder.path) == ChangeFrequency::PerTurn);
             match hook.decl.action.as_ref().map(|a| &a.node) {
                 Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
                     self.report(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // A text that includes the previous prompt keeps that prefix; a new text does not.
-                    let kept = if text.is_none() || includes_previous_prompt(holes) { 0 } else { system };
+                    let kept = if text.is_none() || includes_previous_prompt(placeholders) { 0 } else { system };
                     let behind = first.saturating_add(kept);
                     self.report(hook, "with each prompt", behind, "prompts", composed, model);
                 }
@@ -149,8 +150,10 @@ impl Merge for CachePrefixChecks {
     }
 }
 
-fn includes_previous_prompt(holes: &[HookFactPlaceholder]) -> bool {
-    holes.iter().any(|hole| matches!(hole.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"))
+fn includes_previous_prompt(placeholders: &[HookFactPlaceholder]) -> bool {
+    placeholders.iter().any(
+        |placeholder| matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"),
+    )
 }
 
 /// Returns the change frequency of the text that a hook provides.
@@ -170,8 +173,8 @@ fn knowledge_frequency(knowledge: &Knowledge) -> ChangeFrequency {
     let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
     let point = hook_point::row_of(HookPoint::BuildSystemPrompt);
     let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
-    let holes = template::placeholders(&read).filter(|hole| is_fact(&hole.path));
-    holes.map(|hole| fact_frequency(&hole.path)).max().unwrap_or(ChangeFrequency::Never)
+    let placeholders = template::placeholders(&read).filter(|placeholder| is_fact(&placeholder.path));
+    placeholders.map(|placeholder| fact_frequency(&placeholder.path)).max().unwrap_or(ChangeFrequency::Never)
 }
 
 fn hook_tokens(hook: &ComposedHook, by: Tokenizer) -> u64 {

@@ -46,11 +46,11 @@ impl ReportedPlaces {
 }
 
 /// Checks one settings file; [`SettingShape::Elsewhere`] files are checked by their own readers.
-pub fn file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, found: &mut Diagnostics) {
-    let Some(file) = schema::file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Elsewhere)) else {
+pub fn check_file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, found: &mut Diagnostics) {
+    let Some(file) = schema::find_file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Opaque)) else {
         return;
     };
-    if let SettingShape::ForReaders(about) = file.shape {
+    if let SettingShape::Documentation(about) = file.shape {
         check_documentation_file(items, id, about, found);
         return;
     }
@@ -90,7 +90,7 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
 pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.space == Space::Project) {
         let id = entry.id.as_str();
-        if schema::file(id).is_some() {
+        if schema::find_file(id).is_some() {
             continue;
         }
         let suggestion = suggest_file(id);
@@ -143,18 +143,18 @@ impl SettingsWalk<'_> {
 
     fn value(&mut self, node: &Node, shape: &SettingShape, key: &str) {
         match shape {
-            SettingShape::Elsewhere | SettingShape::ForReaders(_) => {}
+            SettingShape::Opaque | SettingShape::Documentation(_) => {}
             SettingShape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
-            SettingShape::Truth if node.as_bool().is_some() => {}
-            SettingShape::Whole { least } if whole(node).is_some_and(|n| n >= *least) => {}
-            SettingShape::Amount if number(node).is_some_and(|n| n >= 0.0) => {}
-            SettingShape::Share if number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
-            SettingShape::Price if price(node) => {}
+            SettingShape::Bool if node.as_bool().is_some() => {}
+            SettingShape::Integer { least } if as_integer(node).is_some_and(|n| n >= *least) => {}
+            SettingShape::NonNegative if as_number(node).is_some_and(|n| n >= 0.0) => {}
+            SettingShape::Fraction if as_number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
+            SettingShape::Price if is_price(node) => {}
             SettingShape::Text
-            | SettingShape::Truth
-            | SettingShape::Whole { .. }
-            | SettingShape::Amount
-            | SettingShape::Share
+            | SettingShape::Bool
+            | SettingShape::Integer { .. }
+            | SettingShape::NonNegative
+            | SettingShape::Fraction
             | SettingShape::Price => {
                 self.report_wrong_value(key, node, shape);
             }
@@ -168,7 +168,7 @@ impl SettingsWalk<'_> {
                     }
                 }
             }
-            SettingShape::Known(names, value) => {
+            SettingShape::NamedValues(names, value) => {
                 if self.mapping(node, shape, key) {
                     let place = self.place(key);
                     data::check_keys(&mut self.found, node.entries(), names, &place);
@@ -239,7 +239,7 @@ impl SettingsWalk<'_> {
             let at = join(key, field.key);
             match node.get(field.key) {
                 Some(value) => self.value(value, &field.shape, &at),
-                None if field.needed => {
+                None if field.is_required => {
                     let span = node.get("id").map_or(node.span, |id| id.span);
                     self.invalid(&at, "missing", field.shape.expected(), span);
                 }
@@ -301,15 +301,15 @@ fn join(key: &str, name: &str) -> String {
     if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
 }
 
-fn whole(node: &Node) -> Option<u64> {
+fn as_integer(node: &Node) -> Option<u64> {
     if let Kind::Number(number) = &node.kind { number.as_u64() } else { None }
 }
 
-fn number(node: &Node) -> Option<f64> {
+fn as_number(node: &Node) -> Option<f64> {
     if let Kind::Number(number) = &node.kind { number.as_f64().filter(|n| n.is_finite()) } else { None }
 }
 
-fn price(node: &Node) -> bool {
+fn is_price(node: &Node) -> bool {
     let price = match &node.kind {
         Kind::String(text) => Nanos::parse(text).ok(),
         Kind::Number(_) => Nanos::from_json(&node.to_value()).ok(),

@@ -132,8 +132,8 @@ fn hook_with_unknown_fact_or_item_is_reported() {
     assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {missing}}}]")), ["context::unknown-item"]);
     let fact = format!("hooks: [{{id: h, event: thread_started, condition: 'cost.turns > 1', {good}}}]");
     assert_eq!(with_hooks(&fact), ["hook::unknown-fact"]);
-    let hole = "hooks: [{id: h, event: tool_call, action: {block: 'no ${call.nam}'}}]";
-    assert_eq!(with_hooks(hole), ["hook::unknown-fact"]);
+    let placeholder = "hooks: [{id: h, event: tool_call, action: {block: 'no ${call.nam}'}}]";
+    assert_eq!(with_hooks(placeholder), ["hook::unknown-fact"]);
     let tool =
         "hooks: [{id: h, event: after_step, action: {primary: execute, item_type: tool, item_id: rye/bash/bsh}}]";
     assert_eq!(with_hooks(tool), ["item::unknown"]);

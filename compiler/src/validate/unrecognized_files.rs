@@ -96,7 +96,7 @@ fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
         return None;
     }
     let all: Vec<String> = endings.iter().map(|e| format!("`.{e}`")).collect();
-    let reason = format!("a {} file ends in {}", kind.word(), all.join(" or "));
+    let reason = format!("a {} file ends in {}", kind.as_str(), all.join(" or "));
     Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
 }
 

@@ -17,8 +17,8 @@ pub const LAYER_ID: &str = "tool instructions";
 
 /// Returns the instructions as the last layer of the system prompt; `None` if the model takes tool definitions or is
 /// offered no tool.
-pub fn layer(model: &PlannedModel, palette: &[PaletteTool]) -> Option<Layer> {
-    let text = text(model, palette)?;
+pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Option<Layer> {
+    let text = instructions_text(model, palette)?;
     Some(Layer {
         id: LAYER_ID.to_owned(),
         kind: LayerKind::Tools,
@@ -33,7 +33,7 @@ pub fn layer(model: &PlannedModel, palette: &[PaletteTool]) -> Option<Layer> {
 }
 
 /// Returns the text of the layer.
-pub fn text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
+pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
     (model.tool_use == ToolUse::TextParsed && !palette.is_empty()).then(|| render(palette))
 }
 

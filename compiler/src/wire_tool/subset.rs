@@ -92,7 +92,7 @@ impl SubsetConverter<'_> {
     fn convert(&mut self, schema: &Value, depth: usize) -> Value {
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS {
-            return cut("the schema", &schema.as_object().map(types_of).unwrap_or_default());
+            return shorten_note("the schema", &schema.as_object().map(types_of).unwrap_or_default());
         }
         let entered = self.references.len();
         let map = match schema {
@@ -101,10 +101,12 @@ impl SubsetConverter<'_> {
             Value::Null | Value::Bool(true) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
         };
         if depth > self.depth {
-            return cut("the schema", &types_of(&map));
+            return shorten_note("the schema", &types_of(&map));
         }
         let converted = match self.flatten(map, 0) {
-            FlatSchema::Cut { name, types } => cut(&name, &types.iter().map(String::as_str).collect::<Vec<_>>()),
+            FlatSchema::Cut { name, types } => {
+                shorten_note(&name, &types.iter().map(String::as_str).collect::<Vec<_>>())
+            }
             FlatSchema::Map(map, mut notes) => {
                 let (mut converted, rules) = self.convert_flat(map, depth);
                 notes.extend(rules);
@@ -480,7 +482,7 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
 }
 
 /// Returns the schema where recursion or depth ends.
-fn cut(name: &str, types: &[&str]) -> Value {
+fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();
     if let [only] = types {

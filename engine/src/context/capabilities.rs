@@ -75,7 +75,7 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
         if set.is_empty() {
             _ = writeln!(out, "None: every action is denied.");
         }
-        tree(out, plan, set, ignored);
+        write_tree(out, plan, set, ignored);
         out.push('\n');
     }
     _ = writeln!(out, "## Tools\n");
@@ -94,7 +94,7 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
 }
 
 /// Renders a capability set by primary, kind and pattern, with the tools that each pattern covers.
-fn tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
+fn write_tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
     let named = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let mut tools: Vec<&ItemId> = named.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id)).collect();
     tools.retain(|id| !ignored.contains(*id));

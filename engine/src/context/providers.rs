@@ -38,8 +38,9 @@ impl PlanProviders {
             let world = (self.world)().map_err(|error| CallError::new(FailedStage::Setup, error))?;
             let items = Items::new(&*world);
             let node = items.config_by_name(&format!("agent/providers/{}", model.provider));
-            let read = node
-                .and_then(|node| model::provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new()));
+            let read = node.and_then(|node| {
+                model::read_provider(&model.provider, &node, &items.sources(), &mut Diagnostics::new())
+            });
             present.insert(model.provider.clone(), read);
         }
         let found = present.get(&model.provider).cloned().flatten();

@@ -30,7 +30,7 @@ pub struct FileSignature {
     pub id: ItemId,
     /// Path relative to the space's root.
     pub path: Arc<str>,
-    pub standing: Result<SignatureStatus, SignatureError>,
+    pub status: Result<SignatureStatus, SignatureError>,
 }
 
 impl DiskWorld {
@@ -61,8 +61,8 @@ impl DiskWorld {
             let listing = Listing::read(*space, dir, kind)?;
             for (id, path) in listing.entries() {
                 let Some(bytes) = self.read_file(*space, dir, path)? else { continue };
-                let standing = self.trust.verify_file(&bytes);
-                found.push(FileSignature { space: *space, kind, id: id.clone(), path: path.clone(), standing });
+                let status = self.trust.verify_file(&bytes);
+                found.push(FileSignature { space: *space, kind, id: id.clone(), path: path.clone(), status });
             }
         }
         Ok(found)
@@ -161,8 +161,8 @@ mod tests {
         for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {
             assert_eq!(open().candidates(kind, &id(name)).unwrap().len(), 1, "{name}");
         }
-        let standing = open().file_signatures(ItemKind::Knowledge).unwrap();
-        assert!(matches!(&standing.first().unwrap().standing, Ok(SignatureStatus::Signed { .. })));
+        let status = open().file_signatures(ItemKind::Knowledge).unwrap();
+        assert!(matches!(&status.first().unwrap().status, Ok(SignatureStatus::Signed { .. })));
         assert_eq!(CommentSyntax::of_extension("sh"), Some(CommentSyntax::Hash));
     }
 }

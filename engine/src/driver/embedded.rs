@@ -124,7 +124,7 @@ impl EmbeddedDriver {
     /// Completes at the deadline.
     async fn reach(&self, deadline: Option<Deadline>) {
         match deadline {
-            Some(deadline) => self.engine.clock.elapse(deadline.left_ms).await,
+            Some(deadline) => self.engine.clock.elapse(deadline.remaining_ms).await,
             None => std::future::pending().await,
         }
     }
@@ -281,8 +281,8 @@ impl Driver for EmbeddedDriver {
                     Fact::HooksRan { point, subject, considered, children, answer, kept, expansions }
                 }
                 Effect::Spawn(children) => {
-                    let left_ms = deadline.map(|deadline| deadline.left_ms);
-                    Box::pin(self.engine.spawn(self, &children, &unsettled, left_ms)).await?
+                    let remaining_ms = deadline.map(|deadline| deadline.remaining_ms);
+                    Box::pin(self.engine.spawn(self, &children, &unsettled, remaining_ms)).await?
                 }
                 Effect::Await(children) => match children.into_iter().next() {
                     Some(child) => {

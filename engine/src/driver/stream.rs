@@ -44,7 +44,7 @@ impl From<&Delta> for LivePiece {
 }
 
 /// Returns the bytes that a delta counts for.
-fn size(delta: &Delta) -> usize {
+fn delta_bytes(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
         Delta::ToolCallStarted { .. } => 64,
@@ -155,7 +155,7 @@ impl AttemptStreamState {
     fn buffer(&self, delta: &Delta) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let gathered = &mut *gathered;
-        let (piece, size) = (LivePiece::from(delta), size(delta));
+        let (piece, size) = (LivePiece::from(delta), delta_bytes(delta));
         if gathered.bytes + size > MAX_PIECE_BYTES || gathered.pieces.len() >= MAX_PIECES {
             gathered.dropped += 1;
             return;

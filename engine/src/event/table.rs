@@ -87,7 +87,7 @@ pub struct EventRow {
     pub readers: &'static [EventReader],
 }
 
-const fn line(
+const fn event_row(
     kind: EventKind,
     names: (&'static str, &'static str),
     weight: (Criticality, Durability),
@@ -133,67 +133,67 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         LEDGER,
     ),
-    line(EventKind::PlanBound, ("plan_bound", "plan_bound"), BARRIER, &["plan_id", "observes", "chat"], STATE),
-    line(
+    event_row(EventKind::PlanBound, ("plan_bound", "plan_bound"), BARRIER, &["plan_id", "observes", "chat"], STATE),
+    event_row(
         EventKind::Continues,
         ("continues", "thread_resumed"),
         CRITICAL,
         &["thread", "at_seq", "at_h", "message", "prompt", "after", "prompts", "sent", "queue"],
         CONVERSATION,
     ),
-    line(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
-    line(
+    event_row(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
+    event_row(
         EventKind::ContextInjected,
         ("context_injected", "context_injected"),
         LAZY,
         &["before", "after"],
         &[EventReader::View],
     ),
-    line(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
-    line(
+    event_row(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
+    event_row(
         EventKind::AttemptIntended,
         ("attempt_intended", "attempt_intended"),
         BARRIER,
         &["turn", "attempt", "model", "input_bound", "max_output", "worst_case", "compacts"],
         LEDGER,
     ),
-    line(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
-    line(
+    event_row(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
+    event_row(
         EventKind::CognitionOut,
         ("cognition_out", "cognition_out"),
         BARRIER,
         &["turn", "attempt", "content", "usage", "uncounted", "stop", "model"],
         CONVERSATION,
     ),
-    line(
+    event_row(
         EventKind::AttemptFailed,
         ("attempt_failed", "attempt_failed"),
         BARRIER,
         &["turn", "attempt", "error", "classification", "retry_delay_ms", "fallback"],
         STATE,
     ),
-    line(
+    event_row(
         EventKind::Settled,
         ("settled", "settled"),
         BARRIER,
         &["turn", "attempt", "amount", "usage", "unknown_outcome", "overspent"],
         LEDGER,
     ),
-    line(
+    event_row(
         EventKind::HookPoint,
         ("hook_point", "hook_point"),
         BARRIER,
         &["point", "subject", "considered", "answer"],
         STATE,
     ),
-    line(
+    event_row(
         EventKind::ToolStarted,
         ("tool_started", "tool_execution_start"),
         BARRIER,
         &["turn", "index", "group_end", "call_id", "name", "capability", "idempotent"],
         STATE,
     ),
-    line(
+    event_row(
         EventKind::ToolCallResult,
         ("tool_call_result", "tool_call_result"),
         BARRIER,
@@ -213,7 +213,7 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         CONVERSATION,
     ),
-    line(
+    event_row(
         EventKind::ChildIntended,
         ("child_intended", "child_intended"),
         BARRIER,
@@ -232,8 +232,8 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         LEDGER,
     ),
-    line(EventKind::ChildSpawned, ("child_spawned", "child_spawned"), LAZY, &["spawn", "thread_id", "spend"], LEDGER),
-    line(
+    event_row(EventKind::ChildSpawned, ("child_spawned", "child_spawned"), LAZY, &["spawn", "thread_id", "spend"], LEDGER),
+    event_row(
         EventKind::ChildEnded,
         ("child_ended", "child_ended"),
         BARRIER,
@@ -259,15 +259,15 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         &["sha256", "bytes", "call_id"],
         STATE,
     ),
-    line(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
-    line(
+    event_row(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
+    event_row(
         EventKind::Checkpoint,
         ("checkpoint", "checkpoint"),
         LAZY,
         &["turn", "key_id", "signature"],
         &[EventReader::View],
     ),
-    line(
+    event_row(
         EventKind::UserInput,
         ("user_input", "user_input"),
         BARRIER,
@@ -291,7 +291,7 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         &["prompt", "status", "code", "message", "cost", "unsent"],
         STATE,
     ),
-    line(
+    event_row(
         EventKind::Ended,
         ("ended", "thread_ended"),
         CRITICAL,

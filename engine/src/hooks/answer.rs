@@ -42,9 +42,9 @@ pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
     let name = said.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
     let allowed = name.filter(|name| hook_point::row_of(point).actions.contains(name));
     if let (Some(name), Value::Object(mut map)) = (allowed, said) {
-        map.insert("action".into(), name.word().into());
+        map.insert("action".into(), name.as_str().into());
         let mut action = Value::Object(map);
-        defaults(&mut action);
+        add_defaults(&mut action);
         stringify_text_fields(&mut action);
         if let Ok(action) = serde_json::from_value::<HookAction>(action) {
             // Actions that start another item are not accepted as answers.
@@ -57,7 +57,7 @@ pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
 }
 
 /// Fills in the fields that an action may omit.
-fn defaults(action: &mut Value) {
+fn add_defaults(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let word = map.get("action").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut default = |key: &str, value: Value| {
@@ -138,7 +138,7 @@ fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
         }
         HookAction::Handled => HookOutcome::Handled,
         HookAction::Message { content, custom_type, display } => {
-            prepared(turn, Some(Message::Custom { custom_type, content, display }), None)
+            prepare_turn(turn, Some(Message::Custom { custom_type, content, display }), None)
         }
         HookAction::SystemPrompt { text, append } => {
             let now = turn.facts.get("system_prompt").and_then(Value::as_str).unwrap_or_default();
@@ -150,11 +150,11 @@ fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
                 system.push_str(&append);
             }
             turn.facts.insert("system_prompt".into(), system.clone().into());
-            prepared(turn, None, Some(system))
+            prepare_turn(turn, None, Some(system))
         }
-        HookAction::Drop { kinds, n } => context(turn, ContextOperation::Drop { kinds, n }),
-        HookAction::KeepLast { n } => context(turn, ContextOperation::KeepLast { n }),
-        HookAction::Inject { content, position } => context(
+        HookAction::Drop { kinds, n } => change_context(turn, ContextOperation::Drop { kinds, n }),
+        HookAction::KeepLast { n } => change_context(turn, ContextOperation::KeepLast { n }),
+        HookAction::Inject { content, position } => change_context(
             turn,
             match position {
                 Position::Before => ContextOperation::InjectBefore { content },
@@ -162,11 +162,11 @@ fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
             },
         ),
         HookAction::Replace { messages } => match serde_json::from_value(messages) {
-            Ok(messages) => context(turn, ContextOperation::Replace { messages }),
+            Ok(messages) => change_context(turn, ContextOperation::Replace { messages }),
             Err(_) => return,
         },
         HookAction::Block { reason } => HookOutcome::Block { reason },
-        HookAction::Modify { content, is_error, details } => modify(turn, content, is_error, details),
+        HookAction::Modify { content, is_error, details } => modify_subject(turn, content, is_error, details),
         HookAction::Retry { delay_ms } => HookOutcome::Retry { delay_ms: delay_ms.unwrap_or(0) },
         HookAction::Continue => HookOutcome::Continue,
         HookAction::Terminate { status, error } => {
@@ -192,7 +192,7 @@ fn end_status(word: &str) -> Status {
     }
 }
 
-fn prepared(turn: &mut PointEvaluation, message: Option<Message>, with: Option<String>) -> HookOutcome {
+fn prepare_turn(turn: &mut PointEvaluation, message: Option<Message>, with: Option<String>) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let (mut messages, system) =
         if let HookOutcome::Prepared { messages, system } = earlier { (messages, system) } else { (Vec::new(), None) };
@@ -200,7 +200,7 @@ fn prepared(turn: &mut PointEvaluation, message: Option<Message>, with: Option<S
     HookOutcome::Prepared { messages, system: with.or(system) }
 }
 
-fn context(turn: &mut PointEvaluation, operation: ContextOperation) -> HookOutcome {
+fn change_context(turn: &mut PointEvaluation, operation: ContextOperation) -> HookOutcome {
     let earlier = std::mem::take(&mut turn.answer);
     let mut operations = if let HookOutcome::Context { operations } = earlier { operations } else { Vec::new() };
     operations.push(operation);
@@ -208,7 +208,7 @@ fn context(turn: &mut PointEvaluation, operation: ContextOperation) -> HookOutco
 }
 
 /// Merges a change into those of earlier hooks in the chain.
-fn modify(
+fn modify_subject(
     turn: &mut PointEvaluation,
     content: Option<Value>,
     is_error: Option<bool>,

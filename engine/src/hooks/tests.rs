@@ -39,7 +39,7 @@ fn run_point(
     let facts = facts.as_object().unwrap().clone();
     let bounds = HookBounds { limits: plan.limits, spawned: 0, turn_reserve: 0, unsettled: Vec::new() };
     let store = std::sync::Arc::default();
-    let run = HookRun { point, subject: None, facts, turn: 1, left_ms: 1000, store, nth: 0, bounds, ended: None };
+    let run = HookRun { point, subject: None, facts, turn: 1, remaining_ms: 1000, store, nth: 0, bounds, ended: None };
     let act = FixedRunner(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let HookPointResult { considered, answer, .. } = runtime.block_on(table.run(&run, &act));

@@ -10,7 +10,7 @@ use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
-use super::{SigningIdentity, TrustStore, pem};
+use super::{SigningIdentity, TrustStore, encode_pem};
 
 /// Maximum size in bytes of a key file.
 const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
@@ -100,7 +100,7 @@ impl KeyFolder {
         let key = VerifyingKey::from_public_key_pem(public_pem.trim()).map_err(not_a_key)?;
         let id = TrustStore::default().add(key)?;
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(io_error(&folder))?;
-        write_new_file(&folder, &format!("{id}.pem"), pem(&key)?.as_bytes(), 0o644)?;
+        write_new_file(&folder, &format!("{id}.pem"), encode_pem(&key)?.as_bytes(), 0o644)?;
         Ok(id)
     }
 }

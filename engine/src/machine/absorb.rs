@@ -71,7 +71,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
                 EventBody::Opened(launch),
                 EventBody::PlanBound(PlanBound {
                     plan_id,
-                    observes: observed(plan),
+                    observes: observed_points(plan),
                     chat: plan.mode == PlanMode::Chat,
                 }),
             ];
@@ -79,9 +79,9 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             events
         }
         Fact::Recovered { owner, cut_bytes } => recovered(plan, state, owner, cut_bytes),
-        Fact::Reserved => reserved(state),
+        Fact::Reserved => events_of_reservation(state),
         Fact::NotReserved { remaining } => not_reserved(state, remaining),
-        Fact::ModelReplied(reply) => replied(plan, state, *reply),
+        Fact::ModelReplied(reply) => events_of_reply(plan, state, *reply),
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
         Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
@@ -117,7 +117,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
 
 /// Records an answer to the open approval request. With a `question` number, the answer applies to that request only.
 /// The first answer counts; later ones are ignored.
-fn answered(plan: &Plan, state: &ThreadState, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
+fn events_of_answer(plan: &Plan, state: &ThreadState, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
     let open = state.question.as_ref().map(|question| question.seq);
     if question.is_some() && question != open {
         return Vec::new();
@@ -159,7 +159,7 @@ fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
 }
 
 /// Returns the observing points at which the plan has a live hook.
-fn observed(plan: &Plan) -> Vec<HookPoint> {
+fn observed_points(plan: &Plan) -> Vec<HookPoint> {
     use HookPoint as P;
     let points = [
         P::ToolExecutionStart,
@@ -172,7 +172,7 @@ fn observed(plan: &Plan) -> Vec<HookPoint> {
     points.into_iter().filter(|point| super::step::has_hooks(plan, *point)).collect()
 }
 
-fn reserved(state: &ThreadState) -> Vec<EventBody> {
+fn events_of_reservation(state: &ThreadState) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     vec![EventBody::Reserved(Reserved { turn: attempt.turn, attempt: attempt.number, amount: attempt.worst_case })]
 }
@@ -202,11 +202,11 @@ fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
     ]
 }
 
-fn replied(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventBody> {
+fn events_of_reply(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
     let settled = settlement(plan, &attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
     if attempt.compacts {
-        return summarised(plan, state, attempt, &reply, settled);
+        return events_of_summary(plan, state, attempt, &reply, settled);
     }
     let out = CognitionOut {
         turn: attempt.turn,
@@ -222,7 +222,7 @@ fn replied(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventBody> {
 }
 
 /// Records the summary that replaces the conversation, or a failure if the model wrote none.
-fn summarised(
+fn events_of_summary(
     plan: &Plan,
     state: &ThreadState,
     attempt: &Attempt,
@@ -252,9 +252,9 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     let failures = state.failures.saturating_sub(state.forgiven);
     let (classification, retry_delay_ms) = retry::classify_failure(plan, &error, failures, draw, at);
     // A wait that does not end before the deadline is a duration stop at once; so is a call that was cut there.
-    let left_ms = state.remaining_ms_at(at).unwrap_or(u64::MAX);
+    let remaining_ms = state.remaining_ms_at(at).unwrap_or(u64::MAX);
     let is_cut = error.code.as_deref() == Some(DEADLINE_CODE);
-    let overdue_ms = retry_delay_ms.filter(|delay| *delay >= left_ms).or(is_cut.then_some(0));
+    let overdue_ms = retry_delay_ms.filter(|delay| *delay >= remaining_ms).or(is_cut.then_some(0));
     let retry_delay_ms = retry_delay_ms.filter(|_| overdue_ms.is_none());
     let fallback = plan.model.fallback.as_ref().filter(|_| {
         // Another model cannot help if the request is invalid.
@@ -361,7 +361,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
     let answer = match &message {
         ControlMessage::Approve { yes, question } => {
             let answer = if *yes { Approval::Approved } else { Approval::Refused };
-            answered(plan, state, answer, *question, at)
+            events_of_answer(plan, state, answer, *question, at)
         }
         ControlMessage::Submit { input, delivery } => accept_new(plan, state, &id, input, *delivery),
         ControlMessage::Steer { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer),

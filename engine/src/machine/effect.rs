@@ -111,7 +111,7 @@ pub struct HookRun {
     pub facts: Map<String, Value>,
     /// The current turn. `left_ms` is the remaining duration of the thread in milliseconds.
     pub turn: u64,
-    pub left_ms: u64,
+    pub remaining_ms: u64,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
     /// Number of hook points evaluated before this one. Identifies a hook run that a crash repeats.
@@ -139,7 +139,7 @@ pub struct HookBounds {
 pub struct SpawnChild {
     pub child: ChildIntended,
     /// Number of children of the same group still to be created, including this one. They share the available spend.
-    pub sharing: u64,
+    pub siblings: u64,
     /// Worst-case nano-dollars of one more turn of the parent. No child gets them.
     pub turn_reserve: u64,
 }

@@ -72,7 +72,7 @@ pub struct Dispatch {
     /// Grant patterns of every thread of the spawn chain, own first. Writes to items are checked against them.
     pub patterns: Vec<Vec<String>>,
     /// Remaining duration of the thread, in milliseconds.
-    pub left_ms: u64,
+    pub remaining_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -223,7 +223,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         write,
         net,
         patterns: patterns(grants),
-        left_ms: remaining_ms(state),
+        remaining_ms: remaining_ms(state),
     };
     GateDecision::Run(Allowed { inner: dispatch, capability })
 }
@@ -284,7 +284,7 @@ pub fn authorize_hook_call(
         write: Vec::new(),
         net: Vec::new(),
         patterns: patterns(&launch.grants),
-        left_ms: asked.left_ms,
+        remaining_ms: asked.remaining_ms,
     };
     let (primary, item_type, item_id) = match &dispatch.call {
         GatedCall::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),
@@ -344,7 +344,7 @@ pub(crate) fn narrow_sandbox(sandbox: &mut ToolSandbox, grants: &[Vec<Grant>], c
 pub struct HookCall {
     pub call: GatedCall,
     pub turn: u64,
-    pub left_ms: u64,
+    pub remaining_ms: u64,
 }
 
 /// Returns the calls that run together: the first waiting call at or after `from`, and the adjacent calls behind it

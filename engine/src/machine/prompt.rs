@@ -51,8 +51,8 @@ struct RuntimeFacts<'a> {
 }
 
 impl PromptFacts for RuntimeFacts<'_> {
-    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
-        match hole {
+    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
+        match placeholder {
             RuntimePlaceholder::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),
             RuntimePlaceholder::Fact { path, fallback } => match facts::lookup(&self.facts, path) {
                 None | Some(Value::Null) => fallback.clone().unwrap_or_default(),

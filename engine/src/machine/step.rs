@@ -167,7 +167,7 @@ pub(super) fn hook_run(
     subject: Option<String>,
     facts: serde_json::Map<String, serde_json::Value>,
 ) -> Effect {
-    let (turn, left_ms, nth) = (state.cost.turns, remaining_ms(state), state.hook_points);
+    let (turn, remaining_ms, nth) = (state.cost.turns, remaining_ms(state), state.hook_points);
     let over = matches!(
         point,
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
@@ -179,7 +179,7 @@ pub(super) fn hook_run(
         unsettled: state.unsettled.clone(),
     };
     let store = std::sync::Arc::clone(&state.store);
-    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, left_ms, store, nth, bounds, ended: None }))
+    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, remaining_ms, store, nth, bounds, ended: None }))
 }
 
 fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {

@@ -301,7 +301,7 @@ mod tests {
             assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
             let definition = ProviderDefinition::from_value(&parsed.tree.to_value()).unwrap();
             let mut diagnostics = rye_compiler::diagnostics::Diagnostics::new();
-            rye_compiler::model::provider(&definition.id, &parsed.tree, &sources, &mut diagnostics).unwrap();
+            rye_compiler::model::read_provider(&definition.id, &parsed.tree, &sources, &mut diagnostics).unwrap();
             assert!(!diagnostics.has_errors(), "{text}");
             let environment = definition.key_env.clone().map(|name| (name, "k".to_owned()));
             assert!(

@@ -49,13 +49,13 @@ pub(super) struct ChildFunding {
     /// Pending settlements of the parent, booked first so that they are not reserved twice.
     pub unsettled: Vec<Settled>,
     /// Number of children that share the available spend.
-    pub sharing: u64,
+    pub siblings: u64,
     /// Nanodollars that stay reserved for the parent.
     pub turn_reserve: u64,
     /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
     /// The remaining duration of the parent in milliseconds. No child gets more.
-    pub left_ms: Option<u64>,
+    pub remaining_ms: Option<u64>,
 }
 
 /// A child with a row and its reservation.
@@ -79,7 +79,7 @@ pub(super) struct ChildPlan {
     pub plan: Arc<Plan>,
     pub plan_id: String,
     /// Nanodollars, if the call requests an amount.
-    pub named_spend: Option<u64>,
+    pub requested_spend: Option<u64>,
     /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
 }
@@ -119,7 +119,7 @@ impl EngineContext {
         parent: &EmbeddedDriver,
         wanted: &[Allowed<Box<SpawnChild>>],
         unsettled: &[Settled],
-        left_ms: Option<u64>,
+        remaining_ms: Option<u64>,
     ) -> Result<Fact, DriveError> {
         let mut list = Vec::with_capacity(wanted.len());
         let mut spawned = Vec::with_capacity(wanted.len());
@@ -143,10 +143,10 @@ impl EngineContext {
         }
         let terms = ChildFunding {
             unsettled: unsettled.to_vec(),
-            sharing: wanted.first().map_or(1, |one| one.sharing.max(1)),
+            siblings: wanted.first().map_or(1, |one| one.siblings.max(1)),
             turn_reserve: wanted.first().map_or(0, |one| one.turn_reserve),
             grants: Vec::new(),
-            left_ms,
+            remaining_ms,
         };
         let pid = std::process::id();
         let detached: Vec<u64> = list.iter().filter(|one| one.start.detached).map(|one| one.spawn).collect();
@@ -205,7 +205,7 @@ impl EngineContext {
         hook: &PlannedHook,
         start: ChildStart,
         run: &HookRun,
-        left_ms: u64,
+        remaining_ms: u64,
     ) -> Result<HookCallResult, String> {
         let subject = run.subject.as_deref().unwrap_or_default();
         let digest = Sha256::digest(format!("{:?} {} {subject}.{}", run.point, run.nth, hook.id).as_bytes());
@@ -217,7 +217,7 @@ impl EngineContext {
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
         let HookBounds { turn_reserve, unsettled, .. } = run.bounds.clone();
-        let terms = ChildFunding { unsettled, sharing: 1, turn_reserve, grants, left_ms: Some(left_ms) };
+        let terms = ChildFunding { unsettled, siblings: 1, turn_reserve, grants, remaining_ms: Some(remaining_ms) };
         let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
@@ -375,7 +375,7 @@ impl EngineContext {
             let of_directive = |compiled: Arc<Compilation>| ChildPlan {
                 plan: self.plans.get_or_insert(&compiled.plan_id, || compiled.plan.clone()),
                 plan_id: compiled.plan_id.clone(),
-                named_spend: compiled.named_spend,
+                requested_spend: compiled.requested_spend,
                 call: None,
             };
             planned.insert(spawn, compiled.map(of_directive));
@@ -388,7 +388,7 @@ impl EngineContext {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
         let plan = self.plans.get_or_insert(&plan_id, || plan);
-        Ok(ChildPlan { plan, plan_id, named_spend: Some(0), call: Some(Box::new(call.clone())) })
+        Ok(ChildPlan { plan, plan_id, requested_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
     /// Compiles directives from one state of the world.
@@ -472,9 +472,10 @@ impl EngineContext {
         let (engine, child, of, above) = (Arc::clone(self), id.clone(), plan_id.clone(), parent.clone());
         let read = move || {
             let unknown = || StoreError::UnknownThread { thread: above.to_string() };
-            let VerifiedTranscript { events, standing, .. } = engine.read_verified(&above)?.ok_or_else(unknown)?;
+            let VerifiedTranscript { events, transcript_trust, .. } =
+                engine.read_verified(&above)?.ok_or_else(unknown)?;
             if let Some(plan_id) = ThreadHead::of(&events).plan_id {
-                engine.check_launch(&above, &events, &stored_plan(&engine, plan_id)?, standing)?;
+                engine.check_launch(&above, &events, &stored_plan(&engine, plan_id)?, transcript_trust)?;
             }
             let account = engine.writer.registry().account(&child)?;
             let plan = stored_plan(&engine, &of)?;
@@ -486,7 +487,7 @@ impl EngineContext {
         let plan = self.plans.get_or_insert(&plan_id, || plan);
         let spend = account.map_or(0, |account| account.reserved().to_u64());
         let link = ParentLink { thread_id: parent.to_string(), spawn };
-        let planned = ChildPlan { plan, plan_id, named_spend: None, call: call.map(Box::new) };
+        let planned = ChildPlan { plan, plan_id, requested_spend: None, call: call.map(Box::new) };
         let init = child_init(&launch, link, planned, spend, &[], sink)?;
         self.start_thread(id, init, RowsToWrite::There).await.map(Some)
     }
@@ -524,9 +525,9 @@ fn spawn_init(
 ) -> Result<ThreadInit, DriveError> {
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
     let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
-    if let Some(left_ms) = terms.left_ms.filter(|_| below.call.is_none()) {
+    if let Some(remaining_ms) = terms.remaining_ms.filter(|_| below.call.is_none()) {
         // The deadline of the parent also ends the child.
-        let seconds = left_ms.div_ceil(1000).max(1);
+        let seconds = remaining_ms.div_ceil(1000).max(1);
         below.limits.duration_seconds = below.limits.duration_seconds.min(seconds);
     }
     Ok(ThreadInit { queue: Some(Arc::clone(&parent.running)), ..below })

@@ -152,7 +152,7 @@ impl EngineContext {
         sink: Arc<EventSink>,
     ) -> Result<Option<(DrivenThread, u64)>, DriveError> {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
-        let VerifiedTranscript { reading, events, synced, standing } = verified;
+        let VerifiedTranscript { reading, events, synced, transcript_trust } = verified;
         let Some(plan_id) = ThreadHead::of(&events).plan_id else {
             // So short a transcript has no effects.
             let path = layout::transcript(thread);
@@ -160,14 +160,14 @@ impl EngineContext {
             return Ok(None);
         };
         let plan = Arc::new(stored_plan(self, plan_id)?);
-        self.check_launch(thread, &events, &plan, standing)?;
+        self.check_launch(thread, &events, &plan, transcript_trust)?;
         self.verify_stored_plan(&plan)?;
         let mut state = ThreadState::new();
         state.talk.messages = self.history(&events, MAX_CHAIN_THREADS)?;
         for event in &events {
             apply(&mut state, event);
         }
-        self.check_state(thread, &state, &plan, standing)?;
+        self.check_state(thread, &state, &plan, transcript_trust)?;
         let transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal = Journal::new(thread.clone(), transcript, objects, signer, sink, self.thread_count.clone());

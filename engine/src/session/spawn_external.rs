@@ -56,7 +56,7 @@ impl EngineContext {
         };
         image::check_accepted(&init.plan.model, &init.images())?;
         self.admit_compiled(compilation).await?;
-        let named = compilation.named_spend;
+        let named = compilation.requested_spend;
         let (id, running) = self.start_reserved_child(&parent, init, named, None).await?;
         Ok(ThreadHandle::new(id, events, running))
     }
@@ -98,11 +98,11 @@ impl EngineContext {
         linked: Option<&ThreadId>,
     ) -> Result<(ThreadId, RunningThread), EngineError> {
         let ParentThread { id: above, launch, .. } = parent;
-        let left_ms = self.remaining_duration(above).await?;
-        if left_ms == 0 {
+        let remaining_ms = self.remaining_duration(above).await?;
+        if remaining_ms == 0 {
             return Err(EngineError::NoTimeLeft { parent: above.to_string() });
         }
-        let seconds = left_ms.div_ceil(1000);
+        let seconds = remaining_ms.div_ceil(1000);
         init.limits.duration_seconds = init.limits.duration_seconds.min(seconds);
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
         let id = self.allocate(&init.plan).await?;

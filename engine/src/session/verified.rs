@@ -16,7 +16,7 @@ use crate::parent_thread::ParentThread;
 use crate::store::{StoreError, TranscriptContents, layout, mailbox, transcript};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
-use crate::threads::verify::resume::{SignatureHolder, signers};
+use crate::threads::verify::resume::{SignatureHolder, list_signers};
 
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct VerifiedTranscript {
     pub events: Vec<Event>,
     /// Events that are known to be on the disk.
     pub synced: u64,
-    pub standing: TranscriptTrust,
+    pub transcript_trust: TranscriptTrust,
 }
 
 /// The reason why a transcript may be used.
@@ -69,7 +69,7 @@ impl EngineContext {
         let sealed = reading.cut_unsealed(synced);
         let whole = |record| restore_event(record, thread, &self.objects);
         let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
-        let standing = if reading.records.is_empty() {
+        let transcript_trust = if reading.records.is_empty() {
             TranscriptTrust::Signed
         } else {
             let trust = match self.keys.as_ref().map(KeyFolder::trust_store).transpose() {
@@ -79,11 +79,11 @@ impl EngineContext {
                     TrustStore::default()
                 }
             };
-            let standing = self.transcript_trust(thread, &trust, &reading, &events)?;
-            debug_assert!(sealed || standing == TranscriptTrust::Accepted, "unsealed lines have no owner");
-            standing
+            let transcript_trust = self.transcript_trust(thread, &trust, &reading, &events)?;
+            debug_assert!(sealed || transcript_trust == TranscriptTrust::Accepted, "unsealed lines have no owner");
+            transcript_trust
         };
-        Ok(Some(VerifiedTranscript { reading, events, synced, standing }))
+        Ok(Some(VerifiedTranscript { reading, events, synced, transcript_trust }))
     }
 
     fn transcript_trust(
@@ -93,14 +93,14 @@ impl EngineContext {
         reading: &TranscriptContents,
         events: &[Event],
     ) -> Result<TranscriptTrust, DriveError> {
-        let found = signers(&self.disk, thread, trust, reading, events)?;
-        let mut standing = TranscriptTrust::Signed;
+        let found = list_signers(&self.disk, thread, trust, reading, events)?;
+        let mut transcript_trust = TranscriptTrust::Signed;
         let snapshot = found.snapshot.map(|signer| (signer, "`thread.json`"));
         for (signer, what) in [(found.transcript, "the transcript")].into_iter().chain(snapshot) {
             let reason = match signer {
                 SignatureHolder::Trusted(key) if key == self.signer.key_name() => continue,
                 SignatureHolder::Temporary if self.signer.is_keyless() => {
-                    standing = TranscriptTrust::Bounded;
+                    transcript_trust = TranscriptTrust::Bounded;
                     continue;
                 }
                 SignatureHolder::Trusted(key) => {
@@ -113,10 +113,10 @@ impl EngineContext {
             self.require_acceptance(thread, reason)?;
             return Ok(TranscriptTrust::Accepted);
         }
-        if standing == TranscriptTrust::Bounded && self.accepts_unverified() {
-            standing = TranscriptTrust::Accepted;
+        if transcript_trust == TranscriptTrust::Bounded && self.accepts_unverified() {
+            transcript_trust = TranscriptTrust::Accepted;
         }
-        Ok(standing)
+        Ok(transcript_trust)
     }
 
     /// Fails unless the user accepts unverified transcripts of this thread.
@@ -137,7 +137,7 @@ impl EngineContext {
         thread: &ThreadId,
         events: &[Event],
         plan: &Plan,
-        standing: TranscriptTrust,
+        transcript_trust: TranscriptTrust,
     ) -> Result<(), DriveError> {
         let head = ThreadHead::of(events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
@@ -155,10 +155,12 @@ impl EngineContext {
             let reason = format!("it was written for the project `{}`", opened.project_path);
             self.require_acceptance(thread, reason)?;
         }
-        match standing {
+        match transcript_trust {
             // Only processes of this user can have written a transcript that the user's key signed.
             TranscriptTrust::Signed => Ok(()),
-            TranscriptTrust::Accepted | TranscriptTrust::Bounded => self.check_lineage(thread, launched, standing),
+            TranscriptTrust::Accepted | TranscriptTrust::Bounded => {
+                self.check_lineage(thread, launched, transcript_trust)
+            }
         }
     }
 
@@ -168,7 +170,7 @@ impl EngineContext {
         &self,
         thread: &ThreadId,
         launched: ThreadClaims,
-        standing: TranscriptTrust,
+        transcript_trust: TranscriptTrust,
     ) -> Result<(), DriveError> {
         let (mut thread, mut now) = (thread.clone(), launched);
         for _ in 0..MAX_CHAIN_THREADS {
@@ -183,7 +185,7 @@ impl EngineContext {
             }
             let before = before.filter(|_| now.opened.origin != ThreadOrigin::Replan);
             let Some((id, next)) = before.or(parent) else {
-                return match standing {
+                return match transcript_trust {
                     TranscriptTrust::Signed | TranscriptTrust::Accepted => Ok(()),
                     TranscriptTrust::Bounded => self.check_declared(&thread, &now.plan),
                 };
@@ -237,9 +239,9 @@ impl EngineContext {
         thread: &ThreadId,
         state: &ThreadState,
         plan: &Plan,
-        standing: TranscriptTrust,
+        transcript_trust: TranscriptTrust,
     ) -> Result<(), DriveError> {
-        match standing {
+        match transcript_trust {
             TranscriptTrust::Signed | TranscriptTrust::Accepted => return Ok(()),
             TranscriptTrust::Bounded => {}
         }
@@ -277,7 +279,7 @@ impl EngineContext {
         let head = ThreadHead::of(&verified.events);
         let (Some(launch), Some(plan_id)) = (head.opened, head.plan_id) else { return Ok(None) };
         let plan = stored_plan(self, plan_id)?;
-        self.check_launch(thread, &verified.events, &plan, verified.standing)?;
+        self.check_launch(thread, &verified.events, &plan, verified.transcript_trust)?;
         Ok(Some(ParentThread { id: thread.clone(), launch: launch.clone(), plan }))
     }
 }

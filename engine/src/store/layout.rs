@@ -74,20 +74,20 @@ pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), Sto
     }
     // Existing folders are synced too: an earlier process may have died between creating and syncing them.
     for (folder, above) in [(".ai", ""), (STATE, ".ai")] {
-        make(disk, Path::new(folder))?;
+        create_folder(disk, Path::new(folder))?;
         disk.sync_dir(Path::new(above)).map_err(StoreError::io("sync", Path::new(above)))?;
     }
     for folder in [THREADS, OBJECTS] {
-        make(disk, Path::new(folder))?;
+        create_folder(disk, Path::new(folder))?;
     }
     add()?;
     let state = Path::new(STATE);
     disk.sync_dir(state).map_err(StoreError::io("sync", state))?;
-    make(disk, owners)
+    create_folder(disk, owners)
 }
 
 /// Creates one folder unless it exists; its name is not synced.
-fn make(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
+fn create_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     match disk.create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(StoreError::io("create the folder", folder)(error))

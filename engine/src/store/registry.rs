@@ -122,7 +122,7 @@ impl Registry {
         }
         let registry = Self::open_at(disk, path, mark)?;
         match registry.format()? {
-            Some(found) => supported(found)?,
+            Some(found) => check_format(found)?,
             None => match layout::find_threads(&*registry.disk)?.len() {
                 0 => registry.create_tables()?,
                 threads => return Err(StoreError::RegistryLost { threads }),
@@ -197,7 +197,7 @@ impl Registry {
         let registry = Self::over(disk, OpenDatabase::Read(database), first, None);
         match registry.format()? {
             None => check_no_threads(&*registry.disk),
-            Some(found) => supported(found).map(|()| Some(registry)),
+            Some(found) => check_format(found).map(|()| Some(registry)),
         }
     }
 
@@ -249,7 +249,7 @@ impl Registry {
             let transaction = match &self.database {
                 Some(OpenDatabase::Write(database)) => database.begin_read(),
                 Some(OpenDatabase::Read(database)) => database.begin_read(),
-                None => return Err(closed("reading it")),
+                None => return Err(closed_error("reading it")),
             };
             look(&transaction.map_err(registry_error("reading it"))?)
         });
@@ -364,7 +364,7 @@ fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
     }
 }
 
-fn supported(found: u64) -> Result<(), StoreError> {
+fn check_format(found: u64) -> Result<(), StoreError> {
     if found > REGISTRY_FORMAT {
         return Err(StoreError::Newer { path: REGISTRY.into(), found, supported: REGISTRY_FORMAT });
     }
@@ -372,7 +372,7 @@ fn supported(found: u64) -> Result<(), StoreError> {
 }
 
 /// Error for calls while the registry is being dropped.
-fn closed(doing: &'static str) -> StoreError {
+fn closed_error(doing: &'static str) -> StoreError {
     registry_error(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }
 

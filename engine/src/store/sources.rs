@@ -30,7 +30,7 @@ fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
 
 fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
     // The kind is part of the name because it decides how a file is read, and files of two kinds may have equal bytes.
-    Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.word()))
+    Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.as_str()))
 }
 
 /// Lists the reads of a plan that have no stored copy.

@@ -317,6 +317,6 @@ impl Verifier<'_> {
 }
 
 /// Returns a text field of an artifact.
-fn field<'v>(fields: &'v serde_json::Map<String, Value>, name: &str) -> Option<&'v str> {
+fn text_field<'v>(fields: &'v serde_json::Map<String, Value>, name: &str) -> Option<&'v str> {
     fields.get(name).and_then(Value::as_str)
 }

@@ -70,13 +70,13 @@ impl FileTool {
             .with_write_bounds(invocation.write_bounds.clone());
         let given = &invocation.parameters;
         match self {
-            Self::Read => read::run(&project, &parameters(given)?, stop),
-            Self::Write => write::run(&project, &parameters(given)?),
-            Self::Edit => edit::run(&project, &parameters(given)?),
-            Self::Ls => ls::run(&project, &parameters(given)?, stop),
-            Self::Glob => glob::run(&project, &parameters(given)?, stop),
-            Self::Grep => grep::run(&project, &parameters(given)?, stop),
-            Self::Knowledge => knowledge::run(&project, &parameters(given)?),
+            Self::Read => read::run(&project, &parse_parameters(given)?, stop),
+            Self::Write => write::run(&project, &parse_parameters(given)?),
+            Self::Edit => edit::run(&project, &parse_parameters(given)?),
+            Self::Ls => ls::run(&project, &parse_parameters(given)?, stop),
+            Self::Glob => glob::run(&project, &parse_parameters(given)?, stop),
+            Self::Grep => grep::run(&project, &parse_parameters(given)?, stop),
+            Self::Knowledge => knowledge::run(&project, &parse_parameters(given)?),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Tool for FileTool {
 }
 
 /// Parses the parameters into a tool's own type; they were validated against the schema before.
-fn parameters<T: DeserializeOwned>(value: &Value) -> Result<T, ToolFailure> {
+fn parse_parameters<T: DeserializeOwned>(value: &Value) -> Result<T, ToolFailure> {
     T::deserialize(value).map_err(|e| ToolFailure(format!("invalid parameters: {e}")))
 }
 

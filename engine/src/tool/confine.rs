@@ -89,7 +89,7 @@ impl ProjectFiles {
         if let Ok(stat) = rustix::fs::statat(&dir, ".ai/state", AtFlags::SYMLINK_NOFOLLOW) {
             known.push((Inode::of(&stat), "state"));
         }
-        let user = user_space::candidates();
+        let user = user_space::candidate_roots();
         let law = user.iter().filter_map(|user| std::fs::metadata(user.join(".ai")).ok());
         known.extend(law.map(|metadata| (Inode::of_file(&metadata), ".ai")));
         let secrets = hard_link::secret_inodes(&real);

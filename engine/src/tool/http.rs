@@ -78,7 +78,7 @@ impl HttpTool {
                 Some(value.to_string().into_bytes())
             }
         };
-        let method = Method::from_bytes(self.http.method.word().as_bytes()).map_err(|e| e.to_string())?;
+        let method = Method::from_bytes(self.http.method.as_str().as_bytes()).map_err(|e| e.to_string())?;
         Ok(WebRequest { method, url, headers, body })
     }
 }

@@ -117,7 +117,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
         .current_dir(&program.folder)
         .env_clear()
         .envs(program.environment.iter().map(|(name, value)| (name, value)))
-        .envs(environment(&program.thread_id))
+        .envs(base_environment(&program.thread_id))
         .envs(scratch.iter().flat_map(Scratch::environment))
         .stdin(input)
         .stdout(writer)
@@ -197,7 +197,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let exit = match (stopped, halted) {
         (true, true) => ProgramExit::Cancelled,
         (true, false) => ProgramExit::TimedOut,
-        (false, _) => exit(status),
+        (false, _) => program_exit(status),
     };
     Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
@@ -246,7 +246,7 @@ async fn sleep_until(wake: Option<Instant>) {
     }
 }
 
-fn exit(status: Option<ExitStatus>) -> ProgramExit {
+fn program_exit(status: Option<ExitStatus>) -> ProgramExit {
     let code = status.and_then(|s| s.code());
     let signal = status.and_then(|s| s.signal());
     code.map(ProgramExit::Code).or(signal.map(ProgramExit::Signal)).unwrap_or(ProgramExit::TimedOut)
@@ -286,7 +286,7 @@ impl Drop for Scratch {
 }
 
 /// The environment that every program gets. It never contains a key.
-fn environment(thread_id: &str) -> Vec<(OsString, OsString)> {
+fn base_environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))
     };

@@ -165,16 +165,16 @@ fn former_texts_of_a_directive_stay_trusted_until_trust_is_revoked() {
 
 #[test]
 fn a_script_is_trusted_by_its_content_wherever_it_lies() {
-    use rye_compiler::trust::script;
+    use rye_compiler::trust::script_requirement;
     let place = Place::new();
-    assert!(place.is_trusted(&script("script.yaml")), "a script that does not exist simulates nothing");
+    assert!(place.is_trusted(&script_requirement("script.yaml")), "a script that does not exist simulates nothing");
     for path in ["script.yaml", "../other/script.yaml"] {
         let file = place.project().join(path);
         fs::write(&file, "steps: [one]").unwrap();
-        assert!(!place.is_trusted(&script(path)), "{path}");
-        place.trust().record_trust(&[script(path)]).unwrap();
-        assert!(place.is_trusted(&script(path)), "{path}");
+        assert!(!place.is_trusted(&script_requirement(path)), "{path}");
+        place.trust().record_trust(&[script_requirement(path)]).unwrap();
+        assert!(place.is_trusted(&script_requirement(path)), "{path}");
         fs::write(&file, "steps: [two]").unwrap();
-        assert!(!place.is_trusted(&script(path)), "{path}");
+        assert!(!place.is_trusted(&script_requirement(path)), "{path}");
     }
 }

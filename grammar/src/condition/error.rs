@@ -12,7 +12,7 @@ pub(super) fn condition_error(span: Span, message: String, label: &str, help: Op
     SyntaxKind::Condition.error(span, message, label).with_help_if(help)
 }
 
-pub(super) fn empty(place: ConditionText<'_>) -> SyntaxError {
+pub(super) fn empty_condition(place: ConditionText<'_>) -> SyntaxError {
     condition_error(
         place.span(0, place.text.len()),
         "a condition cannot be empty".into(),
@@ -68,7 +68,7 @@ pub(super) fn number_out_of_range(span: Span, text: &str) -> SyntaxError {
     )
 }
 
-pub(super) fn chained(span: Span, operator: &str) -> SyntaxError {
+pub(super) fn chained_comparison(span: Span, operator: &str) -> SyntaxError {
     condition_error(
         span,
         format!("comparisons do not chain: `{operator}` follows another comparison"),
@@ -125,7 +125,7 @@ pub(super) fn unexpected_token(place: ConditionText<'_>, at: usize) -> SyntaxErr
             Some(if c == '"' { "close it with `\"`" } else { "close it with `'`" }),
         );
     }
-    let token = token(rest);
+    let token = first_token(rest);
     let span = place.span(at, at + token.len());
     let asks = before.strip_suffix('(').is_some_and(|b| b.trim_end().ends_with("exists"));
     let (message, label): (String, &str) = if asks {
@@ -190,7 +190,7 @@ fn last_open(text: &str) -> Option<(usize, char)> {
 }
 
 /// Returns the word or the run of operator characters at the start.
-fn token(rest: &str) -> &str {
+fn first_token(rest: &str) -> &str {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let operator = |c: char| matches!(c, '=' | '<' | '>' | '&' | '|' | '!' | '~' | '?');
     let Some(first) = rest.chars().next() else { return rest };

@@ -65,7 +65,7 @@ impl ConditionText<'_> {
 pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = ConditionText { source, text, base };
     if text.trim().is_empty() {
-        return Err(error::empty(place));
+        return Err(error::empty_condition(place));
     }
     if text.len() > MAX_BYTES {
         return Err(error::too_long(place, MAX_BYTES));
@@ -83,7 +83,7 @@ pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, S
         };
         error::unexpected_token(place, at)
     })?;
-    let Some(expression) = pairs.next() else { return Err(error::empty(place)) };
+    let Some(expression) = pairs.next() else { return Err(error::empty_condition(place)) };
     ExprBuilder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
@@ -159,7 +159,7 @@ impl ExprBuilder<'_> {
                 let inside = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
                 Ok(self.leaf(&pair, ExprKind::Literal(Value::String(inside.to_owned()))))
             }
-            Rule::number => number(text)
+            Rule::number => parse_number(text)
                 .map(|value| self.leaf(&pair, ExprKind::Literal(value)))
                 .ok_or_else(|| error::number_out_of_range(span, text)),
             Rule::constant => {
@@ -172,7 +172,9 @@ impl ExprBuilder<'_> {
             }
             Rule::path => Ok(self.leaf(&pair, ExprKind::Path(self.path(&pair)?))),
             Rule::exists => {
-                let Some(path) = pair.clone().into_inner().next() else { return Err(error::empty(self.place)) };
+                let Some(path) = pair.clone().into_inner().next() else {
+                    return Err(error::empty_condition(self.place));
+                };
                 Ok(self.leaf(&pair, ExprKind::Exists(self.path(&path)?)))
             }
             Rule::length => {
@@ -201,7 +203,7 @@ impl ExprBuilder<'_> {
     fn inner(&self, pair: Pair<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         match pair.into_inner().next() {
             Some(expression) => self.expression(expression.into_inner()),
-            None => Err(error::empty(self.place)),
+            None => Err(error::empty_condition(self.place)),
         }
     }
 
@@ -228,7 +230,7 @@ impl ExprBuilder<'_> {
         }
         reject_not_operand(&right)?;
         if let ExprKind::Literal(Value::Number(number)) = &right.expr.kind {
-            return match negated(number) {
+            return match negate_number(number) {
                 Some(value) => Ok(BuiltExpr { expr: Expr { kind: ExprKind::Literal(value), span }, ..right }),
                 None => Err(error::number_out_of_range(span, &format!("-{number}"))),
             };
@@ -267,7 +269,7 @@ impl ExprBuilder<'_> {
         };
         reject_not_operand(&right)?;
         if left.shape == ExprRole::Comparison || right.shape == ExprRole::Comparison {
-            return Err(error::chained(self.place.of(op), op.as_str()));
+            return Err(error::chained_comparison(self.place.of(op), op.as_str()));
         }
         if compare == CompareOp::Matches && !matches!(right.expr.kind, ExprKind::Literal(Value::String(_))) {
             return Err(error::pattern_not_literal(right.expr.span));
@@ -303,14 +305,14 @@ fn check_depth(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Res
 }
 
 /// Parses a number literal; `None` if an integer is not exact or a float not finite.
-fn number(text: &str) -> Option<Value> {
+fn parse_number(text: &str) -> Option<Value> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse::<u64>().ok().map(Value::from);
     }
     text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
 }
 
-fn negated(number: &serde_json::Number) -> Option<Value> {
+fn negate_number(number: &serde_json::Number) -> Option<Value> {
     if let Some(n) = number.as_u64() {
         return i64::try_from(-i128::from(n)).ok().map(Value::from);
     }

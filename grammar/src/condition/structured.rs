@@ -8,7 +8,7 @@ use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
 use crate::span::Span;
-use crate::text::{closest, shorten};
+use crate::text::{closest_word, shorten};
 
 /// The values of `op` in the mapping form.
 pub const OPERATORS: [&str; 11] =
@@ -126,7 +126,7 @@ impl ConditionReader {
     fn comparison(&mut self, node: &Node, entries: &[Entry]) -> Option<Expr> {
         let before = self.errors.len();
         for entry in entries.iter().filter(|e| !matches!(e.key.node.as_str(), "path" | "op" | "value")) {
-            let help = closest(&entry.key.node, &["path", "op", "value", "any", "all", "not"]).map_or_else(
+            let help = closest_word(&entry.key.node, &["path", "op", "value", "any", "all", "not"]).map_or_else(
                 || "a condition knows `path`, `op`, `value`, and `any`, `all`, `not`".to_owned(),
                 |word| format!("did you mean `{word}`?"),
             );
@@ -216,7 +216,7 @@ impl ConditionReader {
         match node.as_str() {
             Some(op) if OPERATORS.contains(&op) => Some(op),
             Some(op) => {
-                let help = closest(op, &OPERATORS).map_or_else(
+                let help = closest_word(op, &OPERATORS).map_or_else(
                     || format!("the operators are `{}`", OPERATORS.join("`, `")),
                     |o| format!("did you mean `{o}`?"),
                 );

@@ -49,8 +49,8 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
             at = next.start + 3;
             continue;
         }
-        let Some(hole) = parse_placeholder(source, text, base, next.start) else {
-            let stopped = TemplateParser::parse(Rule::hole, placeholder_window(text, next.start)).err();
+        let Some(placeholder) = parse_placeholder(source, text, base, next.start) else {
+            let stopped = TemplateParser::parse(Rule::placeholder, placeholder_window(text, next.start)).err();
             let stopped = stopped.map_or(2, |error| error_at(&error.location));
             errors.push(placeholder_error(source, base, text, next.start, stopped));
             parts.text("${");
@@ -60,8 +60,8 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
             }
             continue;
         };
-        at = next.start + hole.raw.len();
-        parts.done.push(TemplatePart::Hole(hole));
+        at = next.start + placeholder.raw.len();
+        parts.done.push(TemplatePart::Hole(placeholder));
     }
     parts.text(slice(text, at, text.len()));
     Parsed { tree: Template { parts: parts.done }, errors }
@@ -76,16 +76,16 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut at = 0;
     while let Some(next) = next_dollar(text, at) {
         let open = next.start + usize::from(next.escaped);
-        let Some(hole) = parse_placeholder(source, text, base, open) else {
+        let Some(placeholder) = parse_placeholder(source, text, base, open) else {
             at = open + 2;
             continue;
         };
-        at = open + hole.raw.len();
+        at = open + placeholder.raw.len();
         parts.text(slice(text, from, next.start));
         if next.escaped {
-            parts.text(&hole.raw);
+            parts.text(&placeholder.raw);
         } else {
-            parts.done.push(TemplatePart::Hole(hole));
+            parts.done.push(TemplatePart::Hole(placeholder));
         }
         from = at;
     }
@@ -118,20 +118,20 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             continue;
         }
         pending.push_str(slice(text, at, open));
-        if let Some(hole) = parse_simple_input(source, text, base, open) {
-            at = open + hole.span.len();
+        if let Some(placeholder) = parse_simple_input(source, text, base, open) {
+            at = open + placeholder.span.len();
             if !pending.is_empty() {
                 parts.push(InputsPart::Text(std::mem::take(&mut pending)));
             }
-            parts.push(InputsPart::Input(hole));
+            parts.push(InputsPart::Input(placeholder));
             continue;
         }
         let window = input_window(text, open);
-        let (hole, stopped) = match TemplateParser::parse(Rule::input, window) {
+        let (placeholder, stopped) = match TemplateParser::parse(Rule::input, window) {
             Ok(mut pairs) => (pairs.next().and_then(|pair| read_input(source, base + open, &pair)), OPEN.len()),
             Err(error) => (None, error_at(&error.location)),
         };
-        let Some(hole) = hole else {
+        let Some(placeholder) = placeholder else {
             errors.push(input_error(source, base, text, open, stopped));
             pending.push_str(OPEN);
             at = open + OPEN.len();
@@ -140,11 +140,11 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
             }
             continue;
         };
-        at = open + hole.span.len();
+        at = open + placeholder.span.len();
         if !pending.is_empty() {
             parts.push(InputsPart::Text(std::mem::take(&mut pending)));
         }
-        parts.push(InputsPart::Input(hole));
+        parts.push(InputsPart::Input(placeholder));
     }
     pending.push_str(slice(text, at, text.len()));
     if !pending.is_empty() {
@@ -250,9 +250,9 @@ fn read_placeholder(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Op
 /// text full of openings takes linear time.
 fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> Option<Placeholder> {
     let end = placeholder_end(text.as_bytes(), open)?;
-    let pair = TemplateParser::parse(Rule::hole, text.get(open..end)?).ok()?.next()?;
-    let hole = read_placeholder(source, base + open, &pair)?;
-    (hole.raw.len() == end - open).then_some(hole)
+    let pair = TemplateParser::parse(Rule::placeholder, text.get(open..end)?).ok()?.next()?;
+    let placeholder = read_placeholder(source, base + open, &pair)?;
+    (placeholder.raw.len() == end - open).then_some(placeholder)
 }
 
 /// Returns the offset of the end of a placeholder that opens at `open`.
@@ -319,9 +319,9 @@ fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at:
         )
     } else {
         let found = rest.chars().next().map_or_else(|| "the end".to_owned(), describe_char);
-        let hole = line.split_inclusive('}').next().unwrap_or(line);
+        let placeholder = line.split_inclusive('}').next().unwrap_or(line);
         (
-            format!("`{}` is not a valid placeholder", shorten(hole)),
+            format!("`{}` is not a valid placeholder", shorten(placeholder)),
             format!("{found} is not allowed here"),
             "a placeholder has a path and an optional fallback: `${cost.spend || \"0\"}`",
         )

@@ -77,7 +77,7 @@ pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> 
 }
 
 /// Converts the declaring constants to one mapping; other names are ignored.
-pub(super) fn metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
+pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut errors = Vec::new();
     for constant in constants {

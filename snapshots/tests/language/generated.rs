@@ -47,7 +47,7 @@ pub fn hook_points() -> String {
             Mode::Control => "control",
             Mode::Observe => "observe",
         };
-        let actions: Vec<String> = point.actions.iter().map(|a| format!("`{}`", a.word())).collect();
+        let actions: Vec<String> = point.actions.iter().map(|a| format!("`{}`", a.as_str())).collect();
         let _ = writeln!(out, "| `{}` | {when} | {mode} | {} | {} |", point.name, facts(point), actions.join(" "));
     }
     out
@@ -158,19 +158,21 @@ fn walk(shape: &SettingShape, at: &str, standard: Option<&Node>, rows: &mut Stri
         SettingShape::Map(fields) | SettingShape::MapOr(_, fields) => {
             fields.iter().for_each(|field| row(field, at, standard, rows));
         }
-        SettingShape::Names(inner) | SettingShape::Known(_, inner) => walk(inner, &format!("{at}<name>."), None, rows),
+        SettingShape::Names(inner) | SettingShape::NamedValues(_, inner) => {
+            walk(inner, &format!("{at}<name>."), None, rows)
+        }
         SettingShape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
         SettingShape::Text
-        | SettingShape::Truth
-        | SettingShape::Whole { .. }
-        | SettingShape::Amount
-        | SettingShape::Share
+        | SettingShape::Bool
+        | SettingShape::Integer { .. }
+        | SettingShape::NonNegative
+        | SettingShape::Fraction
         | SettingShape::Price
         | SettingShape::OneOf(_)
         | SettingShape::Failure
         | SettingShape::Pattern
-        | SettingShape::Elsewhere
-        | SettingShape::ForReaders(_) => {}
+        | SettingShape::Opaque
+        | SettingShape::Documentation(_) => {}
     }
 }
 
@@ -183,22 +185,22 @@ fn row(field: &SettingField, at: &str, standard: Option<&Node>, rows: &mut Strin
         Some(value) => format!("`{value}`"),
         None => String::new(),
     };
-    let needed = if field.needed { ", needed" } else { "" };
-    let _ = writeln!(rows, "| `{key}` | {}{needed} | {shown} | {} |", takes(&field.shape), field.about);
+    let is_required = if field.is_required { ", is_required" } else { "" };
+    let _ = writeln!(rows, "| `{key}` | {}{is_required} | {shown} | {} |", takes(&field.shape), field.about);
     walk(&field.shape, &format!("{key}."), value, rows);
 }
 
 fn takes(shape: &SettingShape) -> String {
     match shape {
         SettingShape::Names(_) => "a mapping by name".to_owned(),
-        SettingShape::Known(names, _) => format!("a mapping of `{}`", names.join("`, `")),
-        SettingShape::Elsewhere => "see there".to_owned(),
-        SettingShape::ForReaders(_) => "anything: nothing reads it".to_owned(),
+        SettingShape::NamedValues(names, _) => format!("a mapping of `{}`", names.join("`, `")),
+        SettingShape::Opaque => "see there".to_owned(),
+        SettingShape::Documentation(_) => "anything: nothing reads it".to_owned(),
         SettingShape::Text
-        | SettingShape::Truth
-        | SettingShape::Whole { .. }
-        | SettingShape::Amount
-        | SettingShape::Share
+        | SettingShape::Bool
+        | SettingShape::Integer { .. }
+        | SettingShape::NonNegative
+        | SettingShape::Fraction
         | SettingShape::Price
         | SettingShape::OneOf(_)
         | SettingShape::Map(_)

@@ -142,7 +142,7 @@ fn sentence(dice: &mut ProjectRng) -> String {
 
 fn note(dice: &mut ProjectRng, n: usize) -> (String, String) {
     let name = if dice.once_in(3) { "name: Note\n" } else { "" };
-    let holes = [
+    let placeholders = [
         "${directive}",
         "${inputs.topic}",
         "${thread_id}",
@@ -151,7 +151,7 @@ fn note(dice: &mut ProjectRng, n: usize) -> (String, String) {
         "{input:topic}",
         "",
     ];
-    let text = format!("Note {n}: {} {} {}", sentence(dice), dice.one_of(&holes), dice.one_of(&holes));
+    let text = format!("Note {n}: {} {} {}", sentence(dice), dice.one_of(&placeholders), dice.one_of(&placeholders));
     (format!(".ai/knowledge/notes/n{n}.md"), format!("---\n{name}description: Note {n}.\n---\n\n{text}\n"))
 }
 

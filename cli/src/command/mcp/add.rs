@@ -47,7 +47,7 @@ pub fn add_server(
     }
     let within = RootedDir::open(&spaces.project)?;
     let before = within.read(Path::new(SERVERS_FILE), MAX_FILE_BYTES)?;
-    let text = with_server(before.as_deref(), name, entry(args))?;
+    let text = with_server(before.as_deref(), name, server_entry(args))?;
     within.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
     match find_server(name, spaces) {
         Ok(server) => {
@@ -73,7 +73,7 @@ fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
     all.remove(name).ok_or_else(|| CommandError::failed(format!("`{SERVERS_FILE}` does not configure `{name}`")))
 }
 
-fn entry(args: &AddArgs) -> Value {
+fn server_entry(args: &AddArgs) -> Value {
     match (&args.url, args.command.split_first()) {
         (None, Some((program, rest))) => json!({"command": program, "args": rest}),
         (url, _) => json!({"type": "http", "url": url}),

@@ -8,7 +8,7 @@ pub fn directive_template(id: &ItemId) -> String {
     let name = id.name();
     format!(
         "# {title}\n\n```xml\n<directive name=\"{name}\" version=\"0.1.0\">\n  <metadata>\n    <description>Describe what this directive does.</description>\n    <model tier=\"general\"/>\n    <limits turns=\"10\" spend=\"0.20\"/>\n    <permissions>\n      <execute><tool>rye.file-system.read</tool></execute>\n    </permissions>\n  </metadata>\n  <inputs>\n    <input name=\"topic\" type=\"string\" required=\"true\">Subject of the summary</input>\n  </inputs>\n  <outputs>\n    <output name=\"summary\" type=\"string\" required=\"true\">The summary</output>\n  </outputs>\n</directive>\n```\n\nRead the files of the project about {{input:topic}}, and return a summary.\n",
-        title = title(name)
+        title = title_of_name(name)
     )
 }
 
@@ -16,7 +16,7 @@ pub fn knowledge_template(id: &ItemId) -> String {
     let name = id.name();
     format!(
         "```yaml\nname: {name}\ntitle: {title}\ndescription: Describe the subject.\ntags: []\nversion: 0.1.0\n```\n\nThe knowledge of a thread.\n",
-        title = title(name)
+        title = title_of_name(name)
     )
 }
 
@@ -24,23 +24,23 @@ pub fn knowledge_template(id: &ItemId) -> String {
 pub fn tool_template(id: &ItemId, language: ToolLanguageArg) -> (&'static str, String) {
     let category = id.category();
     match language {
-        ToolLanguageArg::Command => ("yaml", yaml(category, COMMAND_TEMPLATE)),
-        ToolLanguageArg::Http => ("yaml", yaml(category, HTTP_TEMPLATE)),
+        ToolLanguageArg::Command => ("yaml", yaml_tool(category, COMMAND_TEMPLATE)),
+        ToolLanguageArg::Http => ("yaml", yaml_tool(category, HTTP_TEMPLATE)),
         ToolLanguageArg::Python => ("py", PYTHON_TEMPLATE.replace("{category}", category)),
-        ToolLanguageArg::Javascript => ("mjs", javascript(category, "params", "projectPath", "")),
+        ToolLanguageArg::Javascript => ("mjs", javascript_tool(category, "params", "projectPath", "")),
         ToolLanguageArg::Typescript => {
-            ("ts", javascript(category, "params: { text: string }", "projectPath: string", ": { words: number }"))
+            ("ts", javascript_tool(category, "params: { text: string }", "projectPath: string", ": { words: number }"))
         }
         ToolLanguageArg::Shell => ("sh", SHELL_TEMPLATE.to_owned()),
     }
 }
 
-fn yaml(category: &str, rest: &str) -> String {
+fn yaml_tool(category: &str, rest: &str) -> String {
     let category = if category.is_empty() { String::new() } else { format!("category: {category}\n") };
     format!("version: 0.1.0\n{category}{rest}")
 }
 
-fn title(name: &str) -> String {
+fn title_of_name(name: &str) -> String {
     let text = name.replace(['_', '-'], " ");
     let mut chars = text.chars();
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
@@ -98,7 +98,7 @@ set -euo pipefail
 printf '%s' "$RYE_PARAM_text" | wc -w
 "#;
 
-fn javascript(category: &str, params: &str, project: &str, answer: &str) -> String {
+fn javascript_tool(category: &str, params: &str, project: &str, answer: &str) -> String {
     format!(
         r#"export const __tool_description__ = "Count the words of a text.";
 export const __version__ = "0.1.0";

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::report::diff::{DiffSide, PlanDiff, diff, diff_trees};
-use rye_compiler::report::render::diff::{DiffLine, DiffTone, lines, markdown};
+use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
 use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
@@ -103,15 +103,15 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> R
 
 fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), CommandError> {
     match (asked, asked.format()) {
-        (OutputFormat::Markdown, _) => report.line(printable(&markdown(diff)).trim_end()),
+        (OutputFormat::Markdown, _) => report.line(printable(&format_markdown(diff)).trim_end()),
         (_, Format::Json) => report.json(diff),
         (_, Format::Human | Format::Plain) => {
             for DiffLine { tone, text } in lines(diff) {
                 let style = match tone {
                     DiffTone::Heading => crate::present::BOLD,
                     DiffTone::Plain => Style::new(),
-                    DiffTone::Wider => crate::present::colored(AnsiColor::Red),
-                    DiffTone::Narrower => crate::present::colored(AnsiColor::Green),
+                    DiffTone::Wider => crate::present::color_style(AnsiColor::Red),
+                    DiffTone::Narrower => crate::present::color_style(AnsiColor::Green),
                 };
                 report.line(&format!("{style}{}{style:#}", printable(&text)))?;
             }

@@ -34,8 +34,8 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
-            when(&context.when).into(),
-            tokens(context.tokens, report.format()).into(),
+            format_when(&context.when).into(),
+            format_tokens(context.tokens, report.format()).into(),
             dollars(&context.first.cost).into(),
             dollars(&context.typical.cost).into(),
             dollars(&context.worst.cost).into(),
@@ -49,7 +49,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
-        let text = format!("no plan where {}: {}", when(&refused.when), refused.codes.join(", "));
+        let text = format!("no plan where {}: {}", format_when(&refused.when), refused.codes.join(", "));
         report.note(&printable(&text));
     }
     if !found.open.is_empty() {
@@ -59,12 +59,12 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
 }
 
 /// Formats a token count: grouped for a terminal, bare otherwise.
-fn tokens(count: u64, format: Format) -> String {
+fn format_tokens(count: u64, format: Format) -> String {
     if format == Format::Human { group_thousands(count) } else { count.to_string() }
 }
 
 /// Formats the conditions of a region, at most `MOST`.
-fn when(conditions: &[String]) -> String {
+fn format_when(conditions: &[String]) -> String {
     const MOST: usize = 3;
     if conditions == ["true"] {
         return "always".to_owned();

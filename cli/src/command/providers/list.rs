@@ -72,7 +72,7 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let mut providers = Vec::new();
     for id in provider_ids(&items) {
         let Some(node) = items.config_by_name(&format!("{PROVIDER_FOLDER}{id}")) else { continue };
-        let Some(read) = model::provider(&id, &node, &items.sources(), &mut diagnostics) else { continue };
+        let Some(read) = model::read_provider(&id, &node, &items.sources(), &mut diagnostics) else { continue };
         let Ok(definition) = ProviderDefinition::from_value(&node.to_value()) else { continue };
         let settings = definition.settings(&environment, &spaces.project);
         let key = match (&definition.key_env, &settings.key) {
@@ -100,14 +100,14 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
         Format::Json => report.json(&ProvidersOutput { providers })?,
         Format::Plain => {
             for provider in &providers {
-                for line in plain(provider) {
+                for line in format_plain(provider) {
                     report.line(&printable(&line))?;
                 }
             }
         }
         Format::Human => {
             for provider in &providers {
-                report.line(&human(provider))?;
+                report.line(&format_human(provider))?;
             }
         }
     }
@@ -156,7 +156,7 @@ impl ModelOutput {
     }
 }
 
-fn key(provider: &ProviderOutput) -> String {
+fn format_key(provider: &ProviderOutput) -> String {
     match (&provider.key_env, provider.key.as_str()) {
         (Some(variable), "set") => format!("{variable} is set"),
         (Some(variable), _) => format!("{variable} is not set"),
@@ -165,20 +165,20 @@ fn key(provider: &ProviderOutput) -> String {
 }
 
 /// Returns the tiers that select this model.
-fn tiers(provider: &ProviderOutput, model: &str) -> String {
+fn format_tiers(provider: &ProviderOutput, model: &str) -> String {
     let tiers = provider.tiers.iter().filter(|(_, id)| *id == model).map(|(tier, _)| tier.as_str());
     tiers.collect::<Vec<_>>().join(" ")
 }
 
-fn plain(provider: &ProviderOutput) -> Vec<String> {
+fn format_plain(provider: &ProviderOutput) -> Vec<String> {
     let ProviderOutput { id, wire, base_url, .. } = provider;
-    let mut lines = vec![format!("provider\t{id}\t{wire}\t{base_url}\t{}", key(provider))];
-    let model = |m: &ModelOutput| format!("model\t{id}/{}\t{}\t{}", m.id, tiers(provider, &m.id), m.line());
+    let mut lines = vec![format!("provider\t{id}\t{wire}\t{base_url}\t{}", format_key(provider))];
+    let model = |m: &ModelOutput| format!("model\t{id}/{}\t{}\t{}", m.id, format_tiers(provider, &m.id), m.line());
     lines.extend(provider.models.iter().map(model));
     lines
 }
 
-fn human(provider: &ProviderOutput) -> String {
+fn format_human(provider: &ProviderOutput) -> String {
     let ProviderOutput { id, wire, base_url, .. } = provider;
     let default = if provider.default { " (default)" } else { "" };
     let address = if base_url.is_empty() { String::new() } else { format!("  {base_url}") };
@@ -186,7 +186,7 @@ fn human(provider: &ProviderOutput) -> String {
         "{BOLD}{}{BOLD:#}{default}  {DIM}{wire}{}  {}{DIM:#}",
         printable(id),
         printable(&address),
-        key(provider)
+        format_key(provider)
     );
     if !provider.from_project.is_empty() {
         let keys = provider.from_project.join("`, `");
@@ -194,7 +194,7 @@ fn human(provider: &ProviderOutput) -> String {
     }
     let width = provider.models.iter().map(|model| model.id.chars().count()).max().unwrap_or(0);
     for model in &provider.models {
-        let tiers = tiers(provider, &model.id);
+        let tiers = format_tiers(provider, &model.id);
         let (id, line) = (printable(&model.id), model.line());
         write!(out, "\n  {id:<width$}  {DIM}{tiers:<12}{DIM:#} {line}").ok();
     }

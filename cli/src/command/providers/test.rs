@@ -57,7 +57,7 @@ pub struct ProviderTestOutput {
 }
 
 pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    spaces.announce(report);
+    spaces.print_project(report);
     let world = spaces.open()?;
     let items = Items::new(&world);
     let known = provider_ids(&items);
@@ -88,19 +88,19 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
     let started = Instant::now();
     let reply = runtime.block_on(async {
         let provider = options.providers.connect(&model)?;
-        provider.call(&request(&model), &|_| {}).await
+        provider.call(&test_request(&model), &|_| {}).await
     });
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let output = output(&model, reply, milliseconds);
+    let output = test_output(&model, reply, milliseconds);
     let exit = if output.ok { Exit::Fine } else { Exit::Failed };
     match report.format() {
         Format::Json => report.json(&output)?,
-        Format::Human | Format::Plain => report.line(&printable(&line(&output)))?,
+        Format::Human | Format::Plain => report.line(&printable(&format_line(&output)))?,
     }
     Ok(exit)
 }
 
-fn request(model: &PlannedModel) -> Request {
+fn test_request(model: &PlannedModel) -> Request {
     Request {
         model: model.id.clone(),
         system: "You are being tested for reachability.".into(),
@@ -114,7 +114,7 @@ fn request(model: &PlannedModel) -> Request {
     }
 }
 
-fn output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
+fn test_output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
     let (usage, answered_by, text, error) = match reply {
         Ok(reply) => (reply.usage, reply.model, Some(reply_text(&reply.content)), None),
         Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, &error))),
@@ -151,7 +151,7 @@ fn describe_error(model: &PlannedModel, error: &CallError) -> String {
     format!("{}{hint}", error.message)
 }
 
-fn line(output: &ProviderTestOutput) -> String {
+fn format_line(output: &ProviderTestOutput) -> String {
     let ProviderTestOutput { provider, model, milliseconds, input_tokens, output_tokens, .. } = output;
     if let Some(error) = &output.error {
         return format!("{provider}/{model}: failed after {milliseconds} ms: {error}");

@@ -27,7 +27,7 @@ pub struct DetachOutput {
 }
 
 /// Returns the first stdout line of the background process.
-pub fn announcement(thread: &ThreadId) -> String {
+pub fn format_announcement(thread: &ThreadId) -> String {
     let (thread_id, pid) = (thread.to_string(), std::process::id());
     let output = DetachOutput { thread_id, pid, status: "running".into() };
     serde_json::to_string(&output).unwrap_or_default()

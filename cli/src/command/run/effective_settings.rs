@@ -78,7 +78,7 @@ impl EffectiveSettings {
     pub fn describe(&self) -> Option<String> {
         let CommandSettings { unattended, script, locked } = &self.kept;
         let flags = [
-            unattended.map(|policy| format!("`--unattended {}`", policy.word())),
+            unattended.map(|policy| format!("`--unattended {}`", policy.as_str())),
             script.as_ref().map(|file| format!("`--script {file}`")),
             locked.then(|| "`--locked`".to_owned()),
         ];

@@ -178,7 +178,7 @@ impl HumanRenderer {
         self.thread_line(thread, status_style(child.status), &line);
         let Some(error) = self.errors.remove(&child.thread_id) else { return };
         let message = truncate_line(message_without_code(&error), MAX_CHILD_ERROR_CHARS);
-        self.thread_line(thread, colored(AnsiColor::Red), &format!("  {}: {message}", error.code));
+        self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {}: {message}", error.code));
         if self.missing_key.iter().any(|child_id| child_id.as_str() == child.thread_id) {
             self.thread_line(thread, Style::new(), &format!("  {MISSING_KEY_HELP}"));
         }
@@ -199,7 +199,7 @@ impl HumanRenderer {
             let what = event_view(event);
             self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
         }
-        let red = colored(AnsiColor::Red);
+        let red = color_style(AnsiColor::Red);
         match &event.body {
             EventBody::CognitionOut(reply) => {
                 if self.main.as_ref() == Some(thread) {
@@ -219,7 +219,7 @@ impl HumanRenderer {
                 let reserved = self.reserved.remove(thread);
                 self.worst_case |= settled.unknown_outcome && reserved.is_some_and(|most| settled.amount >= most);
                 let style = if settled.overspent > 0 { red } else { DIM };
-                self.thread_line(thread, style, &settling(settled));
+                self.thread_line(thread, style, &format_settling(settled));
             }
             EventBody::ToolStarted(started) => {
                 if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
@@ -351,7 +351,7 @@ impl HumanRenderer {
         let reason =
             format!("{}: {}", failed.classification.name, truncate_line(&failed.error.message, MAX_DETAIL_CHARS));
         let again = format!("attempt {} failed, {reason}; {then}", failed.attempt + 1);
-        self.thread_line(thread, colored(AnsiColor::Yellow), &again);
+        self.thread_line(thread, color_style(AnsiColor::Yellow), &again);
     }
 
     fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
@@ -371,7 +371,7 @@ impl HumanRenderer {
             None => self.thread_line(thread, Style::new(), &format!("ok    {what}{time}")),
             Some(problem) => {
                 let problem = truncate_line(&problem, MAX_DETAIL_CHARS);
-                self.thread_line(thread, colored(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
+                self.thread_line(thread, color_style(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
             }
         }
     }
@@ -383,7 +383,7 @@ impl HumanRenderer {
             let kind = if hook.hook == "expansion" { "" } else { "hook " };
             self.thread_line(
                 thread,
-                colored(AnsiColor::Yellow),
+                color_style(AnsiColor::Yellow),
                 &format!("{kind}{}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
             );
         }
@@ -505,7 +505,7 @@ fn reply_text(content: &[ContentBlock]) -> String {
     content.iter().filter_map(text).collect()
 }
 
-fn settling(settled: &Settled) -> String {
+fn format_settling(settled: &Settled) -> String {
     let usage = settled.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let note = settlement_note(settled);

@@ -10,10 +10,10 @@ use crate::CommandError;
 
 /// Reads the images. The contents of a file determine its format, not its name.
 pub fn read_images(files: &[PathBuf]) -> Result<Vec<ValidatedImage>, CommandError> {
-    files.iter().map(|file| picture(file)).collect()
+    files.iter().map(|file| read_image(file)).collect()
 }
 
-fn picture(file: &Path) -> Result<ValidatedImage, CommandError> {
+fn read_image(file: &Path) -> Result<ValidatedImage, CommandError> {
     let shown = file.display();
     let unreadable =
         |error: std::io::Error| CommandError::usage(format!("the image `{shown}` cannot be read: {error}"));

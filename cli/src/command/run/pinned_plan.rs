@@ -44,7 +44,7 @@ pub fn compile_pinned(
         .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
     }
     if compilation.plan_id != planned.plan_id {
-        return Err(drift(path, &planned, &render(&compilation, Vec::new())));
+        return Err(drift_error(path, &planned, &render(&compilation, Vec::new())));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);
     trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
@@ -52,7 +52,7 @@ pub fn compile_pinned(
 }
 
 /// Returns the refusal that lists the changed files and their effects.
-fn drift(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandError {
+fn drift_error(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandError {
     let name = |read: &ReadReport| format!("{} {}", read.kind, read.id);
     let mut files: Vec<String> = Vec::new();
     for read in planned.manifest.iter().filter(|read| !now.manifest.contains(read)) {

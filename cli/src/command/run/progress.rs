@@ -65,7 +65,7 @@ impl Progress {
         }
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let repaints = !is_chat && !is_dumb && !is_set("ACCESSIBLE") && width() >= MIN_WIDTH_COLUMNS;
+        let repaints = !is_chat && !is_dumb && !is_set("ACCESSIBLE") && terminal_width() >= MIN_WIDTH_COLUMNS;
         Some(Self::new(repaints))
     }
 
@@ -157,7 +157,7 @@ impl Progress {
             self.last_line = Instant::now();
             return self.lines(main, usize::MAX).into_iter().next();
         }
-        let rows = self.rows(main, width().saturating_sub(1));
+        let rows = self.rows(main, terminal_width().saturating_sub(1));
         let bar = self.painted.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.with_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()))
@@ -236,8 +236,8 @@ fn fit_fields(fields: &[String], columns: usize) -> String {
     }
 }
 
-fn width() -> usize {
-    wrap::columns(OutputStream::Error).unwrap_or(DEFAULT_WIDTH_COLUMNS)
+fn terminal_width() -> usize {
+    wrap::terminal_columns(OutputStream::Error).unwrap_or(DEFAULT_WIDTH_COLUMNS)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub async fn verify_transcript(
 /// without a terminal (`None` if there is a terminal).
 pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
-    let sets = recorded.grants().iter().map(|set| set.iter().map(granted).collect::<Vec<_>>());
+    let sets = recorded.grants().iter().map(|set| set.iter().map(format_granted).collect::<Vec<_>>());
     let sets: Vec<String> =
         sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { join_limited(&set, ", ") }).collect();
     let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
@@ -68,7 +68,7 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
     lines.join("\n")
 }
 
-fn granted(grant: &Grant) -> String {
+fn format_granted(grant: &Grant) -> String {
     let needs = grant.needs();
     let text = if needs.is_empty() { format!("`{}`", grant.pattern) } else { format!("`{}` ({needs})", grant.pattern) };
     truncate_line(&text, MAX_LINE_CHARS)

@@ -20,7 +20,7 @@ pub enum BubblewrapState {
     Missing,
 }
 
-pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
+pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     if !requires_bubblewrap(world) {
         return BubblewrapState::Unasked;
     }
@@ -29,7 +29,7 @@ pub fn bubblewrap(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
 
 /// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
 pub fn enable_bubblewrap(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
-    match bubblewrap(world, spaces) {
+    match bubblewrap_state(world, spaces) {
         BubblewrapState::Unasked => Ok(()),
         BubblewrapState::At(program) => {
             use_bubblewrap(&program);

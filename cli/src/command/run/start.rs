@@ -215,7 +215,7 @@ pub fn run_to_end(
         let terminal = matches!(how.chat, Some(ChatFace::Terminal)).then(terminal);
         let screen = start_renderer(how, terminal, &recorded, report, (handle.live.take(), channel), runtime.handle());
         if how.detached {
-            let announcement = detach::announcement(&handle.thread_id);
+            let announcement = detach::format_announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }

@@ -51,7 +51,7 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
         if exported > MAX_THREADS {
             return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} descendants")));
         }
-        let ExportedThread { directive, said, children } = thread(&threads, &id, !args.loose)?;
+        let ExportedThread { directive, said, children } = export_thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
         match spawn {
             None => script.steps = said,
@@ -83,7 +83,7 @@ struct ExportedThread {
     children: BTreeMap<u64, ThreadId>,
 }
 
-fn thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThread, CommandError> {
+fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThread, CommandError> {
     let events = threads.transcript(id)?;
     let found = threads.parent(id)?;
     let found =

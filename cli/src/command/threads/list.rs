@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::table::{Cell, Table};
-use crate::present::{colored, format_count, format_date, format_elapsed, format_money, now, status_style};
+use crate::present::{color_style, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
 use crate::thread_reader::ThreadReader;
 
@@ -206,7 +206,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         }
         Format::Human if rows.is_empty() => report.note("no threads"),
         format @ (Format::Human | Format::Plain) => {
-            table(&rows, format).lines(format).iter().try_for_each(|line| report.line(line))?;
+            build_table(&rows, format).lines(format).iter().try_for_each(|line| report.line(line))?;
         }
     }
     Ok(Exit::Fine)
@@ -262,7 +262,7 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     Some(step.to_string())
 }
 
-fn table(rows: &[ListRow], format: Format) -> Table {
+fn build_table(rows: &[ListRow], format: Format) -> Table {
     let mut head = vec!["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"];
     let has_steps = format == Format::Plain || rows.iter().any(|row| row.step.is_some());
     head.extend(has_steps.then_some("STEP"));
@@ -276,7 +276,7 @@ fn table(rows: &[ListRow], format: Format) -> Table {
         let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
         let mut cells: Vec<Cell> = vec![
             id.into(),
-            runs(&entry.row).into(),
+            format_directive(&entry.row).into(),
             Cell::styled(entry.status_name(), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
@@ -292,10 +292,10 @@ fn table(rows: &[ListRow], format: Format) -> Table {
 }
 
 /// Formats the directive of a thread, with the tool for an asynchronous tool call.
-fn runs(row: &ThreadRow) -> String {
+fn format_directive(row: &ThreadRow) -> String {
     row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
 }
 
 fn standing_style(entry: &ListedThread) -> Style {
-    if entry.is_orphaned() { colored(AnsiColor::Yellow) } else { status_style(entry.row.status) }
+    if entry.is_orphaned() { color_style(AnsiColor::Yellow) } else { status_style(entry.row.status) }
 }

@@ -172,7 +172,7 @@ fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Comman
         };
         if !now {
             let kind: ItemKind = read.kind;
-            changed.push(format!("{} {}", kind.word(), read.id));
+            changed.push(format!("{} {}", kind.as_str(), read.id));
         }
     }
     Ok(changed)

@@ -50,7 +50,7 @@ pub struct HandoffArgs {
 
 pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if !args.detached {
-        spaces.announce(report);
+        spaces.print_project(report);
     }
     if args.detach {
         return detach::start_detached(false, report);
@@ -65,14 +65,14 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
     run_to_end(start, how, spaces, report)
 }
 
-pub fn handoff(
+pub fn resume_handoff(
     args: &HandoffArgs,
     reader: &ThreadReader,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
     if !args.detached {
-        spaces.announce(report);
+        spaces.print_project(report);
     }
     if args.detach {
         return detach::start_detached(false, report);

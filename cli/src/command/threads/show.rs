@@ -104,7 +104,7 @@ pub fn run(args: &ShowArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     let ledger = tree_accounts(reader, &record.entry.row.root)?;
     let chain = continuation_chain(reader, &record)?;
     match report.format() {
-        Format::Json => report.json(&output(reader, &record, &ledger, &chain)?)?,
+        Format::Json => report.json(&thread_output(reader, &record, &ledger, &chain)?)?,
         Format::Plain => {
             for (key, values) in labeled_values(reader, &record, &ledger, &chain)? {
                 for value in values {
@@ -125,38 +125,38 @@ pub fn run(args: &ShowArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Fine)
 }
 
-fn output(
+fn thread_output(
     reader: &ThreadReader,
     record: &LoadedThread,
     ledger: &[AccountInTree],
     chain: &[ThreadId],
 ) -> Result<ShowOutput, CommandError> {
-    let (opened, ended) = (opened(&record.events), ended(&record.events));
+    let (opened, ended) = (find_opened(&record.events), find_ended(&record.events));
     let grants = opened.map(|opened| &opened.grants).into_iter().flatten();
     Ok(ShowOutput {
         thread: ThreadOutput::new(&record.entry),
         inputs: opened.map(|opened| opened.inputs.clone()).unwrap_or_default(),
-        limits: opened.map(|opened| limits(&opened.limits)).unwrap_or_default(),
+        limits: opened.map(|opened| limits_output(&opened.limits)).unwrap_or_default(),
         capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
         cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
         result: ended.and_then(|ended| ended.result.clone()),
-        error: error(record),
+        error: thread_error(record),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
-        pid: pid(reader, record)?,
+        pid: owner_pid(reader, record)?,
         events: record.events.len(),
         transcript: layout::transcript(&record.entry.row.id).display().to_string(),
     })
 }
 
 /// Returns the error of a thread that failed or never started.
-fn error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
+fn thread_error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
     if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.is_orphaned()) {
         let message = "the thread never started: it has no transcript".to_owned();
         return Some(ThreadErrorOutput { code: "never_started".to_owned(), message });
     }
-    let error = ended(&record.events)?.error.clone()?;
+    let error = find_ended(&record.events)?.error.clone()?;
     Some(ThreadErrorOutput { code: error.code, message: error.message })
 }
 
@@ -195,7 +195,7 @@ impl AccountOutput {
             reserved: account.reserved().to_json(),
             spent: account.spent().to_json(),
             remaining: account.remaining().to_json(),
-            standing: account_status_name(account.standing()).to_owned(),
+            standing: account_status_name(account.status()).to_owned(),
         }
     }
 }
@@ -219,7 +219,7 @@ fn labeled_values(
     let one = |text: String| vec![text];
     let json = |map: &Map<String, Value>| map.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     let mut facts = vec![("thread", one(row.id.to_string())), ("status", one(entry.status_name().to_owned()))];
-    if let Some(pid) = pid(reader, record)?.filter(|_| !row.status.has_ended()) {
+    if let Some(pid) = owner_pid(reader, record)?.filter(|_| !row.status.has_ended()) {
         facts.push(("process", one(format!("{pid}{}", if entry.is_orphaned() { ", ended" } else { "" }))));
     }
     facts.push(("directive", one(row.directive.clone())));
@@ -229,7 +229,7 @@ fn labeled_values(
     facts.push(("last event", one(format_date(row.updated_at))));
     facts.push(("cost", one(event::format_cost(&row.cost))));
     facts.extend(CacheOutput::of(&record.events).format_line().map(|line| ("cache", one(line))));
-    if let Some(opened) = opened(&record.events) {
+    if let Some(opened) = find_opened(&record.events) {
         facts.push(("inputs", json(&opened.inputs)));
         facts.push(("limits", one(limit_line(&opened.limits))));
         for (n, set) in opened.grants.iter().enumerate() {
@@ -238,11 +238,11 @@ fn labeled_values(
             facts.push((key, if patterns.is_empty() { one("none".to_owned()) } else { patterns }));
         }
     }
-    if let Some(ended) = ended(&record.events) {
+    if let Some(ended) = find_ended(&record.events) {
         facts.push(("outputs", ended.outputs.as_ref().map(json).unwrap_or_default()));
         facts.extend(ended.result.clone().filter(|_| ended.outputs.is_none()).map(|result| ("result", one(result))));
     }
-    facts.extend(error(record).map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
+    facts.extend(thread_error(record).map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
     facts.push(("ledger", ledger_lines(ledger)));
     if chain.len() > 1 {
         facts.push(("chain", chain.iter().map(ToString::to_string).collect()));
@@ -253,16 +253,16 @@ fn labeled_values(
     Ok(facts)
 }
 
-fn opened(events: &[Event]) -> Option<&Opened> {
+fn find_opened(events: &[Event]) -> Option<&Opened> {
     events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
 }
 
 /// Returns the last end event; a suspended thread may have been resumed after an earlier one.
-fn ended(events: &[Event]) -> Option<&Ended> {
+fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }
 
-fn limits(limits: &PlanLimits) -> Map<String, Value> {
+fn limits_output(limits: &PlanLimits) -> Map<String, Value> {
     let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = *limits;
     let named = [
         ("turns", turns.into()),
@@ -291,7 +291,7 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
         let AccountInTree { thread, level, account } = held;
         let [reserved, spent, remaining] =
             [account.reserved(), account.spent(), account.remaining()].map(format_signed_money);
-        let standing = account_status_name(account.standing());
+        let standing = account_status_name(account.status());
         let indent = "  ".repeat(*level);
         format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {standing}")
     };
@@ -341,7 +341,7 @@ fn continuation_chain(reader: &ThreadReader, record: &LoadedThread) -> Result<Ve
     Ok(chain)
 }
 
-fn pid(reader: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
+fn owner_pid(reader: &ThreadReader, record: &LoadedThread) -> Result<Option<u32>, CommandError> {
     let Some(id) = &record.entry.row.owner else { return Ok(None) };
     Ok(owner::read_owner_info(reader.disk(), id)?.map(|info| info.pid))
 }

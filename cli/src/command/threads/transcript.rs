@@ -14,7 +14,7 @@ use crate::command::run::EventOutput;
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::event::event_view;
-use crate::present::{BOLD, DIM, colored, time_of_day, truncate_line};
+use crate::present::{BOLD, DIM, color_style, time_of_day, truncate_line};
 use crate::report::{Printer, printable};
 use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
@@ -106,7 +106,7 @@ pub fn format_plain(event: &Event) -> String {
 
 pub fn format_human(event: &Event, full: bool) -> String {
     let what = event_view(event);
-    let style = if what.bad { colored(anstyle::AnsiColor::Red) } else { BOLD };
+    let style = if what.bad { color_style(anstyle::AnsiColor::Red) } else { BOLD };
     let (time, name) = (time_of_day(event.ts), event.body.reader_name());
     let line = truncate_line(&what.line, 2_000);
     let mut out = format!("{DIM}{:>4}  {time}{DIM:#}  {style}{name}{style:#}  {line}", event.seq);

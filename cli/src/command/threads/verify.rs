@@ -119,7 +119,7 @@ fn selected_threads(args: &VerifyThreadsArgs, reader: &ThreadReader) -> Result<V
 }
 
 fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> {
-    let verdict = word(one.verdict);
+    let verdict = format_word(one.verdict);
     let (events, checkpoints) = (format_count(one.events, "event"), format_count(one.checkpoints, "checkpoint"));
     let by = if one.signed_by.is_empty() { "no key".to_owned() } else { one.signed_by.join(", ") };
     if report.format() == Format::Plain {
@@ -141,7 +141,7 @@ fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> 
     Ok(())
 }
 
-fn word(verdict: ThreadVerdict) -> &'static str {
+fn format_word(verdict: ThreadVerdict) -> &'static str {
     match verdict {
         ThreadVerdict::Sound => "sound",
         ThreadVerdict::Unproven => "unproven",
@@ -156,6 +156,6 @@ impl From<ThreadVerification> for ThreadVerdictOutput {
             .into_iter()
             .map(|fault| FaultOutput { file: fault.file, line: fault.line, reason: fault.reason })
             .collect();
-        Self { thread_id, verdict: word(verdict), events, checkpoints, vouched, signed_by, faults, notes }
+        Self { thread_id, verdict: format_word(verdict), events, checkpoints, vouched, signed_by, faults, notes }
     }
 }

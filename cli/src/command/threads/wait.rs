@@ -64,7 +64,7 @@ pub fn wait(args: &WaitArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     wait_for(&args.threads.select(reader)?, timeout, spaces, report)
 }
 
-pub fn results(
+pub fn print_results(
     args: &ThreadIdsArgs,
     reader: &ThreadReader,
     spaces: &Spaces,
@@ -90,16 +90,16 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     });
     let waited = waited?;
     let all_finished = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
-    let worst = waited.iter().map(code).max_by_key(|exit| weight(*exit)).unwrap_or(Exit::Fine);
+    let worst = waited.iter().map(exit_of_outcome).max_by_key(|exit| exit_severity(*exit)).unwrap_or(Exit::Fine);
     let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
-            let threads = list.map(|(asked, one)| output(asked, one)).collect();
+            let threads = list.map(|(asked, one)| outcome_output(asked, one)).collect();
             report.json(&WaitOutput { all_finished, threads })?;
         }
         Format::Human | Format::Plain => {
             for (asked, one) in list {
-                report.line(&line(asked, &one))?;
+                report.line(&format_line(asked, &one))?;
             }
         }
     }
@@ -107,14 +107,14 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
 }
 
 /// Returns the exit code of a waited thread: that of the run itself, if it has ended.
-fn code(waited: &WaitOutcome) -> Exit {
+fn exit_of_outcome(waited: &WaitOutcome) -> Exit {
     match waited {
         WaitOutcome::Over(result) => exit_of_run(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),
         WaitOutcome::Orphaned(_) | WaitOutcome::TimedOut(_) | WaitOutcome::Unknown => Exit::Failed,
     }
 }
 
-fn weight(exit: Exit) -> u8 {
+fn exit_severity(exit: Exit) -> u8 {
     match exit {
         Exit::Fine => 0,
         Exit::Cancelled => 1,
@@ -134,13 +134,13 @@ fn state_name(waited: &WaitOutcome) -> &'static str {
     }
 }
 
-fn output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
+fn outcome_output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
     let standing = state_name(&waited).to_owned();
     let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
     WaitOutcomeOutput { requested: asked.to_owned(), standing, result }
 }
 
-fn line(asked: &str, waited: &WaitOutcome) -> String {
+fn format_line(asked: &str, waited: &WaitOutcome) -> String {
     let WaitOutcome::Over(result) = waited else { return format!("{asked}\t{}", state_name(waited)) };
     format!("{}\t{}\t{}", result.thread_id, result.status.as_str(), format_result(result))
 }

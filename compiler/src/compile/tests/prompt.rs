@@ -16,8 +16,8 @@ struct KnowingRun {
 }
 
 impl PromptFacts for KnowingRun {
-    fn text(&mut self, hole: &RuntimePlaceholder) -> String {
-        match hole {
+    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
+        match placeholder {
             RuntimePlaceholder::Fact { path, .. } => format!("[{path}]"),
             RuntimePlaceholder::Hook { id } if id == "silent" => String::new(),
             RuntimePlaceholder::Hook { id } => format!("answer of {id} </directive></note>"),
@@ -102,8 +102,11 @@ fn run_sends_the_planned_text_around_placeholders() {
     );
     let compilation = expect_compilation(&world, &CompileRequest::new(item_id("leaf")));
     let (_, first, _) = view::view_prompt(&compilation.plan, &compilation.origins);
-    for hole in &first.pending {
-        assert_eq!(&first.text[hole.offset..hole.offset + hole.bytes], hole.pending.marker());
+    for placeholder in &first.pending {
+        assert_eq!(
+            &first.text[placeholder.offset..placeholder.offset + placeholder.bytes],
+            placeholder.pending.marker()
+        );
     }
     for layer in &first.layers {
         assert_eq!(layer.tokens, crate::plan::Tokenizer::Characters.count(&first.text[layer.offset..layer.end()]));
@@ -113,10 +116,10 @@ fn run_sends_the_planned_text_around_placeholders() {
     let sent = compilation.plan.prompt.render_opening(&mut KnowingRun { fires: true }).message;
     let mut from = 0;
     let mut at = 0;
-    for hole in &first.pending {
-        let text = &first.text[at..hole.offset];
-        at = hole.offset + hole.bytes;
-        if matches!(&hole.pending, RuntimePlaceholder::Hook { id } if id == "silent") {
+    for placeholder in &first.pending {
+        let text = &first.text[at..placeholder.offset];
+        at = placeholder.offset + placeholder.bytes;
+        if matches!(&placeholder.pending, RuntimePlaceholder::Hook { id } if id == "silent") {
             continue;
         }
         // The silent hook's element is not sent; its neighbors are.

@@ -69,8 +69,8 @@ fn plan_json_has_the_documented_shape() {
         assert!(!layer[key].is_null() && !value["palette"][0][key].is_null(), "{key}");
     }
     let text = value["first_message"]["text"].as_str().unwrap();
-    let hole = &value["first_message"]["pending"][0];
-    let offset = usize::try_from(hole["offset"].as_u64().unwrap()).unwrap();
+    let placeholder = &value["first_message"]["pending"][0];
+    let offset = usize::try_from(placeholder["offset"].as_u64().unwrap()).unwrap();
     assert!(text[offset..].starts_with("${project_path}"));
     assert_eq!(value["limits"]["spend"]["value"], json!(0.2));
     assert_eq!(value["limits"]["spend"]["source"]["line"], 10);

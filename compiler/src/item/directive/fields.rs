@@ -9,7 +9,7 @@ use super::FieldDecl;
 use crate::diagnostics::{Diagnostics, InterfaceError, ItemError, closest};
 use crate::item::xml::{check_attributes, check_children, reject_text, shorten, single_child};
 use crate::plan::{FieldType, PartType, ValueParts};
-use crate::semantics::value::{equal, parse_json};
+use crate::semantics::value::{are_equal, parse_json};
 
 /// Maximum number of inputs, and of outputs, of one directive.
 const MAX_FIELDS: usize = 500;
@@ -32,7 +32,7 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
             });
             break;
         }
-        let Some(field) = field(child, name, found) else { continue };
+        let Some(field) = read_field(child, name, found) else { continue };
         if let Some(first) = fields.get(&field.name.node) {
             found.push(ItemError::Repeated {
                 what: format!("the {name} `{}`", field.name.node),
@@ -46,7 +46,7 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
     fields
 }
 
-fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<FieldDecl> {
+fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<FieldDecl> {
     // An output has no default: a value that the model does not return stays absent.
     let known: &[&str] = if word == "output" {
         &["name", "type", "required", "enum"]
@@ -59,9 +59,9 @@ fn field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Field
     // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     let required = element.attribute("required").is_some_and(|r| read_bool(r, found));
-    let parts = parts(element, kind, 0, found);
+    let parts = read_parts(element, kind, 0, found);
     let description = element.text().node;
-    let choices = element.attribute("enum").map(|e| choices(e, kind, &said, found)).unwrap_or_default();
+    let choices = element.attribute("enum").map(|e| read_choices(e, kind, &said, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {
         let value = value(&text.node, kind);
         let fault = value.as_ref().and_then(|value| parts.find_fault(value));
@@ -96,7 +96,7 @@ fn at_path(path: &str) -> String {
 }
 
 /// Reads the types of the values inside an array (`<item>`) or an object (`<field>`).
-fn parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnostics) -> ValueParts {
+fn read_parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnostics) -> ValueParts {
     let known: &[&str] = match kind {
         FieldType::Array => &["item"],
         FieldType::Object => &["field"],
@@ -115,7 +115,7 @@ fn parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnosti
     }
     if known == ["item"] {
         let item = single_child(found, element, "item");
-        parts.items = item.map(|item| Box::new(part(item, &["type", "enum"], "an item", depth, found)));
+        parts.items = item.map(|item| Box::new(read_part(item, &["type", "enum"], "an item", depth, found)));
     }
     let mut spans: IndexMap<String, Span> = IndexMap::new();
     for child in element.elements().filter(|child| known == ["field"] && child.name.node == "field") {
@@ -130,7 +130,7 @@ fn parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnosti
         }
         let name = field_name(child, "field", found);
         let said = name.as_ref().map_or_else(|| "a field".to_owned(), |name| format!("`{}`", name.node));
-        let field = part(child, &["name", "type", "required", "enum"], &said, depth, found);
+        let field = read_part(child, &["name", "type", "required", "enum"], &said, depth, found);
         let Some(name) = name else { continue };
         if let Some(first) = spans.get(&name.node) {
             let what = format!("the field `{}`", name.node);
@@ -144,15 +144,15 @@ fn parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diagnosti
 }
 
 /// Reads the type of an item or a field.
-fn part(element: &Element, known: &[&str], said: &str, depth: usize, found: &mut Diagnostics) -> PartType {
+fn read_part(element: &Element, known: &[&str], said: &str, depth: usize, found: &mut Diagnostics) -> PartType {
     check_attributes(found, element, known);
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     PartType {
         kind,
         required: element.attribute("required").is_some_and(|required| read_bool(required, found)),
-        choices: element.attribute("enum").map(|e| choices(e, kind, said, found)).unwrap_or_default(),
+        choices: element.attribute("enum").map(|e| read_choices(e, kind, said, found)).unwrap_or_default(),
         description: element.text().node.trim().to_owned(),
-        parts: parts(element, kind, depth + 1, found),
+        parts: read_parts(element, kind, depth + 1, found),
     }
 }
 
@@ -234,7 +234,7 @@ fn read_bool(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
     }
 }
 
-fn choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut Diagnostics) -> Vec<Value> {
+fn read_choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut Diagnostics) -> Vec<Value> {
     let mut values = Vec::new();
     for part in text.node.split(',').map(str::trim) {
         match value(part, kind) {
@@ -263,7 +263,7 @@ pub fn value(text: &str, kind: FieldType) -> Option<Value> {
 }
 
 fn is_choice(value: &Value, choices: &[Value]) -> bool {
-    choices.is_empty() || choices.iter().any(|choice| equal(choice, value))
+    choices.is_empty() || choices.iter().any(|choice| are_equal(choice, value))
 }
 
 /// Describes the values of a field: "an integer", "one of `a`, `b`".

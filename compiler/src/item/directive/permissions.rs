@@ -22,14 +22,14 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     let mut permissions =
         Permissions { span: element.span, sealed: seal(element, found), grants: Vec::new(), acknowledged: Vec::new() };
     if let Some(span) = wildcard_span(element, found) {
-        permissions.grants.push(grant(Pattern("rye.*".into()), span));
+        permissions.grants.push(grant_of_pattern(Pattern("rye.*".into()), span));
     }
     for child in element.elements() {
         match child.name.node.as_str() {
             "acknowledge" => permissions.acknowledged.extend(acknowledge(child, found)),
-            "execute" => primary(child, "execute", &mut permissions.grants, found),
-            "fetch" | "search" | "load" => primary(child, "fetch", &mut permissions.grants, found),
-            "sign" => primary(child, "sign", &mut permissions.grants, found),
+            "execute" => read_primary(child, "execute", &mut permissions.grants, found),
+            "fetch" | "search" | "load" => read_primary(child, "fetch", &mut permissions.grants, found),
+            "sign" => read_primary(child, "sign", &mut permissions.grants, found),
             _ => {}
         }
     }
@@ -60,11 +60,11 @@ fn seal(element: &Element, found: &mut Diagnostics) -> bool {
     value == "true"
 }
 
-fn primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
+fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
     check_attributes(found, element, &[]);
     check_children(found, element, &ITEM_ELEMENTS);
     if let Some(span) = wildcard_span(element, found) {
-        grants.push(grant(Pattern(format!("rye.{word}.*")), span));
+        grants.push(grant_of_pattern(Pattern(format!("rye.{word}.*")), span));
     }
     for child in element.elements() {
         let kind = child.name.node.as_str();
@@ -106,7 +106,7 @@ fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     }
 }
 
-fn grant(pattern: Pattern, span: Span) -> GrantDecl {
+fn grant_of_pattern(pattern: Pattern, span: Span) -> GrantDecl {
     GrantDecl { pattern, span, net: Vec::new(), write: Vec::new() }
 }
 

@@ -34,7 +34,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     check_attributes(found, &root, &["name", "version", "extends"]);
     check_children(found, &root, &ROOT_ELEMENTS);
     reject_text(found, &root);
-    let name_span = name(&file, &root, found);
+    let name_span = read_name(&file, &root, found);
     if let Some(version) = root.attribute("version").filter(|version| !is_version(version.node.trim())) {
         found.push(ItemError::Version { found: shorten(&version.node), span: version.span });
     }
@@ -60,9 +60,9 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         });
     }
     let author = metadata.element("author", found).map(|e| read_text(found, e, &[]));
-    let model = metadata.element("model", found).map(|e| model(e, found));
-    let limits = metadata.element("limits", found).map(|e| limits(e, found)).unwrap_or_default();
-    let context = metadata.element("context", found).map(|e| context(e, found)).unwrap_or_default();
+    let model = metadata.element("model", found).map(|e| read_model(e, found));
+    let limits = metadata.element("limits", found).map(|e| read_limits(e, found)).unwrap_or_default();
+    let context = metadata.element("context", found).map(|e| read_context(e, found)).unwrap_or_default();
     let permissions = metadata.element("permissions", found).map(|e| permissions::read(e, found));
     let hooks = match metadata.element("hooks", found) {
         Some(e) => hook::from_xml(e, &file, found),
@@ -72,10 +72,10 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         .element("continuation_directive", found)
         .map(|e| read_text(found, e, &[]))
         .and_then(|text| id::read(found, &text));
-    let nudge = metadata.element("nudge", found).and_then(|e| nudge(e, found));
+    let nudge = metadata.element("nudge", found).and_then(|e| read_nudge(e, found));
     let inputs = single_child(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
     let outputs = single_child(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
-    let (body, body_template) = body(&root, &tree.body, found);
+    let (body, body_template) = read_body(&root, &tree.body, found);
     Some(Directive {
         span: name_span,
         version: root.attribute("version").cloned(),
@@ -138,7 +138,7 @@ impl<'e> MetadataSections<'e> {
 }
 
 /// Checks `name` and returns the span of labels for this directive.
-fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
+fn read_name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {
             what: "`name`".into(),
@@ -159,7 +159,7 @@ fn name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     name.span
 }
 
-fn model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
+fn read_model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     check_attributes(found, element, &["tier", "id", "provider", "fallback", "temperature", "top_p"]);
     check_children(found, element, &[]);
     reject_text(found, element);
@@ -207,7 +207,7 @@ fn read_sampling_value(
 }
 
 /// Reads limits and resolves their aliases. The limit table checks names and values later.
-fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
+fn read_limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     check_children(found, element, &[]);
     reject_text(found, element);
     let mut limits: Vec<DeclaredLimit> = Vec::new();
@@ -230,7 +230,7 @@ fn limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     limits
 }
 
-fn context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
+fn read_context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
     check_attributes(found, element, &[]);
     check_children(found, element, &["system", "before", "after", "suppress"]);
     reject_text(found, element);
@@ -253,7 +253,7 @@ fn read_item_id(element: &Element, found: &mut Diagnostics) -> Option<Spanned<ry
     id::read(found, &text)
 }
 
-fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePolicy>> {
+fn read_nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePolicy>> {
     let text = read_text(found, element, &[]);
     let policy = match text.node.as_str() {
         "auto" => NudgePolicy::Auto,
@@ -273,12 +273,12 @@ fn nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<NudgePoli
 }
 
 /// Joins the body: the text of `<process>`, then the text after the fence.
-fn body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
+fn read_body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
     let mut parts = Vec::new();
     let mut text = String::new();
     for element in root.elements().filter(|e| e.name.node == "process") {
         check_attributes(found, element, &[]);
-        let process = process(element);
+        let process = read_process(element);
         if process.node.is_empty() {
             continue;
         }
@@ -304,7 +304,7 @@ fn inputs_text(parts: &mut Vec<InputsPart>, text: &Spanned<String>, found: &mut 
 }
 
 /// Returns the text of a `<process>`; elements inside it belong to the prompt and are kept.
-fn process(element: &Element) -> Spanned<String> {
+fn read_process(element: &Element) -> Spanned<String> {
     if element.elements().next().is_none() {
         return element.text();
     }

@@ -19,7 +19,7 @@ use crate::world::ItemKind;
 pub fn read(
     node: &Node,
     point: &HookPointRow,
-    holes: &mut HookPlaceholders,
+    placeholders: &mut HookPlaceholders,
     found: &mut Diagnostics,
 ) -> Option<HookAction> {
     let shape = split_action(node, point, found)?;
@@ -28,7 +28,8 @@ pub fn read(
         found.push(wrong_action_error(&shape.word, point, action.is_some()));
         return None;
     };
-    let mut fields = ActionReader { name, of: format!("`{}`", name.word()), entries: shape.fields, holes, found };
+    let mut fields =
+        ActionReader { name, of: format!("`{}`", name.as_str()), entries: shape.fields, placeholders, found };
     fields.action(shape.word.span)
 }
 
@@ -39,7 +40,7 @@ fn allowed(point: &HookPointRow, action: ActionName) -> bool {
 }
 
 fn wrong_action_error(word: &Spanned<String>, point: &HookPointRow, exists: bool) -> HookError {
-    let words: Vec<&str> = point.actions.iter().map(|a| a.word()).collect();
+    let words: Vec<&str> = point.actions.iter().map(|a| a.as_str()).collect();
     HookError::WrongAction {
         action: word.node.clone(),
         event: point.name.to_owned(),
@@ -74,7 +75,7 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
         return Some(SplitAction { word, fields });
     }
     let [only] = entries.as_slice() else {
-        let allowed = point.actions.iter().map(|a| a.word().to_owned()).collect::<Vec<_>>();
+        let allowed = point.actions.iter().map(|a| a.as_str().to_owned()).collect::<Vec<_>>();
         let unknown = entries.iter().find(|e| ActionName::from_word(&e.key.node).is_none());
         match unknown {
             Some(entry) => found.push(ItemError::UnknownKey {
@@ -134,7 +135,7 @@ struct ActionReader<'f> {
     name: ActionName,
     of: String,
     entries: Vec<Entry>,
-    holes: &'f mut HookPlaceholders,
+    placeholders: &'f mut HookPlaceholders,
     found: &'f mut Diagnostics,
 }
 
@@ -201,7 +202,7 @@ impl ActionReader<'_> {
             ActionName::Terminate => HookAction::Terminate { status: self.end_status(), error: self.text("error") },
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
-                self.holes.item = self.get("limit").map(|node| node.span);
+                self.placeholders.item = self.get("limit").map(|node| node.span);
                 let (limit, value) = (self.required_text("limit", span)?, self.required_value("value", span)?);
                 self.check_limit_value(&limit, &value);
                 HookAction::Raise { limit, value }
@@ -340,7 +341,7 @@ impl ActionReader<'_> {
 
     fn position(&mut self) -> Option<Position> {
         let node = self.get("position")?;
-        super::read::position(&node, self.found)
+        super::read::read_position(&node, self.found)
     }
 
     /// Reads an id without placeholders: the chain is resolved before any fact exists.
@@ -350,7 +351,7 @@ impl ActionReader<'_> {
             return None;
         };
         let text = data::read_string(self.found, "set_extends", &node)?;
-        self.holes.item = Some(text.span);
+        self.placeholders.item = Some(text.span);
         id::read(self.found, &text).map(|id| id.node.to_string())
     }
 
@@ -376,10 +377,10 @@ impl ActionReader<'_> {
             }
             Some(node) => {
                 let text = data::read_string(self.found, "item_id", &node)?;
-                self.holes.item = Some(text.span);
-                let before = (self.holes.facts.len(), self.holes.inputs.len(), self.found.len());
+                self.placeholders.item = Some(text.span);
+                let before = (self.placeholders.facts.len(), self.placeholders.inputs.len(), self.found.len());
                 self.record_placeholders(&node, "item_id");
-                if before == (self.holes.facts.len(), self.holes.inputs.len(), self.found.len()) {
+                if before == (self.placeholders.facts.len(), self.placeholders.inputs.len(), self.found.len()) {
                     id::read(self.found, &text).map(|id| id.node.to_string())
                 } else {
                     Some(text.node)
@@ -394,7 +395,7 @@ impl ActionReader<'_> {
                     return None;
                 }
                 self.record_placeholders(&node, "params");
-                self.holes.params = node.entries().iter().map(|e| (e.key.clone(), e.value.span)).collect();
+                self.placeholders.params = node.entries().iter().map(|e| (e.key.clone(), e.value.span)).collect();
                 if matches!(node.kind, Kind::Null) { Value::Object(serde_json::Map::new()) } else { node.to_value() }
             }
         };
@@ -429,18 +430,22 @@ impl ActionReader<'_> {
             self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
         };
         let read = template::read(source, text, base);
-        self.holes.facts.extend(read.tree.parts.into_iter().filter_map(|part| match part {
-            TemplatePart::Hole(hole) => {
-                Some(HookFactPlaceholder { path: hole.path, span: place(hole.span), field: field.to_owned() })
-            }
+        self.placeholders.facts.extend(read.tree.parts.into_iter().filter_map(|part| match part {
+            TemplatePart::Hole(placeholder) => Some(HookFactPlaceholder {
+                path: placeholder.path,
+                span: place(placeholder.span),
+                field: field.to_owned(),
+            }),
             TemplatePart::Text(_) => None,
         }));
         read.errors.into_iter().for_each(&mut complain);
         let read = template::read_inputs(source, text, base);
-        self.holes.inputs.extend(read.tree.parts.into_iter().filter_map(|part| match part {
-            InputsPart::Input(hole) => {
-                Some(HookInputPlaceholder { name: hole.name, span: place(hole.span), field: field.to_owned() })
-            }
+        self.placeholders.inputs.extend(read.tree.parts.into_iter().filter_map(|part| match part {
+            InputsPart::Input(placeholder) => Some(HookInputPlaceholder {
+                name: placeholder.name,
+                span: place(placeholder.span),
+                field: field.to_owned(),
+            }),
             InputsPart::Text(_) => None,
         }));
         read.errors.into_iter().for_each(&mut complain);

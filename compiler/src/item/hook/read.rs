@@ -74,7 +74,7 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
     };
     data::check_keys(found, entries, &KEYS, "a hook");
     let enabled = node.get("enabled").and_then(|n| data::read_bool(found, "enabled", n)).unwrap_or(true);
-    let id = required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n));
+    let id = read_required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n));
     let id = id.filter(|id| {
         let empty = id.node.trim().is_empty();
         if empty {
@@ -90,15 +90,15 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
     // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
-        _ => required(node, "event", "a hook", found).and_then(|n| data::read_string(found, "event", n)),
+        _ => read_required(node, "event", "a hook", found).and_then(|n| data::read_string(found, "event", n)),
     };
-    let point = event.as_ref().and_then(|e| point(e, found));
+    let point = event.as_ref().and_then(|e| read_point(e, found));
     let layer = node.get("layer").and_then(|n| data::read_number(found, "layer", n));
-    let position = node.get("position").and_then(|n| position(n, found));
+    let position = node.get("position").and_then(|n| read_position(n, found));
     let wrap = node.get("wrap").and_then(|n| data::read_bool(found, "wrap", n));
     let description = node.get("description").and_then(|n| data::read_string(found, "description", n)).map(|d| d.node);
     let on_failure = node.get("on_failure").and_then(|n| on_failure(n, found));
-    let grants = node.get("grants").map(|n| grants(n, found)).unwrap_or_default();
+    let grants = node.get("grants").map(|n| read_grants(n, found)).unwrap_or_default();
     let read = node.get("condition").map(|n| (n, condition::from_data(n)));
     let mut expr = None;
     let mut broken = false;
@@ -107,13 +107,15 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
         found.syntax(parsed.errors);
         expr = parsed.tree;
     }
-    let mut holes = HookPlaceholders::default();
+    let mut placeholders = HookPlaceholders::default();
     let action_node = node.get("action");
     if action_node.is_none() && enabled && point.is_some() {
-        required(node, "action", "a hook", found);
+        read_required(node, "action", "a hook", found);
     }
     let action = match (action_node, point) {
-        (Some(n), Some(point)) => action::read(n, point, &mut holes, found).map(|action| Spanned::new(action, n.span)),
+        (Some(n), Some(point)) => {
+            action::read(n, point, &mut placeholders, found).map(|action| Spanned::new(action, n.span))
+        }
         (Some(_), None) | (None, _) => None,
     };
     let point = match point {
@@ -148,9 +150,12 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
         condition_source: node.get("condition").filter(|_| expr.is_some()).map(Node::to_value),
         condition: expr.zip(node.get("condition")).map(|(expr, n)| Spanned::new(expr, n.span)),
         compiled,
-        fetched: action.as_ref().filter(|_| holes.is_literal_field("item_id")).and_then(|a| fetched_knowledge(&a.node)),
+        fetched: action
+            .as_ref()
+            .filter(|_| placeholders.is_literal_field("item_id"))
+            .and_then(|a| fetched_knowledge(&a.node)),
         action,
-        holes,
+        placeholders,
         grants,
         on_failure: on_failure.unwrap_or(OnFailure::Warn),
         description,
@@ -163,7 +168,7 @@ fn fetched_knowledge(action: &HookAction) -> Option<ItemId> {
     ItemId::parse(action.knowledge()?).ok()
 }
 
-fn required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
+fn read_required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
     let value = node.get(key);
     if value.is_none() {
         found.push(ItemError::Missing {
@@ -176,7 +181,7 @@ fn required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) ->
     value
 }
 
-fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static HookPointRow> {
+fn read_point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static HookPointRow> {
     let point = hook_point::by_name(&event.node);
     if point.is_none() {
         found.push(HookError::UnknownEvent {
@@ -189,7 +194,7 @@ fn point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static Ho
 }
 
 /// Reads `before` or `after`.
-pub fn position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
+pub fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),
         Some("after") => Some(Position::After),
@@ -211,7 +216,7 @@ fn on_failure(node: &Node, found: &mut Diagnostics) -> Option<OnFailure> {
     }
 }
 
-fn grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Pattern>> {
+fn read_grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::Pattern>> {
     let Kind::List(items) = &node.kind else {
         data::report_invalid(found, "grants", node, "a list of capability patterns");
         return Vec::new();

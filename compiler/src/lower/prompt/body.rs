@@ -17,7 +17,7 @@ use crate::semantics::value::inline_text;
 pub const BODY_TAG: &str = "directive";
 
 /// Returns the layer, and the segments of the filled body alone.
-pub fn body(
+pub fn lower_body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
     outputs: &IndexMap<String, InterfaceField>,
@@ -34,7 +34,7 @@ pub fn body(
         for part in &leaf.body_template.parts {
             parts.push(match part {
                 InputsPart::Text(text) => BodyPart::Text(text.clone()),
-                InputsPart::Input(hole) => fill_input(composed, hole, inputs, diagnostics),
+                InputsPart::Input(placeholder) => fill_input(composed, placeholder, inputs, diagnostics),
             });
         }
     }
@@ -84,13 +84,13 @@ enum BodyPart {
 
 fn fill_input(
     composed: &Composed,
-    hole: &rye_grammar::template::InputPlaceholder,
+    placeholder: &rye_grammar::template::InputPlaceholder,
     inputs: Option<&Map<String, Value>>,
     diagnostics: &mut Diagnostics,
 ) -> BodyPart {
-    let name = &hole.name;
+    let name = &placeholder.name;
     let Some(values) = inputs else {
-        let fallback = match &hole.when_missing {
+        let fallback = match &placeholder.when_missing {
             WhenMissing::Refuse => None,
             WhenMissing::Empty => Some(String::new()),
             WhenMissing::Default(text) => Some(text.clone()),
@@ -98,7 +98,7 @@ fn fill_input(
         let pending = RuntimePlaceholder::Fact { path: format!("inputs.{name}"), fallback };
         return BodyPart::Hole(pending, format!("no value was given for the input `{name}`"));
     };
-    match (values.get(name).filter(|v| !v.is_null()), &hole.when_missing) {
+    match (values.get(name).filter(|v| !v.is_null()), &placeholder.when_missing) {
         (Some(value), _) => BodyPart::Value(inline_text(value).into_owned()),
         (None, WhenMissing::Empty) => BodyPart::Text(String::new()),
         (None, WhenMissing::Default(text)) => BodyPart::Text(text.clone()),
@@ -109,7 +109,7 @@ fn fill_input(
                     name: name.clone(),
                     directive: composed.id.to_string(),
                     declared: Some(field.value.span),
-                    used: Some(hole.span),
+                    used: Some(placeholder.span),
                 });
             }
             BodyPart::Text(String::new())

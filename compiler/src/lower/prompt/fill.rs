@@ -66,7 +66,12 @@ pub fn verbatim_layer(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
 
 /// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
 /// any other `${…}` is text.
-pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
+pub fn lower_knowledge(
+    frame: &PlanTimeFacts<'_>,
+    point: HookPoint,
+    knowledge: &Knowledge,
+    tag: Option<&str>,
+) -> FilledLayer {
     let line = hook_point::row_of(point);
     let body = &knowledge.body;
     let template = scan_knowledge(body.span.source, &body.node, body.span.start as usize);
@@ -81,18 +86,18 @@ pub fn knowledge(frame: &PlanTimeFacts<'_>, point: HookPoint, knowledge: &Knowle
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text(&mut writer, literal),
-            TemplatePart::Hole(hole) if !first_segment(&hole.path).is_some_and(|r| line.has_fact(r)) => {
-                text(&mut writer, &hole.raw);
+            TemplatePart::Hole(placeholder) if !first_segment(&placeholder.path).is_some_and(|r| line.has_fact(r)) => {
+                text(&mut writer, &placeholder.raw);
             }
-            TemplatePart::Hole(hole) => match facts.lookup(&hole.path) {
+            TemplatePart::Hole(placeholder) => match facts.lookup(&placeholder.path) {
                 Lookup::Unknown(_) => {
-                    let path = hole.path.to_string();
+                    let path = placeholder.path.to_string();
                     let why = format!("`{path}` is known at run");
-                    writer.placeholder(RuntimePlaceholder::Fact { path, fallback: hole.fallback.clone() }, why);
+                    writer.placeholder(RuntimePlaceholder::Fact { path, fallback: placeholder.fallback.clone() }, why);
                 }
                 Lookup::Known(_) | Lookup::Absent => {
                     // Rendered alone, as text; all its facts are known.
-                    let alone = Template { parts: vec![TemplatePart::Hole(Placeholder::clone(hole))] };
+                    let alone = Template { parts: vec![TemplatePart::Hole(Placeholder::clone(placeholder))] };
                     writer.value(render_text(&alone, &facts).unwrap_or_default());
                 }
             },
@@ -111,7 +116,7 @@ fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
 pub fn enclose(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);
-    push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", escape_attribute(id), kind.word()));
+    push_text(&mut segments, &format!("<{tag} id=\"{}\" type=\"{}\">\n", escape_attribute(id), kind.as_str()));
     for segment in inside {
         match segment {
             Segment::Text { text } => push_text(&mut segments, &text),

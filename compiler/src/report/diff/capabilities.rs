@@ -23,7 +23,7 @@ pub struct CapabilityChange {
     pub source: Option<SourceReport>,
 }
 
-pub fn changes(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<CapabilityChange> {
+pub fn compare_capabilities(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<CapabilityChange> {
     let mut changes = one_way(before, after, Direction::Widened);
     changes.extend(one_way(after, before, Direction::Narrowed));
     changes
@@ -53,7 +53,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             by: grant.via.clone(),
             source: grant.source.clone(),
         };
-        if let Some(how) = uncovered(&patterns, &grant.pattern) {
+        if let Some(how) = find_uncovered(&patterns, &grant.pattern) {
             changes.push(change(grant.pattern.clone(), example(how)));
         }
         // A need is covered only if a grant with this need covers the pattern.
@@ -61,7 +61,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             let lacks = |item: &&String| {
                 let reach = held.iter().filter(|g| of(g).iter().any(|outer| inside(item, outer)));
                 let reach: Vec<&str> = reach.map(|g| g.pattern.as_str()).collect();
-                uncovered(&reach, &grant.pattern).is_some()
+                find_uncovered(&reach, &grant.pattern).is_some()
             };
             own.iter().filter(lacks).cloned().collect::<Vec<_>>()
         };
@@ -83,13 +83,13 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             changes.push(CapabilityChange { direction, what, example: None, by: tool.via.clone(), source });
         }
     }
-    changes.extend(hooks(from, to, &patterns, direction));
+    changes.extend(compare_hook_grants(from, to, &patterns, direction));
     changes
 }
 
 /// Returns the folders that bound the writes of a file tool, empty for the whole project; `None` for other tools.
 fn written_folders(tool: &ToolReport) -> Option<&[String]> {
-    tool.sandbox.as_ref().filter(|sandbox| sandbox.kind == SandboxKind::Files.word()).map(|sandbox| &*sandbox.write)
+    tool.sandbox.as_ref().filter(|sandbox| sandbox.kind == SandboxKind::Files.as_str()).map(|sandbox| &*sandbox.write)
 }
 
 fn capability_of(tool: &ToolReport) -> String {
@@ -103,7 +103,12 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
 }
 
 /// Compares the grants of live hooks beyond the thread's own set.
-fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Direction) -> Vec<CapabilityChange> {
+fn compare_hook_grants(
+    from: Option<&PlanReport>,
+    to: &PlanReport,
+    own: &[&str],
+    direction: Direction,
+) -> Vec<CapabilityChange> {
     let live = |verdict: VerdictReport| matches!(verdict, VerdictReport::Fires | VerdictReport::Depends);
     let mut changes = Vec::new();
     for hook in to.hooks.iter().filter(|hook| live(hook.verdict)) {
@@ -111,7 +116,7 @@ fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Di
         let held: Vec<&str> =
             own.iter().copied().chain(twin.iter().flat_map(|h| h.grants.iter().map(String::as_str))).collect();
         for grant in &hook.grants {
-            if let Some(how) = uncovered(&held, grant) {
+            if let Some(how) = find_uncovered(&held, grant) {
                 let example = example(how);
                 let (what, by) = (grant.clone(), format!("granted to the hook `{}`", hook.id));
                 changes.push(CapabilityChange { direction, what, example, by, source: hook.source.clone() });
@@ -122,7 +127,7 @@ fn hooks(from: Option<&PlanReport>, to: &PlanReport, own: &[&str], direction: Di
 }
 
 /// Returns the failure to cover `wanted`; `None` if the patterns cover it.
-fn uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
+fn find_uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
     Some(covers(patterns, wanted)).filter(|coverage| *coverage != Coverage::Covered)
 }
 

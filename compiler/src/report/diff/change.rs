@@ -24,7 +24,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Neutral => "neutral",
             Self::Narrowed => "narrowed",

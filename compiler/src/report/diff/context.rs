@@ -40,7 +40,7 @@ struct RequestPart<'p> {
     source: Option<&'p SourceReport>,
 }
 
-pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<PartChange> {
+pub fn compare_parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<PartChange> {
     let (old, new) = (request_parts(before), request_parts(after));
     let same = |a: &RequestPart<'_>, b: &RequestPart<'_>| a.place == b.place && a.id == b.id && a.via == b.via;
     let mut changes = Vec::new();
@@ -50,18 +50,18 @@ pub fn parts(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<Par
             .find(|p| same(p, part))
             .or_else(|| old.iter().find(|p| p.place == part.place && p.id == part.id));
         if was.is_none_or(|was| was.text != part.text) {
-            changes.push(change(part, was.map(|w| w.tokens), Some(part.tokens)));
+            changes.push(part_change(part, was.map(|w| w.tokens), Some(part.tokens)));
         }
     }
     for part in &old {
         if !new.iter().any(|p| p.place == part.place && p.id == part.id) {
-            changes.push(change(part, Some(part.tokens), None));
+            changes.push(part_change(part, Some(part.tokens), None));
         }
     }
     changes
 }
 
-fn change(part: &RequestPart<'_>, before: Option<u64>, after: Option<u64>) -> PartChange {
+fn part_change(part: &RequestPart<'_>, before: Option<u64>, after: Option<u64>) -> PartChange {
     PartChange {
         place: part.place.to_owned(),
         id: part.id.to_owned(),

@@ -53,7 +53,7 @@ enum HookRole {
     Text,
 }
 
-fn role(action: &HookAction) -> HookRole {
+fn hook_role(action: &HookAction) -> HookRole {
     match action {
         HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => HookRole::Guard,
         HookAction::Execute { .. } | HookAction::Sign { .. } => HookRole::Act,
@@ -102,7 +102,7 @@ struct LiveHook<'p> {
     condition: Option<Condition>,
 }
 
-fn live(compilation: &Compilation) -> Vec<LiveHook<'_>> {
+fn live_hooks(compilation: &Compilation) -> Vec<LiveHook<'_>> {
     let of = |hook| LiveHook { hook, condition: condition(hook) };
     compilation.plan.hooks.iter().filter(|hook| hook.is_live()).map(of).collect()
 }
@@ -120,9 +120,9 @@ fn condition(hook: &PlannedHook) -> Option<Condition> {
 }
 
 /// Compares the hooks of two plans: each hook once, in the order of the new plan, then of the old one.
-pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
+pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
-    let (old, new) = (live(before), live(after));
+    let (old, new) = (live_hooks(before), live_hooks(after));
     let parameters = tools::parameter_types(trees);
     let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
         let others: Vec<&Condition> = by
@@ -130,7 +130,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
             .filter(|other| stands_in(one.hook, other.hook))
             .filter_map(|other| other.condition.as_ref())
             .collect();
-        let values = |path: &Path| values(one.hook.event, path, &parameters, (before, after));
+        let values = |path: &Path| possible_values(one.hook.event, path, &parameters, (before, after));
         match &one.condition {
             Some(condition) => condition.implies_any(&others, &values),
             None => Implication::Unproved,
@@ -138,15 +138,15 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
     };
     let mut changes: Vec<HookChange> = Vec::new();
     for one in &new {
-        if let Some((direction, why)) = gained(one.hook, &covered(one, &old)) {
-            note(&mut changes, one.hook, direction, why, (before, after));
+        if let Some((direction, why)) = describe_gain(one.hook, &covered(one, &old)) {
+            add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
     for one in &old {
         let answer = covered(one, &new);
         let kept = new.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event);
-        if let Some((direction, why)) = lost(one.hook, &answer, kept) {
-            note(&mut changes, one.hook, direction, why, (before, after));
+        if let Some((direction, why)) = describe_loss(one.hook, &answer, kept) {
+            add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
     for one in &old {
@@ -156,32 +156,32 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<HookChange> {
         };
         if new.iter().any(|other| softer(&other)) {
             let why = "its failure no longer stops the thread".to_owned();
-            note(&mut changes, one.hook, Direction::Widened, why, (before, after));
+            add_finding(&mut changes, one.hook, Direction::Widened, why, (before, after));
         }
     }
-    order(&mut changes, before, after);
+    compare_order(&mut changes, before, after);
     for hook in after.plan.hooks.iter().chain(&before.plan.hooks) {
         let find = |compilation: &Compilation| -> Vec<PlannedHook> {
             let of_id = |h: &&PlannedHook| h.id == hook.id && h.event == hook.event;
             compilation.plan.hooks.iter().filter(of_id).cloned().collect()
         };
         if find(before) != find(after) {
-            note(&mut changes, hook, Direction::Neutral, "no other effect".into(), (before, after));
+            add_finding(&mut changes, hook, Direction::Neutral, "no other effect".into(), (before, after));
         }
     }
     changes
 }
 
 /// Returns the direction and the reason for an effect that no hook of the old plan had.
-fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
+fn describe_gain(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
         Implication::Fails { .. } => false,
         Implication::Unproved => true,
     };
     let wider = if unproved { Direction::Unknown } else { Direction::Widened };
-    let when = example(answer);
-    Some(match role(&hook.action) {
+    let when = format_example(answer);
+    Some(match hook_role(&hook.action) {
         HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
         HookRole::Act => (wider, format!("it now starts an item{when}")),
         HookRole::License => (wider, format!("the thread now continues{when}")),
@@ -192,14 +192,14 @@ fn gained(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String
 
 /// Returns the direction and the reason for an effect that no hook of the new plan has. `kept`: the new plan has a hook
 /// with this id.
-fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
+fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
         Implication::Fails { .. } => false,
         Implication::Unproved => true,
     };
-    let when = example(answer);
-    Some(match role(&hook.action) {
+    let when = format_example(answer);
+    Some(match hook_role(&hook.action) {
         HookRole::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
         HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
         HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
@@ -212,7 +212,7 @@ fn lost(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Directi
     })
 }
 
-fn example(answer: &Implication) -> String {
+fn format_example(answer: &Implication) -> String {
     match answer {
         Implication::Fails { example } if !example.is_empty() => format!(", for example where {example}"),
         Implication::Fails { .. } | Implication::Holds | Implication::Unproved => String::new(),
@@ -228,10 +228,10 @@ fn may_answer(event: HookPoint) -> bool {
 }
 
 /// Compares the order of hooks at events where the first result wins or where each hook gets the previous result.
-fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
+fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
     let ordered = |hook: &&PlannedHook| {
         let mode = hook_point::row_of(hook.event).mode;
-        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && role(&hook.action) != HookRole::Text
+        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && hook_role(&hook.action) != HookRole::Text
     };
     let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
         let known = |hook: &&PlannedHook| {
@@ -247,13 +247,13 @@ fn order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilatio
         };
         if at(&old) != at(&new) {
             let why = "it answers in another order".to_owned();
-            note(changes, hook, Direction::Unknown, why, (before, after));
+            add_finding(changes, hook, Direction::Unknown, why, (before, after));
         }
     }
 }
 
 /// Adds a finding about a hook. Of several directions, the widest stays.
-fn note(
+fn add_finding(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,
     direction: Direction,
@@ -290,7 +290,7 @@ fn note(
 }
 
 /// Returns the values that a fact can have in both plans.
-fn values(
+fn possible_values(
     event: HookPoint,
     path: &Path,
     parameters: &BTreeMap<String, BTreeSet<&'static str>>,
@@ -309,9 +309,9 @@ fn values(
         _ => None,
     };
     let (domain, kind) = match point.resolve_path(path) {
-        PathMeaning::Input => input(path, before, after),
+        PathMeaning::Input => input_domain(path, before, after),
         PathMeaning::Fact(kind) => (domain::fact_domain(point, path, None), kind),
-        PathMeaning::Open => (None, parameter(path, parameters)),
+        PathMeaning::Open => (None, parameter_type(path, parameters)),
         PathMeaning::Nothing => (None, None),
     };
     PathValues { domain: known.or(domain), kind }
@@ -319,7 +319,7 @@ fn values(
 
 /// Returns the type of a call's parameter. A parameter that no reachable tool declares counts as text, because no call
 /// contains it.
-fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
+fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
         return None;
     };
@@ -334,7 +334,7 @@ fn parameter(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>)
     }
 }
 
-fn input(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Domain>, Option<Type>) {
+fn input_domain(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Domain>, Option<Type>) {
     let [_, Segment::Name(name)] = path.segments.as_slice() else { return (None, None) };
     let (old, new) = (&before.plan.interface, &after.plan.interface);
     let Some(field) = new.inputs.get(name).filter(|field| old.inputs.get(name) == Some(*field)) else {

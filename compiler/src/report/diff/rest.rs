@@ -14,7 +14,7 @@ use crate::plan::{Interface, InterfaceField, ManifestEntry, PlannedModel, Prices
 use crate::trust::{TrustRequirement, TrustRequirementKind, needs_trust};
 use crate::world::ItemKind;
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan, &trees.after.compilation.plan);
     let mut changes = Vec::new();
     let mut add = |area, what: String, direction, source| changes.push(PlanChange { area, what, direction, source });
@@ -30,10 +30,10 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         let key = after.route.as_ref().or(before.route.as_ref()).map(|id| format!("hook.{id}")).unwrap_or_default();
         add(ChangeArea::Chain, what, Direction::Neutral, trees.origin(&key));
     }
-    for (direction, what) in model(&before.model, &after.model) {
+    for (direction, what) in compare_models(&before.model, &after.model) {
         add(ChangeArea::Model, what, direction, trees.origin("model"));
     }
-    for (direction, what, key) in interface(&before.interface, &after.interface) {
+    for (direction, what, key) in compare_interfaces(&before.interface, &after.interface) {
         add(ChangeArea::Interface, what, direction, trees.origin(&key));
     }
     for (name, same) in [
@@ -46,26 +46,26 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
         }
     }
-    changes.extend(trust(trees.before.compilation, trees.after.compilation));
+    changes.extend(compare_trust(trees.before.compilation, trees.after.compilation));
     changes
 }
 
 /// Compares two models. The connection decides where requests and the key are sent; a more expensive model may spend
 /// more within the same limits.
-fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
+fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let name = |model: &PlannedModel| format!("{}/{}", model.provider, model.id);
     let is_other = name(before) != name(after);
     if is_other {
         let direction = if before.provider == after.provider {
-            spending(before.prices.as_ref(), after.prices.as_ref())
+            compare_prices(before.prices.as_ref(), after.prices.as_ref())
         } else {
             Direction::Unknown
         };
         found.push((direction, format!("{} → {}{}", name(before), name(after), may_spend(direction))));
     } else if before.prices != after.prices {
         // A spend limit buys more of a model with a lower declared price.
-        let direction = match spending(before.prices.as_ref(), after.prices.as_ref()) {
+        let direction = match compare_prices(before.prices.as_ref(), after.prices.as_ref()) {
             Direction::Widened => Direction::Widened,
             Direction::Narrowed | Direction::Neutral | Direction::Unknown => Direction::Unknown,
         };
@@ -90,7 +90,7 @@ fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)
             None => Direction::Narrowed,
             // The provider already receives requests of this thread.
             Some(new) if new.provider == before.provider => {
-                match spending(before.prices.as_ref(), new.prices.as_ref()) {
+                match compare_prices(before.prices.as_ref(), new.prices.as_ref()) {
                     Direction::Narrowed => Direction::Neutral,
                     other @ (Direction::Neutral | Direction::Unknown | Direction::Widened) => other,
                 }
@@ -101,7 +101,9 @@ fn model(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)
     } else if let (Some(old), Some(new)) = (&before.fallback, &after.fallback)
         && old != new
     {
-        found.extend(model(old, new).into_iter().map(|(direction, what)| (direction, format!("fallback: {what}"))));
+        found.extend(
+            compare_models(old, new).into_iter().map(|(direction, what)| (direction, format!("fallback: {what}"))),
+        );
     }
     if before != after && found.is_empty() {
         found.push((Direction::Neutral, "its requests or token counts changed".into()));
@@ -114,7 +116,7 @@ fn may_spend(direction: Direction) -> &'static str {
 }
 
 /// Returns the direction of a price change: widened if a request may cost more.
-fn spending(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
+fn compare_prices(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
     let (Some(before), Some(after)) = (before, after) else {
         return if before.is_none() && after.is_none() { Direction::Neutral } else { Direction::Unknown };
     };
@@ -135,13 +137,13 @@ fn spending(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
     }
 }
 
-fn interface(before: &Interface, after: &Interface) -> Vec<(Direction, String, String)> {
+fn compare_interfaces(before: &Interface, after: &Interface) -> Vec<(Direction, String, String)> {
     let mut found = Vec::new();
     let names: BTreeSet<&String> = before.inputs.keys().chain(after.inputs.keys()).collect();
     for name in names {
         let (direction, what) = match (before.inputs.get(name), after.inputs.get(name)) {
             (Some(was), Some(is)) if was == is => continue,
-            (Some(was), Some(is)) => (input(was, is), "changed"),
+            (Some(was), Some(is)) => (compare_inputs(was, is), "changed"),
             (None, _) => (Direction::Neutral, "new"),
             (_, None) => (Direction::Neutral, "gone"),
         };
@@ -158,7 +160,7 @@ fn interface(before: &Interface, after: &Interface) -> Vec<(Direction, String, S
 }
 
 /// Returns the direction of an input's change: widened if it accepts more values.
-fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
+fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     let mut found = Direction::Neutral;
     if was.kind != is.kind {
         let wider = was.kind.value_type().fits(is.kind.value_type());
@@ -191,7 +193,7 @@ fn input(was: &InterfaceField, is: &InterfaceField) -> Direction {
 
 /// Compares trust requirements. Risk tables, connections, and hooks that only change what a model reads are compared
 /// separately.
-fn trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
+fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
         let starts = |one: &&TrustRequirement| match one.kind {
             TrustRequirementKind::Hook => to.plan.hooks.iter().any(|hook| hook.id == one.name && needs_trust(hook)),
@@ -207,7 +209,7 @@ fn trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
         };
         let change = |one: &TrustRequirement| PlanChange {
             area: ChangeArea::Trust,
-            what: format!("{} `{}` {word}: {}", one.kind.word(), one.name, one.what),
+            what: format!("{} `{}` {word}: {}", one.kind.as_str(), one.name, one.what),
             direction,
             source: one.place.as_ref().map(SourceReport::from),
         };
@@ -220,7 +222,7 @@ fn trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
 
 /// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
 /// settings can express is compared elsewhere.
-pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
+pub fn compare_files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
         one.iter().filter(|read| !other.contains(read)).cloned().collect()
@@ -238,7 +240,7 @@ pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange>
         if source.as_ref().is_some_and(|source| named.contains(&source.file)) && read.kind != ItemKind::Tool {
             continue;
         }
-        let what = format!("{} {}: the change has no other effect on the plan", read.kind.word(), read.id);
+        let what = format!("{} {}: the change has no other effect on the plan", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {
             changes.push(PlanChange { area: ChangeArea::File, what, direction: Direction::Neutral, source });
         }
@@ -247,7 +249,7 @@ pub fn files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange>
 }
 
 /// Lists plan fields that differ although no other change was found, so that every difference is reported.
-pub fn unexplained(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
     let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));
     let fields =

@@ -22,11 +22,11 @@ const RISKS: &str = "agent/capability_risk";
 /// The settings file of the agent system, which plans do not contain.
 const AGENT: &str = "agent/agent";
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
-    let mut changes = approvals(trees);
-    for name in names(trees) {
+pub fn compare_settings(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let mut changes = compare_approvals(trees);
+    for name in settings_files(trees) {
         let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
-        let (was, is) = (leaves(old.as_deref()), leaves(new.as_deref()));
+        let (was, is) = (leaf_values(old.as_deref()), leaf_values(new.as_deref()));
         let paths: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
         for path in paths {
             let (before, after) = (was.get(path), is.get(path));
@@ -35,7 +35,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             }
             let value = |side: Option<&(Value, Node)>| side.map(|(value, _)| value.clone());
             let shown = |side| value(side).map_or_else(|| "–".to_owned(), |value| value.to_string());
-            let direction = direction(&name, path, value(before).as_ref(), value(after).as_ref());
+            let direction = setting_direction(&name, path, value(before).as_ref(), value(after).as_ref());
             let place = match (after, before) {
                 (Some((_, node)), _) => origin::plan_place(&trees.new.sources(), node.span),
                 (None, Some((_, node))) => origin::plan_place(&trees.old.sources(), node.span),
@@ -54,7 +54,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
 }
 
 /// Returns the settings files that either plan reads.
-fn names(trees: &DiffSides<'_>) -> BTreeSet<String> {
+fn settings_files(trees: &DiffSides<'_>) -> BTreeSet<String> {
     let frozen = FROZEN_SETTINGS.iter().map(|name| format!("agent/{name}"));
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
     let read = reads.filter(|read| read.kind == ItemKind::Config).map(|read| read.id.clone());
@@ -62,7 +62,7 @@ fn names(trees: &DiffSides<'_>) -> BTreeSet<String> {
 }
 
 /// Returns the values of a settings file by dotted path. List members are named by their id, else by their index.
-fn leaves(node: Option<&Node>) -> BTreeMap<String, (Value, Node)> {
+fn leaf_values(node: Option<&Node>) -> BTreeMap<String, (Value, Node)> {
     let mut found = BTreeMap::new();
     if let Some(node) = node {
         collect(String::new(), node, &mut found);
@@ -92,7 +92,7 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
 
 /// Returns the direction of one value. Hooks, limits, models and risks are compared elsewhere, so their files are
 /// neutral.
-fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
+fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),
         _ => Direction::Unknown,
@@ -139,14 +139,14 @@ fn direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Valu
 }
 
 /// Compares approvals: the risk table, acknowledgements, and the policy for calls without an approver.
-fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let mut changes = Vec::new();
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let mut add = |what: String, direction, source| {
         changes.push(PlanChange { area: ChangeArea::Approval, what, direction, source });
     };
     let table = |plan: &Plan| plan.settings.get("capability_risk").cloned();
-    let direction = strictness(&before.plan, &after.plan);
+    let direction = compare_strictness(&before.plan, &after.plan);
     if table(&before.plan) != table(&after.plan) {
         let source = ItemId::parse(RISKS).ok().and_then(|id| trees.file(ItemKind::Config, &id));
         add("the table of risks changed".into(), direction, first_difference(trees).or(source));
@@ -160,13 +160,16 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             (Some(_), None) => (format!("`{tier}` is no longer acknowledged"), direction),
         };
         let is_there = is.contains_key(tier);
-        let source =
-            if is_there { acknowledgement(&trees.new, after, tier) } else { acknowledgement(&trees.old, before, tier) };
+        let source = if is_there {
+            find_acknowledgment(&trees.new, after, tier)
+        } else {
+            find_acknowledgment(&trees.old, before, tier)
+        };
         add(what, direction, source.or_else(|| trees.directive()));
     }
     if before.headless_policy != after.headless_policy {
         let (was, is): (HeadlessPolicy, HeadlessPolicy) = (before.headless_policy, after.headless_policy);
-        let what = format!("approvals without a terminal: {} → {}", was.word(), is.word());
+        let what = format!("approvals without a terminal: {} → {}", was.as_str(), is.as_str());
         let direction = if is < was { Direction::Widened } else { Direction::Narrowed };
         let node = trees.new.config_by_name(AGENT);
         let node = node.as_deref().and_then(|node| node.get("approvals")?.get("headless"));
@@ -184,14 +187,14 @@ fn approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
 /// Returns the first differing line of the risk table.
 fn first_difference(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let (old, new) = (trees.old.config_by_name(RISKS), trees.new.config_by_name(RISKS));
-    let was = leaves(old.as_deref());
-    let is = leaves(new.as_deref());
+    let was = leaf_values(old.as_deref());
+    let is = leaf_values(new.as_deref());
     let differs = |(path, (value, _)): &(&String, &(Value, Node))| was.get(*path).map(|(old, _)| old) != Some(value);
     let (_, (_, node)) = is.iter().find(differs)?;
     origin::plan_place(&trees.new.sources(), node.span).as_ref().map(SourceReport::from)
 }
 
-fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> Option<SourceReport> {
+fn find_acknowledgment(items: &Items<'_>, compilation: &Compilation, tier: &str) -> Option<SourceReport> {
     let directive = items.directive(compilation.plan.capabilities.from.as_ref()?)?;
     let permissions = directive.permissions.as_ref()?;
     let found = permissions.acknowledged.iter().find(|one| one.risk.node == tier)?;
@@ -200,7 +203,7 @@ fn acknowledgement(items: &Items<'_>, compilation: &Compilation, tier: &str) -> 
 
 /// Returns the direction of the approval rules for calls that both plans allow. The rules are evaluated at one
 /// capability in every region that the patterns of both tables and the grants define.
-fn strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
+fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
     let built_in = RiskTable::default();
     let read = |plan: &'p Plan| plan.settings.risk().map(|table| table.unwrap_or(&built_in));
     let (Ok(old), Ok(new)) = (read(before), read(after)) else { return Direction::Unknown };

@@ -106,7 +106,7 @@ fn diff_reports_limits_hooks_and_context() {
     for part in ["turns raised 3 → 5", "newly reachable", "cache prefix: 0 of", "message k, "] {
         assert!(text.contains(part), "{part}\n{text}");
     }
-    let markdown = shown::markdown(&found);
+    let markdown = shown::format_markdown(&found);
     for part in ["🔴 **widened**", "| 🔴 limit `turns` | 3 | 5 |", "**newly reachable**", "`k` (message, "] {
         assert!(markdown.contains(part), "{part}\n{markdown}");
     }
@@ -117,7 +117,7 @@ fn diff_names_reworded_parts_of_equal_length() {
     let found = compared(&plan("<permissions/>", "Do it."), &plan("<permissions/>", "Do so."));
     let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
     assert_eq!(text.last().unwrap(), "  other words, as long as before: leaf (message)  .ai/directives/leaf.md:9:1");
-    assert!(shown::markdown(&found).ends_with("- other words, as long as before: `leaf` (message)\n"));
+    assert!(shown::format_markdown(&found).ends_with("- other words, as long as before: `leaf` (message)\n"));
     assert_eq!((found.parts[0].before, found.parts.len()), (found.parts[0].after, 1));
 }
 

@@ -11,15 +11,15 @@ use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::compile::Compilation;
 use crate::hook::HookCall;
 use crate::item::{Items, Tool};
-use crate::primary::{ItemType, Primary, capability};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::value::Type;
 use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
 use crate::world::{ItemKind, World};
 
-pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
-    let old = reached(trees.before.compilation, &trees.old);
-    let new = reached(trees.after.compilation, &trees.new);
+pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let old = reachable_tools(trees.before.compilation, &trees.old);
+    let new = reachable_tools(trees.after.compilation, &trees.new);
     let mut changes = Vec::new();
     for id in old.union(&new) {
         let mut add = |direction, what: String| {
@@ -42,7 +42,7 @@ pub fn changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             continue;
         }
         let before = changes_of(was, is);
-        let bytes = (text(trees.before.world, id), text(trees.after.world, id));
+        let bytes = (unsigned_text(trees.before.world, id), unsigned_text(trees.after.world, id));
         let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
         if is_script && bytes.0 != bytes.1 {
             add(Direction::Unknown, "its code changed".into());
@@ -61,12 +61,13 @@ fn is_new_file(trees: &DiffSides<'_>, id: &ItemId) -> bool {
 }
 
 /// Returns the tools that the grants or the hooks of a plan reach.
-fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
+fn reachable_tools(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
     let plan = &compilation.plan;
     let live = || plan.hooks.iter().filter(|hook| hook.is_live());
     let patterns = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
     let grants = CapabilitySet::new(patterns.chain(live().flat_map(|hook| hook.grants.iter().cloned())));
-    let granted = |id: &&ItemId| grants.first_match(&capability(Primary::Execute, ItemType::Tool, Some(id))).is_some();
+    let granted =
+        |id: &&ItemId| grants.first_match(&format_capability(Primary::Execute, ItemType::Tool, Some(id))).is_some();
     let listed = items.list(ItemKind::Tool);
     let mut all: BTreeSet<ItemId> = listed.iter().map(|entry| &entry.id).filter(granted).cloned().collect();
     all.extend(live().filter_map(|hook| match hook.action.call() {
@@ -80,7 +81,7 @@ fn reached(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<ItemId> {
 pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut found: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
     for (tree, items) in [(&trees.before, &trees.old), (&trees.after, &trees.new)] {
-        let tools = reached(tree.compilation, items).into_iter().filter_map(|id| items.tool(&id));
+        let tools = reachable_tools(tree.compilation, items).into_iter().filter_map(|id| items.tool(&id));
         for tool in tools {
             let properties = tool.spec.parameters.get("properties").and_then(Value::as_object).cloned();
             for (name, schema) in properties.unwrap_or_default() {
@@ -93,7 +94,7 @@ pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'sta
 }
 
 /// Returns a tool's file without its signature line.
-fn text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
+fn unsigned_text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
     let found = world.candidates(ItemKind::Tool, id).ok()?.into_iter().next()?;
     let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let first = found.bytes.get(..end).unwrap_or_default();
@@ -105,16 +106,16 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let (before, after): (&ToolSpec, &ToolSpec) = (&was.spec, &is.spec);
     if was.file.space != is.file.space {
-        let spaces = format!("from the {} space, was the {} space", is.file.space.word(), was.file.space.word());
+        let spaces = format!("from the {} space, was the {} space", is.file.space.as_str(), was.file.space.as_str());
         found.push((Direction::Unknown, spaces));
     }
     if before.kind != after.kind {
-        found.push((Direction::Unknown, format!("{} → {}", kind(&before.kind), kind(&after.kind))));
+        found.push((Direction::Unknown, format!("{} → {}", format_kind(&before.kind), format_kind(&after.kind))));
     }
     if before.description != after.description {
         found.push((Direction::Neutral, "its description changed".into()));
     }
-    if let Some(direction) = schema(&before.parameters, &after.parameters) {
+    if let Some(direction) = compare_schemas(&before.parameters, &after.parameters) {
         found.push((direction, "its parameters changed".into()));
     }
     if before.timeout_seconds != after.timeout_seconds {
@@ -154,7 +155,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
 }
 
 /// Describes what a call starts, for humans.
-fn kind(kind: &ToolKind) -> String {
+fn format_kind(kind: &ToolKind) -> String {
     match kind {
         ToolKind::Builtin { name } => format!("the built-in `{name}`"),
         ToolKind::Command { argv } => format!("the command {}", serde_json::to_string(argv).unwrap_or_default()),
@@ -165,18 +166,18 @@ fn kind(kind: &ToolKind) -> String {
 }
 
 /// Returns the direction of a schema's change; `None` if it did not change.
-fn schema(before: &Value, after: &Value) -> Option<Direction> {
+fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
     if before == after {
         return None;
     }
     let (Value::Object(old), Value::Object(new)) = (before, after) else { return Some(Direction::Unknown) };
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let directions = keys.into_iter().filter_map(|key| keyword(key, old.get(key), new.get(key)));
+    let directions = keys.into_iter().filter_map(|key| compare_keyword(key, old.get(key), new.get(key)));
     directions.max()
 }
 
 /// Returns the direction of one keyword of a schema.
-fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
+fn compare_keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
     if before == after {
         return None;
     }
@@ -192,13 +193,13 @@ fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<D
         }
         // Fewer allowed values are narrower; so are more required keys.
         "enum" => match (list(before), list(after)) {
-            (Some(was), Some(is)) => inside(is, was),
+            (Some(was), Some(is)) => compare_lists(is, was),
             (None, Some(_)) => Direction::Narrowed,
             (_, None) => Direction::Widened,
         },
         "required" => {
             let none = Vec::new();
-            inside(list(before).unwrap_or(&none), list(after).unwrap_or(&none))
+            compare_lists(list(before).unwrap_or(&none), list(after).unwrap_or(&none))
         }
         "additionalProperties" => match after {
             Some(Value::Bool(false)) => Direction::Narrowed,
@@ -210,13 +211,13 @@ fn keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<D
             let (old, new) = (map(before), map(after));
             let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             let each = names.into_iter().filter_map(|name| match (old.get(name), new.get(name)) {
-                (Some(was), Some(is)) => schema(was, is),
+                (Some(was), Some(is)) => compare_schemas(was, is),
                 _ => Some(Direction::Unknown),
             });
             return each.max();
         }
         "items" => match (before, after) {
-            (Some(was), Some(is)) => return schema(was, is),
+            (Some(was), Some(is)) => return compare_schemas(was, is),
             _ => Direction::Unknown,
         },
         _ if before.is_none() && matches!(key, "pattern" | "const" | "type" | "uniqueItems") => Direction::Narrowed,
@@ -230,6 +231,6 @@ fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
 }
 
 /// Returns narrowed if every value of `inner` is in `outer`, else widened.
-fn inside(inner: &[Value], outer: &[Value]) -> Direction {
+fn compare_lists(inner: &[Value], outer: &[Value]) -> Direction {
     if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::placeholder_value;
 use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
-use crate::semantics::value::equal;
+use crate::semantics::value::are_equal;
 
 /// Maximum number of substrings or elements of one input whose combinations are distinguished.
 const MAX_PARTS: usize = 6;
@@ -55,7 +55,7 @@ impl ReadLiterals {
         // A whole number may be compared with a fraction.
         let fits = |value: &&Value| kind.fits(value) || (is_number(kind) && value.is_number());
         for value in literals.values.iter().filter(fits) {
-            if !all.points.iter().any(|known| equal(known, value)) {
+            if !all.points.iter().any(|known| are_equal(known, value)) {
                 all.points.push(value.clone());
             }
         }
@@ -65,7 +65,7 @@ impl ReadLiterals {
                 FieldType::Array => true,
                 FieldType::Integer | FieldType::Number | FieldType::Boolean => false,
             };
-            if can_contain && !all.parts.iter().any(|known| equal(known, part)) {
+            if can_contain && !all.parts.iter().any(|known| are_equal(known, part)) {
                 all.parts.push(part.clone());
             }
         }
@@ -194,7 +194,7 @@ fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Va
             }
             FieldType::Integer | FieldType::Number | FieldType::Boolean => {}
         }
-        for value in candidates.into_iter().filter(|value| !points.iter().any(|point| equal(point, value))) {
+        for value in candidates.into_iter().filter(|value| !points.iter().any(|point| are_equal(point, value))) {
             let set = ValueSet::Other(contained(parts, &value));
             if !cells.iter().any(|(known, _)| *known == set) {
                 cells.push((set, value));
@@ -208,7 +208,7 @@ fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Va
 fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
     let contains = |part: &Value| match value {
         Value::String(text) => part.as_str().is_some_and(|part| text.contains(part)),
-        Value::Array(items) => items.iter().any(|item| equal(item, part)),
+        Value::Array(items) => items.iter().any(|item| are_equal(item, part)),
         Value::Object(keys) => part.as_str().is_some_and(|part| keys.contains_key(part)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     };

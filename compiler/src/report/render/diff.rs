@@ -32,14 +32,14 @@ pub struct DiffLine {
 pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
     let mut out = Vec::new();
     let mut line = |tone, text: String| out.push(DiffLine { tone, text: sanitize(&text, "\u{fffd}").into_owned() });
-    line(DiffTone::Heading, title(diff));
+    line(DiffTone::Heading, format_title(diff));
     if diff.is_empty() {
         return out;
     }
     if diff.before != diff.after {
-        line(DiffTone::Plain, format!("  context {}", context(diff)));
-        line(DiffTone::Plain, format!("  {}", prefix(diff)));
-        for cost in costs(diff) {
+        line(DiffTone::Plain, format!("  context {}", format_context(diff)));
+        line(DiffTone::Plain, format!("  {}", format_prefix(diff)));
+        for cost in format_costs(diff) {
             line(DiffTone::Plain, format!("  {cost}"));
         }
     }
@@ -48,21 +48,21 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
     }
     for change in &diff.capabilities {
         let (tone, sign) = sign(change.direction);
-        line(tone, format!("  {sign} {}{}", capability(change), at(change.source.as_ref())));
+        line(tone, format!("  {sign} {}{}", format_capability(change), format_location(change.source.as_ref())));
     }
     if !diff.limits.is_empty() {
         line(DiffTone::Heading, "Limits".into());
     }
     for change in &diff.limits {
         let tone = if change.raised { DiffTone::Wider } else { DiffTone::Narrower };
-        line(tone, format!("  {}{}", limit(change), at(change.source.as_ref())));
+        line(tone, format!("  {}{}", format_limit(change), format_location(change.source.as_ref())));
     }
     if !diff.hooks.is_empty() {
         line(DiffTone::Heading, "Hooks".into());
     }
     for change in &diff.hooks {
         let (tone, sign) = sign(change.direction);
-        line(tone, format!("  {sign} {}{}", hook(change), at(change.source.as_ref())));
+        line(tone, format!("  {sign} {}{}", format_hook(change), format_location(change.source.as_ref())));
     }
     let mut area: Option<ChangeArea> = None;
     for change in &diff.changes {
@@ -71,22 +71,25 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
             area = Some(change.area);
         }
         let (tone, sign) = sign(change.direction);
-        line(tone, format!("  {sign} {}{}", render_change(change), at(change.source.as_ref())));
+        line(tone, format!("  {sign} {}{}", render_change(change), format_location(change.source.as_ref())));
     }
     if !diff.parts.is_empty() {
         line(DiffTone::Heading, "Context (neutral: changes the sent text, not the permissions)".into());
     }
     for part in diff.parts.iter().filter(|part| !is_as_long(part)) {
-        let text = format!("  {} {} {}", tokens(part.before, part.after), part.place, part.id);
-        line(DiffTone::Plain, format!("{text}, {}{}", part.via, at(part.source.as_ref())));
+        let text = format!("  {} {} {}", format_tokens(part.before, part.after), part.place, part.id);
+        line(DiffTone::Plain, format!("{text}, {}{}", part.via, format_location(part.source.as_ref())));
     }
     for (part, text) in reworded(diff, str::to_owned) {
-        line(DiffTone::Plain, format!("  other words, as long as before: {text}{}", at(part.source.as_ref())));
+        line(
+            DiffTone::Plain,
+            format!("  other words, as long as before: {text}{}", format_location(part.source.as_ref())),
+        );
     }
     for start in &diff.starts {
         let below = lines(start);
         out.extend(below.into_iter().map(|line| match line.tone {
-            DiffTone::Heading if line.text == title(start) => {
+            DiffTone::Heading if line.text == format_title(start) => {
                 DiffLine { text: format!("can start {}", line.text), ..line }
             }
             DiffTone::Heading | DiffTone::Plain | DiffTone::Wider | DiffTone::Narrower => line,
@@ -96,17 +99,17 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
 }
 
 /// Renders a hook's change, with its direction first.
-fn hook(change: &HookChange) -> String {
+fn format_hook(change: &HookChange) -> String {
     let newly = if change.newly_reachable { ", newly reachable" } else { "" };
-    let (before, after) = (verdict(change.before), verdict(change.after));
+    let (before, after) = (format_verdict(change.before), format_verdict(change.after));
     let course = if before == after { before.to_owned() } else { format!("{before} → {after}") };
     let why = if change.why.is_empty() { String::new() } else { format!(": {}", change.why) };
-    format!("{} {} {}: {course}{newly}{why}", change.direction.word(), change.event, change.id)
+    format!("{} {} {}: {course}{newly}{why}", change.direction.as_str(), change.event, change.id)
 }
 
 /// Renders a change, with its direction first.
 fn render_change(change: &PlanChange) -> String {
-    format!("{} {}", change.direction.word(), change.what)
+    format!("{} {}", change.direction.as_str(), change.what)
 }
 
 /// Checks for a part whose text changed but not its token count.
@@ -133,16 +136,16 @@ fn example(change: &CapabilityChange) -> Option<&String> {
 }
 
 /// Renders Markdown for a pull request: a verdict, a table of costs, then the changes.
-pub fn markdown(diff: &PlanDiff) -> String {
-    let mut out = format!("### `{}`\n\n", code(&diff.directive));
+pub fn format_markdown(diff: &PlanDiff) -> String {
+    let mut out = format!("### `{}`\n\n", format_code(&diff.directive));
     if diff.is_empty() {
         out.push_str("The plans are identical.\n");
         return out;
     }
     write_summary(&mut out, diff);
-    let prefix = prefix(diff);
+    let prefix = format_prefix(diff);
     writeln!(out, "\n{prefix}").ok();
-    let other_words = reworded(diff, |id| format!("`{}`", code(id)));
+    let other_words = reworded(diff, |id| format!("`{}`", format_code(id)));
     let other_words: Vec<String> = other_words.into_iter().map(|(_, text)| text).collect();
     let in_other_words =
         (!other_words.is_empty()).then(|| format!("- other words, as long as before: {}", other_words.join(", ")));
@@ -156,9 +159,10 @@ pub fn markdown(diff: &PlanDiff) -> String {
         diff.capabilities
             .iter()
             .map(|change| {
-                let mark = mark(change.direction);
-                let example = example(change).map(|e| format!(", for example `{}`", code(e))).unwrap_or_default();
-                format!("- {mark} `{}`{example} ({})", code(&change.what), code(&change.by))
+                let mark = direction_mark(change.direction);
+                let example =
+                    example(change).map(|e| format!(", for example `{}`", format_code(e))).unwrap_or_default();
+                format!("- {mark} `{}`{example} ({})", format_code(&change.what), format_code(&change.by))
             })
             .collect(),
     );
@@ -168,13 +172,13 @@ pub fn markdown(diff: &PlanDiff) -> String {
             .iter()
             .map(|hook| {
                 let newly = if hook.newly_reachable { " **newly reachable**" } else { "" };
-                let (before, after) = (verdict(hook.before), verdict(hook.after));
-                let (mark, why) = (mark(hook.direction), code(&hook.why));
-                let place = code(&at(hook.source.as_ref()));
+                let (before, after) = (format_verdict(hook.before), format_verdict(hook.after));
+                let (mark, why) = (direction_mark(hook.direction), format_code(&hook.why));
+                let place = format_code(&format_location(hook.source.as_ref()));
                 format!(
                     "- {mark} `{}` on `{}`: {before} → {after}{newly}; {why}{place}",
-                    code(&hook.id),
-                    code(&hook.event)
+                    format_code(&hook.id),
+                    format_code(&hook.event)
                 )
             })
             .collect(),
@@ -184,8 +188,13 @@ pub fn markdown(diff: &PlanDiff) -> String {
         diff.changes
             .iter()
             .map(|change| {
-                let place = code(&at(change.source.as_ref()));
-                format!("- {} {}: `{}`{place}", mark(change.direction), change.area.heading(), code(&change.what))
+                let place = format_code(&format_location(change.source.as_ref()));
+                format!(
+                    "- {} {}: `{}`{place}",
+                    direction_mark(change.direction),
+                    change.area.heading(),
+                    format_code(&change.what)
+                )
             })
             .collect(),
     );
@@ -197,17 +206,17 @@ pub fn markdown(diff: &PlanDiff) -> String {
             .map(|part| {
                 format!(
                     "- {} `{}` ({}, {})",
-                    tokens(part.before, part.after),
-                    code(&part.id),
+                    format_tokens(part.before, part.after),
+                    format_code(&part.id),
                     part.place,
-                    code(&part.via)
+                    format_code(&part.via)
                 )
             })
             .chain(in_other_words)
             .collect(),
     );
     for start in &diff.starts {
-        write!(out, "\nIt can start:\n\n#{}", markdown(start)).ok();
+        write!(out, "\nIt can start:\n\n#{}", format_markdown(start)).ok();
     }
     out
 }
@@ -233,17 +242,17 @@ fn write_summary(out: &mut String, diff: &PlanDiff) {
     for change in &diff.limits {
         let mark = if change.raised { "🔴 " } else { "" };
         row(
-            &format!("{mark}limit `{}`", code(&change.name)),
-            amount(&change.name, change.before.as_ref()),
-            amount(&change.name, change.after.as_ref()),
+            &format!("{mark}limit `{}`", format_code(&change.name)),
+            format_amount(&change.name, change.before.as_ref()),
+            format_amount(&change.name, change.after.as_ref()),
         );
     }
     if let Some(BeforeAfter { before, after }) = &diff.model {
-        row("model", format!("`{}`", code(before)), format!("`{}`", code(after)));
+        row("model", format!("`{}`", format_code(before)), format!("`{}`", format_code(after)));
     }
 }
 
-fn mark(direction: Direction) -> &'static str {
+fn direction_mark(direction: Direction) -> &'static str {
     match direction {
         Direction::Widened => "🔴 widened",
         Direction::Unknown => "🔴 unknown",
@@ -253,11 +262,11 @@ fn mark(direction: Direction) -> &'static str {
 }
 
 /// Escapes a text for a code span inside a table.
-fn code(text: &str) -> String {
+fn format_code(text: &str) -> String {
     sanitize(text, "\u{fffd}").replace('`', "'").replace('|', "\\|")
 }
 
-fn title(diff: &PlanDiff) -> String {
+fn format_title(diff: &PlanDiff) -> String {
     let short = |id: &str| id.get(..12).unwrap_or(id).to_owned();
     let what = match (&diff.before, &diff.after) {
         (None, None) => "in neither".to_owned(),
@@ -269,7 +278,7 @@ fn title(diff: &PlanDiff) -> String {
     format!("{}  ·  {what}", diff.directive)
 }
 
-fn context(diff: &PlanDiff) -> String {
+fn format_context(diff: &PlanDiff) -> String {
     let BeforeAfter { before, after } = diff.tokens;
     let sign = if after >= before { '+' } else { '-' };
     format!(
@@ -280,7 +289,7 @@ fn context(diff: &PlanDiff) -> String {
     )
 }
 
-fn prefix(diff: &PlanDiff) -> String {
+fn format_prefix(diff: &PlanDiff) -> String {
     let prefix = &diff.prefix;
     let kept = format!(
         "cache prefix: {} of {} tokens unchanged",
@@ -288,12 +297,12 @@ fn prefix(diff: &PlanDiff) -> String {
         group_thousands(prefix.of)
     );
     match &prefix.broken_by {
-        Some(part) => format!("{kept}, up to `{}`", code(part)),
+        Some(part) => format!("{kept}, up to `{}`", format_code(part)),
         None => kept,
     }
 }
 
-fn costs(diff: &PlanDiff) -> Vec<String> {
+fn format_costs(diff: &PlanDiff) -> Vec<String> {
     let all =
         [("first request", &diff.cost.first), ("typical run", &diff.cost.typical), ("worst case", &diff.cost.worst)];
     let changed = all.into_iter().filter(|(_, pair)| pair.before != pair.after);
@@ -315,19 +324,19 @@ fn sign(direction: Direction) -> (DiffTone, char) {
     }
 }
 
-fn capability(change: &CapabilityChange) -> String {
+fn format_capability(change: &CapabilityChange) -> String {
     let example = example(change).map(|e| format!(", for example {e}")).unwrap_or_default();
-    format!("{} {}{example} ({})", change.direction.word(), change.what, change.by)
+    format!("{} {}{example} ({})", change.direction.as_str(), change.what, change.by)
 }
 
-fn limit(change: &LimitChange) -> String {
+fn format_limit(change: &LimitChange) -> String {
     let word = if change.raised { "raised" } else { "lowered" };
-    let shown = |value: &Option<Value>| amount(&change.name, value.as_ref());
+    let shown = |value: &Option<Value>| format_amount(&change.name, value.as_ref());
     format!("{} {word} {} → {}", change.name, shown(&change.before), shown(&change.after))
 }
 
 /// Formats the value of a limit; money with a dollar sign.
-fn amount(limit: &str, value: Option<&Value>) -> String {
+fn format_amount(limit: &str, value: Option<&Value>) -> String {
     match value {
         Some(value) if limit == "spend" => super::json::dollars(value),
         Some(value) => value.to_string(),
@@ -335,7 +344,7 @@ fn amount(limit: &str, value: Option<&Value>) -> String {
     }
 }
 
-fn verdict(verdict: Option<VerdictReport>) -> &'static str {
+fn format_verdict(verdict: Option<VerdictReport>) -> &'static str {
     match verdict {
         None => "not there",
         Some(VerdictReport::Fires) => "fires",
@@ -345,7 +354,7 @@ fn verdict(verdict: Option<VerdictReport>) -> &'static str {
     }
 }
 
-fn tokens(before: Option<u64>, after: Option<u64>) -> String {
+fn format_tokens(before: Option<u64>, after: Option<u64>) -> String {
     match (before, after) {
         (None, Some(after)) => format!("+{}", group_thousands(after)),
         (Some(before), None) => format!("-{}", group_thousands(before)),
@@ -355,6 +364,6 @@ fn tokens(before: Option<u64>, after: Option<u64>) -> String {
     }
 }
 
-fn at(source: Option<&SourceReport>) -> String {
+fn format_location(source: Option<&SourceReport>) -> String {
     source.map(|s| format!("  {}:{}:{}", s.file, s.line, s.column)).unwrap_or_default()
 }

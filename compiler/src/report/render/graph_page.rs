@@ -24,7 +24,7 @@ pub fn render(graph: &ItemGraph, detail: DetailLevel, title: &str) -> String {
         }
     }
     out.push_str("<p class=\"find\"><label>Search <input id=\"find\" type=\"search\" placeholder=\"part of an id, a kind or a relation\" autocomplete=\"off\"></label> <output id=\"found\"></output></p>\n");
-    items(&mut out, graph);
+    write_items(&mut out, graph);
     writeln!(out, "<script nonce=\"search\">{SCRIPT}</script>\n</body>\n</html>").ok();
     out
 }
@@ -51,7 +51,7 @@ found.textContent=words.length?shown+' of '+items.length:''});\
 window.addEventListener('hashchange',openTarget);openTarget();";
 
 /// Writes every item below its folder.
-fn items(out: &mut String, graph: &ItemGraph) {
+fn write_items(out: &mut String, graph: &ItemGraph) {
     let place: BTreeMap<&str, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.id.as_str(), i)).collect();
     let mut outgoing: BTreeMap<&str, Vec<&ItemEdge>> = BTreeMap::new();
     let mut incoming: BTreeMap<&str, Vec<&ItemEdge>> = BTreeMap::new();
@@ -93,10 +93,10 @@ fn items(out: &mut String, graph: &ItemGraph) {
             if !to.is_empty() || !from.is_empty() {
                 out.push_str("<ul>");
                 for edge in to {
-                    relation(out, "→", edge, &edge.to, &place);
+                    write_relation(out, "→", edge, &edge.to, &place);
                 }
                 for edge in from {
-                    relation(out, "←", edge, &edge.from, &place);
+                    write_relation(out, "←", edge, &edge.from, &place);
                 }
                 out.push_str("</ul>");
             }
@@ -107,7 +107,7 @@ fn items(out: &mut String, graph: &ItemGraph) {
 }
 
 /// Writes one relation of an item, with a link to the other item.
-fn relation(out: &mut String, arrow: &str, edge: &ItemEdge, other: &str, place: &BTreeMap<&str, usize>) {
+fn write_relation(out: &mut String, arrow: &str, edge: &ItemEdge, other: &str, place: &BTreeMap<&str, usize>) {
     let label = if edge.label.is_empty() { String::new() } else { format!(" ({})", escape(&edge.label)) };
     let source = edge.source.as_ref().map(|source| {
         format!(" <span class=\"dim\">{}:{}:{}</span>", escape(&source.file), source.line, source.column)
@@ -116,7 +116,7 @@ fn relation(out: &mut String, arrow: &str, edge: &ItemEdge, other: &str, place: 
     write!(
         out,
         "<li>{} {arrow} <a href=\"#n{number}\">{}</a>{label}{}</li>",
-        edge.relation.word(),
+        edge.relation.as_str(),
         escape(other),
         source.unwrap_or_default()
     )

@@ -29,22 +29,22 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
         escape_html(plan.plan_id.get(..12).unwrap_or(&plan.plan_id))
     )
     .ok();
-    opening(&mut out, summary);
-    costs(&mut out, &plan);
-    legend(&mut out, &colours);
-    message(&mut out, "System prompt", &plan.system.text, &plan.system.layers, &colours);
+    write_opening(&mut out, summary);
+    write_costs(&mut out, &plan);
+    write_legend(&mut out, &colours);
+    write_message(&mut out, "System prompt", &plan.system.text, &plan.system.layers, &colours);
     let first = &plan.first_message;
     let layers: Vec<LayerReport> = first.before.iter().chain(&first.body).chain(&first.after).cloned().collect();
-    message(&mut out, "First message", &first.text, &layers, &colours);
-    message(&mut out, "Continuation", &plan.continued.text, &plan.continued.layers, &colours);
-    absent(&mut out, &plan);
-    tools(&mut out, &plan);
-    capabilities(&mut out, &plan);
-    limits(&mut out, &plan);
-    fields(&mut out, "Inputs", &plan.inputs);
-    fields(&mut out, "Outputs", &plan.outputs);
-    hooks(&mut out, &plan);
-    section(&mut out, "Execution graph", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
+    write_message(&mut out, "First message", &first.text, &layers, &colours);
+    write_message(&mut out, "Continuation", &plan.continued.text, &plan.continued.layers, &colours);
+    write_absent(&mut out, &plan);
+    write_tools(&mut out, &plan);
+    write_capabilities(&mut out, &plan);
+    write_limits(&mut out, &plan);
+    write_fields(&mut out, "Inputs", &plan.inputs);
+    write_fields(&mut out, "Outputs", &plan.outputs);
+    write_hooks(&mut out, &plan);
+    write_section(&mut out, "Execution graph", |out| match svg::render(&Drawing::of_plan(&compilation.plan.graph)) {
         Ok(drawn) => {
             write!(out, "<div class=\"graph\">{drawn}</div>").ok();
         }
@@ -82,30 +82,30 @@ impl SourceColors {
         for layer in plan.system.layers.iter().chain(message).chain(&plan.continued.layers) {
             let next = u32::try_from(hues.len()).unwrap_or(0);
             // The golden angle keeps neighboring hues apart for any number of files.
-            hues.entry(origin(layer)).or_insert(next.wrapping_mul(137) % 360);
+            hues.entry(format_origin(layer)).or_insert(next.wrapping_mul(137) % 360);
         }
         Self(hues)
     }
 
     fn hue(&self, layer: &LayerReport) -> u32 {
-        self.0.get(&origin(layer)).copied().unwrap_or(0)
+        self.0.get(&format_origin(layer)).copied().unwrap_or(0)
     }
 }
 
 /// Returns the file that a layer comes from.
-fn origin(layer: &LayerReport) -> String {
+fn format_origin(layer: &LayerReport) -> String {
     layer.source.as_ref().map_or_else(|| layer.via.clone(), |source| source.file.clone())
 }
 
-fn section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
+fn write_section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
     write!(out, "<section><h2>{}</h2>", escape_html(title)).ok();
     inside(out);
     out.push_str("</section>\n");
 }
 
 /// Renders the summary, and the access with all names.
-fn opening(out: &mut String, summary: &PlanSummary) {
-    section(out, "Summary", |out| {
+fn write_opening(out: &mut String, summary: &PlanSummary) {
+    write_section(out, "Summary", |out| {
         out.push_str("<dl>");
         for (label, text) in summary.lines() {
             write!(out, "<dt>{label}</dt><dd>{}</dd>", escape_html(&text)).ok();
@@ -123,9 +123,9 @@ fn opening(out: &mut String, summary: &PlanSummary) {
     });
 }
 
-fn costs(out: &mut String, plan: &PlanReport) {
+fn write_costs(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
-    section(out, "Cost", |out| {
+    write_section(out, "Cost", |out| {
         out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
         for (name, course) in [("first request", &plan.cost.first), ("typical run", &plan.cost.typical)] {
             let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
@@ -180,7 +180,7 @@ fn worst_case(out: &mut String, cost: &ForecastReport) {
     .ok();
 }
 
-fn legend(out: &mut String, colours: &SourceColors) {
+fn write_legend(out: &mut String, colours: &SourceColors) {
     out.push_str("<p class=\"legend\">");
     for (file, hue) in &colours.0 {
         write!(out, "<span style=\"--h:{hue}\">{}</span>", escape_html(file)).ok();
@@ -188,11 +188,11 @@ fn legend(out: &mut String, colours: &SourceColors) {
     out.push_str("</p>\n");
 }
 
-fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], colours: &SourceColors) {
+fn write_message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], colours: &SourceColors) {
     if layers.is_empty() {
         return;
     }
-    section(out, title, |out| {
+    write_section(out, title, |out| {
         for layer in layers {
             let sent = whole.get(layer.offset..layer.offset.saturating_add(layer.bytes)).unwrap_or_default();
             let cost = layer
@@ -208,8 +208,8 @@ fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], c
                 layer.bytes,
                 cost.unwrap_or_default(),
                 escape_html(&layer.via),
-                place(layer.source.as_ref()),
-                steps(&layer.reasons),
+                format_location(layer.source.as_ref()),
+                format_steps(&layer.reasons),
                 escape_html(sent)
             )
             .ok();
@@ -217,48 +217,50 @@ fn message(out: &mut String, title: &str, whole: &str, layers: &[LayerReport], c
     });
 }
 
-fn steps(reasons: &[ReasonReport]) -> String {
+fn format_steps(reasons: &[ReasonReport]) -> String {
     if reasons.is_empty() {
         return String::new();
     }
-    let items: Vec<String> =
-        reasons.iter().map(|r| format!("<li>{}{}</li>", escape_html(&r.text), place(r.source.as_ref()))).collect();
+    let items: Vec<String> = reasons
+        .iter()
+        .map(|r| format!("<li>{}{}</li>", escape_html(&r.text), format_location(r.source.as_ref())))
+        .collect();
     format!("<ol>{}</ol>", items.join(""))
 }
 
-fn absent(out: &mut String, plan: &PlanReport) {
+fn write_absent(out: &mut String, plan: &PlanReport) {
     if plan.absent.is_empty() {
         return;
     }
-    section(out, "Not in the plan", |out| {
+    write_section(out, "Not in the plan", |out| {
         let rows = plan.absent.iter().map(|absent| {
             [
                 escape_html(&absent.why.replace('_', " ")),
-                code(&absent.id),
+                format_code(&absent.id),
                 escape_html(&absent.text),
-                place(absent.source.as_ref()),
+                format_location(absent.source.as_ref()),
             ]
         });
-        table(out, &["why", "what", "because", "where"], rows);
+        write_table(out, &["why", "what", "because", "where"], rows);
     });
 }
 
-fn tools(out: &mut String, plan: &PlanReport) {
-    section(out, "Tools", |out| {
+fn write_tools(out: &mut String, plan: &PlanReport) {
+    write_section(out, "Tools", |out| {
         let rows = plan.palette.iter().map(|tool| {
             [
-                code(&tool.name),
+                format_code(&tool.name),
                 group_thousands(tool.tokens),
-                definition(tool),
-                format!("{}{}", escape_html(&tool.via), place(tool.source.as_ref())),
+                format_definition(tool),
+                format!("{}{}", escape_html(&tool.via), format_location(tool.source.as_ref())),
             ]
         });
-        table(out, &["name", "tokens", "description", "because"], rows);
+        write_table(out, &["name", "tokens", "description", "because"], rows);
     });
 }
 
 /// Renders a tool's description and JSON Schema as the wire sends them.
-fn definition(tool: &ToolReport) -> String {
+fn format_definition(tool: &ToolReport) -> String {
     let (description, schema) = match &tool.sent {
         Some(sent) => (&sent.description, sent.schema.as_ref()),
         None => (&tool.description, Some(&*tool.schema)),
@@ -271,45 +273,45 @@ fn definition(tool: &ToolReport) -> String {
     format!("{}<details><summary>schema as sent</summary><pre>{schema}</pre></details>", escape_html(description))
 }
 
-fn capabilities(out: &mut String, plan: &PlanReport) {
-    section(out, "Permissions", |out| {
+fn write_capabilities(out: &mut String, plan: &PlanReport) {
+    write_section(out, "Permissions", |out| {
         let rows = plan.capabilities.iter().map(|grant| {
             let needs = [("net", &grant.net), ("write", &grant.write)];
             let needs = needs.into_iter().filter(|(_, list)| !list.is_empty());
             let needs: Vec<String> = needs.map(|(name, list)| format!("{name} {}", list.join(", "))).collect();
             [
-                code(&grant.pattern),
+                format_code(&grant.pattern),
                 escape_html(&needs.join("; ")),
                 escape_html(&grant.via),
-                place(grant.source.as_ref()),
+                format_location(grant.source.as_ref()),
             ]
         });
-        table(out, &["grant", "opens", "because", "where"], rows);
+        write_table(out, &["grant", "opens", "because", "where"], rows);
         for asked in &plan.approvals_required {
-            write!(out, "<p>{}</p>", escape_html(&asked.told(plan.headless_policy))).ok();
+            write!(out, "<p>{}</p>", escape_html(&asked.describe_effect(plan.headless_policy))).ok();
         }
     });
 }
 
-fn limits(out: &mut String, plan: &PlanReport) {
-    section(out, "Limits", |out| {
+fn write_limits(out: &mut String, plan: &PlanReport) {
+    write_section(out, "Limits", |out| {
         let rows = plan.limits.iter().map(|(name, limit)| {
             [
                 escape_html(name),
                 escape_html(&limit.value.to_string()),
                 escape_html(&limit.via),
-                place(limit.source.as_ref()),
+                format_location(limit.source.as_ref()),
             ]
         });
-        table(out, &["limit", "value", "because", "where"], rows);
+        write_table(out, &["limit", "value", "because", "where"], rows);
     });
 }
 
-fn fields(out: &mut String, title: &str, fields: &[FieldReport]) {
+fn write_fields(out: &mut String, title: &str, fields: &[FieldReport]) {
     if fields.is_empty() {
         return;
     }
-    section(out, title, |out| {
+    write_section(out, title, |out| {
         let rows = fields.iter().map(|field| {
             let state = match (&field.value, &field.default) {
                 (Some(value), _) => format!("= {value}"),
@@ -317,18 +319,18 @@ fn fields(out: &mut String, title: &str, fields: &[FieldReport]) {
                 (None, None) if field.required => "required".to_owned(),
                 (None, None) => "optional".to_owned(),
             };
-            let because = format!("{}{}", escape_html(&field.via), place(field.source.as_ref()));
-            [code(&field.name), escape_html(&field.r#type), escape_html(&state), because]
+            let because = format!("{}{}", escape_html(&field.via), format_location(field.source.as_ref()));
+            [format_code(&field.name), escape_html(&field.r#type), escape_html(&state), because]
         });
-        table(out, &["name", "type", "value", "because"], rows);
+        write_table(out, &["name", "type", "value", "because"], rows);
     });
 }
 
-fn hooks(out: &mut String, plan: &PlanReport) {
+fn write_hooks(out: &mut String, plan: &PlanReport) {
     if plan.hooks.is_empty() {
         return;
     }
-    section(out, "Hooks", |out| {
+    write_section(out, "Hooks", |out| {
         let rows = plan.hooks.iter().map(|hook| {
             let word = match hook.verdict {
                 VerdictReport::Fires => "fires",
@@ -339,18 +341,18 @@ fn hooks(out: &mut String, plan: &PlanReport) {
             let verdict = format!("<span class=\"{word}\">{word}</span>");
             [
                 verdict,
-                code(&hook.event),
-                code(&hook.id),
-                format!("{}{}", escape_html(&hook.because), place(hook.source.as_ref())),
+                format_code(&hook.event),
+                format_code(&hook.id),
+                format!("{}{}", escape_html(&hook.because), format_location(hook.source.as_ref())),
             ]
         });
-        table(out, &["verdict", "event", "hook", "because"], rows);
+        write_table(out, &["verdict", "event", "hook", "because"], rows);
     });
 }
 
 /// Writes a table. Cells are already HTML. On a narrow screen the cells of a row are stacked, each with its column's
 /// heading before it.
-fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
+fn write_table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String; 4]>) {
     let words: String = head.iter().fold(String::new(), |all, cell| all + "<th>" + &escape_html(cell) + "</th>");
     write!(out, "<table class=\"rows\"><tr>{words}</tr>").ok();
     for row in rows {
@@ -363,11 +365,11 @@ fn table(out: &mut String, head: &[&str; 4], rows: impl Iterator<Item = [String;
     out.push_str("</table>");
 }
 
-fn code(value: &str) -> String {
+fn format_code(value: &str) -> String {
     format!("<code>{}</code>", escape_html(value))
 }
 
-fn place(source: Option<&SourceReport>) -> String {
+fn format_location(source: Option<&SourceReport>) -> String {
     source
         .map(|s| format!(" <span class=\"dim\">{}:{}:{}</span>", escape_html(&s.file), s.line, s.column))
         .unwrap_or_default()

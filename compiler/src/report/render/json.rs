@@ -359,29 +359,29 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         description: plan.description.clone(),
         chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
         route: plan.route.clone(),
-        tokens: tokens(compilation, &system, &first),
+        tokens: report_tokens(compilation, &system, &first),
         cost: plan.forecast(&plan.count_request_tokens(&system.text, &first.text)).into(),
-        absent: provenance::omissions(compilation).iter().map(absent).collect(),
+        absent: provenance::list_omissions(compilation).iter().map(report_absent).collect(),
         manifest: plan.manifest.iter().map(read).collect(),
-        system: message(compilation, system),
+        system: report_message(compilation, system),
         first_message: first_message(compilation, first),
-        continued: message(compilation, continued),
+        continued: report_message(compilation, continued),
         continuation: plan.continuation_items(),
-        palette: plan.palette.iter().map(|tool| self::tool(compilation, tool)).collect(),
-        dropped_tools: plan.dropped_tools.iter().map(dropped).collect(),
-        hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| hook(h, trace)).collect(),
+        palette: plan.palette.iter().map(|tool| report_tool(compilation, tool)).collect(),
+        dropped_tools: plan.dropped_tools.iter().map(report_dropped).collect(),
+        hooks: plan.hooks.iter().zip(&compilation.hooks).map(|(h, trace)| report_hook(h, trace)).collect(),
         permissions_declared: plan.capabilities.declared,
         trust_requirements: compilation.trust_requirements.iter().map(TrustRequirementReport::from).collect(),
-        capabilities: capabilities(compilation),
+        capabilities: report_capabilities(compilation),
         approvals_required: compilation.approvals_required.clone(),
         headless_policy: compilation.headless_policy,
         bubblewrap: compilation.bubblewrap,
-        limits: limits(compilation),
+        limits: report_limits(compilation),
         inputs: interface::fields(compilation, "input"),
         outputs: interface::fields(compilation, "output"),
-        model: model(compilation, &plan.model),
-        graph: graph(compilation),
-        notes: compilation.notes.iter().map(note).collect(),
+        model: report_model(compilation, &plan.model),
+        graph: report_graph(compilation),
+        notes: compilation.notes.iter().map(report_note).collect(),
         diagnostics,
     }
 }
@@ -391,40 +391,40 @@ fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }
 
-fn source(origin: Option<&Origin>) -> Option<SourceReport> {
+fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
 /// Returns the reason for a part, and its source.
-fn origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
+fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
-    (origin.map(|o| o.cause.to_string()).unwrap_or_default(), source(origin))
+    (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))
 }
 
-fn message(compilation: &Compilation, view: MessageView) -> SystemReport {
+fn report_message(compilation: &Compilation, view: MessageView) -> SystemReport {
     SystemReport {
         text: view.text,
-        layers: view.layers.iter().map(|view| layer(compilation, view)).collect(),
-        pending: view.pending.iter().map(pending).collect(),
+        layers: view.layers.iter().map(|view| report_layer(compilation, view)).collect(),
+        pending: view.pending.iter().map(report_pending).collect(),
     }
 }
 
 fn first_message(compilation: &Compilation, view: MessageView) -> FirstMessageReport {
-    let layer = |view: &LayerView| layer(compilation, view);
+    let layer = |view: &LayerView| report_layer(compilation, view);
     let at = view.layers.iter().position(|l| l.layer.kind == LayerKind::Body).unwrap_or(view.layers.len());
     FirstMessageReport {
         before: view.layers.iter().take(at).map(layer).collect(),
         body: view.layers.get(at).map(layer),
         after: view.layers.iter().skip(at + 1).map(layer).collect(),
-        pending: view.pending.iter().map(pending).collect(),
+        pending: view.pending.iter().map(report_pending).collect(),
         text: view.text,
     }
 }
 
-fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
+fn report_layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
     LayerReport {
         cost_per_turn: per_turn(&compilation.plan.model, view.tokens),
-        reasons: provenance::derive_layer(compilation, &view.layer).iter().map(reason).collect(),
+        reasons: provenance::derive_layer(compilation, &view.layer).iter().map(report_reason).collect(),
         id: view.layer.id.clone(),
         tokens: view.tokens,
         bytes: view.bytes,
@@ -435,20 +435,26 @@ fn layer(compilation: &Compilation, view: &LayerView) -> LayerReport {
     }
 }
 
-fn pending(hole: &PlaceholderView) -> PendingReport {
-    let (name, fallback) = match &hole.pending {
+fn report_pending(placeholder: &PlaceholderView) -> PendingReport {
+    let (name, fallback) = match &placeholder.pending {
         RuntimePlaceholder::Fact { path, fallback } => (path.clone(), fallback.clone()),
         RuntimePlaceholder::Hook { id } => (format!("hook {id}"), None),
     };
-    PendingReport { offset: hole.offset, bytes: hole.bytes, placeholder: name, fallback, why: hole.why.clone() }
+    PendingReport {
+        offset: placeholder.offset,
+        bytes: placeholder.bytes,
+        placeholder: name,
+        fallback,
+        why: placeholder.why.clone(),
+    }
 }
 
-fn tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
+fn report_tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
     let key = format!("tool.{}", tool.name);
-    let (via, source) = origin(compilation, &key);
+    let (via, source) = report_origin(compilation, &key);
     ToolReport {
         cost_per_turn: per_turn(&compilation.plan.model, tool.tokens),
-        reasons: provenance::derive(compilation, &key).iter().map(reason).collect(),
+        reasons: provenance::derive(compilation, &key).iter().map(report_reason).collect(),
         id: tool.item_id.as_ref().map_or_else(|| tool.name.to_string(), ToString::to_string),
         name: tool.name.to_string(),
         tokens: tool.tokens,
@@ -470,12 +476,12 @@ fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport>
     (!is_as_written).then_some(SentToolReport { description, schema })
 }
 
-fn dropped(tool: &DroppedTool) -> DroppedReport {
+fn report_dropped(tool: &DroppedTool) -> DroppedReport {
     let DroppedTool { item_id, tokens, bytes, because } = tool.clone();
     DroppedReport { id: item_id.to_string(), tokens, bytes, because }
 }
 
-fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
+fn report_hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
     HookReport {
         id: hook.id.clone(),
         event: hook_point::row_of(hook.event).name.to_owned(),
@@ -489,9 +495,9 @@ fn hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {
     }
 }
 
-fn capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
+fn report_capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
     let report = |grant: &crate::plan::Grant| {
-        let (via, source) = origin(compilation, &format!("capability.{}", grant.pattern));
+        let (via, source) = report_origin(compilation, &format!("capability.{}", grant.pattern));
         CapabilityReport {
             pattern: grant.pattern.clone(),
             net: grant.net.clone(),
@@ -503,17 +509,17 @@ fn capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
     compilation.plan.capabilities.grants.iter().map(report).collect()
 }
 
-fn limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
+fn report_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
     let limits = Limits::from(compilation.plan.limits);
     let report = |name: LimitName| {
-        let (via, source) = origin(compilation, &format!("limit.{name}"));
+        let (via, source) = report_origin(compilation, &format!("limit.{name}"));
         (name.to_string(), LimitReport { value: limits.get(name), via, source })
     };
     LimitName::ALL.into_iter().map(report).collect()
 }
 
-fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
-    let (via, source) = origin(compilation, "model");
+fn report_model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
+    let (via, source) = report_origin(compilation, "model");
     let dollars = |nanos: u64| Nanos::from_u64(nanos).to_json();
     ModelReport {
         provider: model.provider.clone(),
@@ -535,7 +541,7 @@ fn model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {
 }
 
 /// Builds the execution graph of a plan.
-pub fn graph(compilation: &Compilation) -> GraphReport {
+pub fn report_graph(compilation: &Compilation) -> GraphReport {
     let graph = &compilation.plan.graph.0;
     let edges = graph.iter().flat_map(|(from, out)| {
         out.iter().map(|(outcome, to)| EdgeReport {
@@ -547,7 +553,7 @@ pub fn graph(compilation: &Compilation) -> GraphReport {
     GraphReport { nodes: graph.keys().map(ToString::to_string).collect(), edges: edges.collect() }
 }
 
-fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
+fn report_tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
     let plan = &compilation.plan;
     let weight = plan.count_request_tokens(&system.text, &first.text);
     let priced = plan.model.prices;
@@ -566,11 +572,11 @@ fn tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) 
     }
 }
 
-fn reason(reason: &DerivationStep) -> ReasonReport {
+fn report_reason(reason: &DerivationStep) -> ReasonReport {
     ReasonReport { text: reason.text.clone(), source: reason.place.as_ref().map(SourceReport::from) }
 }
 
-fn absent(absent: &Omission) -> AbsentReport {
+fn report_absent(absent: &Omission) -> AbsentReport {
     AbsentReport {
         why: absent.why.as_str().to_owned(),
         id: absent.id.clone(),
@@ -582,18 +588,18 @@ fn absent(absent: &Omission) -> AbsentReport {
 
 fn read(read: &ManifestEntry) -> ReadReport {
     ReadReport {
-        kind: read.kind.word().to_owned(),
+        kind: read.kind.as_str().to_owned(),
         id: read.id.clone(),
-        space: read.space.map(|space| space.word().to_owned()),
+        space: read.space.map(|space| space.as_str().to_owned()),
         sha256: read.sha256.clone(),
     }
 }
 
-fn note(note: &Note) -> NoteReport {
+fn report_note(note: &Note) -> NoteReport {
     NoteReport {
         note: note.kind().to_owned(),
         id: note.id().to_owned(),
         text: note.to_string(),
-        source: source(note.origin()),
+        source: report_source(note.origin()),
     }
 }

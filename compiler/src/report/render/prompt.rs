@@ -71,7 +71,7 @@ pub fn collect(compilation: &Compilation) -> PromptOutput {
 
 /// Renders the first request with margins, folded to `width` columns if there is one.
 pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
-    let parts = parts(compilation);
+    let parts = request_parts(compilation);
     let labels = parts.iter().flat_map(|part| &part.labels).flat_map(|label| &label.lines);
     let widest = labels.map(|line| line.chars().count()).max().unwrap_or(0);
     let margin = widest.min(width.map_or(MAX_MARGIN_CHARS, |width| MAX_MARGIN_CHARS.min(width / 3)));
@@ -90,11 +90,11 @@ pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
 
 /// Renders the first request without margins: each part after a heading line.
 pub fn render_bare(compilation: &Compilation) -> String {
-    let parts = parts(compilation);
+    let parts = request_parts(compilation);
     parts.iter().map(|part| format!("{}\n{}\n", part.title, part.text)).collect::<Vec<_>>().join("\n")
 }
 
-fn parts(compilation: &Compilation) -> Vec<Part> {
+fn request_parts(compilation: &Compilation) -> Vec<Part> {
     let plan = &compilation.plan;
     let (system, first, _) = view::view_prompt(plan, &compilation.origins);
     let mut parts = Vec::new();
@@ -109,7 +109,7 @@ fn parts(compilation: &Compilation) -> Vec<Part> {
         parts.push(Part {
             title: format!("── Tool {}", tool.name),
             text: format!("{}{schema}", tool.description),
-            labels: vec![LineLabel { offset: 0, lines: label(place.as_ref(), &tool.name) }],
+            labels: vec![LineLabel { offset: 0, lines: format_label(place.as_ref(), &tool.name) }],
         });
     }
     parts
@@ -118,14 +118,14 @@ fn parts(compilation: &Compilation) -> Vec<Part> {
 fn message_part(title: &str, message: &MessageView) -> Part {
     let label_of = |layer: &LayerView| LineLabel {
         offset: layer.offset,
-        lines: label(layer.place.as_ref(), &format!("{} ({})", layer.layer.id, layer.via)),
+        lines: format_label(layer.place.as_ref(), &format!("{} ({})", layer.layer.id, layer.via)),
     };
     let labels = message.layers.iter().map(label_of).collect();
     Part { title: title.to_owned(), text: message.text.clone(), labels }
 }
 
 /// Returns the lines of a margin: the source line if there is one, then the name.
-fn label(place: Option<&SourcePlace>, name: &str) -> Vec<String> {
+fn format_label(place: Option<&SourcePlace>, name: &str) -> Vec<String> {
     let place = place.map(|place| format!("{}:{}", place.file, place.line));
     place.into_iter().chain([name.to_owned()]).collect()
 }

@@ -21,10 +21,10 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
         escape_xml(&drawing.name)
     );
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        arrow(&mut out, edge, path, drawing.sideways);
+        write_arrow(&mut out, edge, path, drawing.sideways);
     }
     for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
-        shape(&mut out, node, *at);
+        write_shape(&mut out, node, *at);
     }
     // Labels are drawn last, so that no edge crosses them.
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
@@ -43,7 +43,7 @@ const STYLE: &str = "svg{--ink:#1f2430;--line:#8a92a6;--paper:#ffffff;--step:#ee
 .word{font-size:10px}.back{fill:var(--paper);opacity:.85}\
 .step{fill:var(--step)}.decision{fill:var(--decision)}.hook{fill:var(--hook)}.directive{fill:var(--directive)}.knowledge{fill:var(--knowledge)}.tool{fill:var(--tool)}.pattern{fill:var(--pattern)}.far{fill:var(--far)}";
 
-fn shape(out: &mut String, node: &DrawnNode, at: Point) {
+fn write_shape(out: &mut String, node: &DrawnNode, at: Point) {
     let (x, y) = (at.x, at.y);
     let (width, height) = (layout::box_width(node), layout::BOX_HEIGHT);
     let (left, top) = (x - width / 2.0, y - height / 2.0);
@@ -78,7 +78,7 @@ fn shape(out: &mut String, node: &DrawnNode, at: Point) {
 }
 
 /// Draws an edge as a smooth line through its points that leaves and enters boxes straight.
-fn arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
+fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
     let Some((first, rest)) = path.split_first() else { return };
     let mut d = format!("M{:.1} {:.1}", first.x, first.y);
     let mut last = *first;

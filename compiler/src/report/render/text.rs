@@ -19,34 +19,34 @@ use crate::semantics::money::Nanos;
 pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     let plan = &compilation.plan;
     let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
-    let mut out = format!("{}  ·  plan {}\n", plan.directive, short(&compilation.plan_id));
+    let mut out = format!("{}  ·  plan {}\n", plan.directive, shorten_id(&compilation.plan_id));
     let lines = summary.lines().map(|(label, text)| vec![label.to_owned(), text]);
     push_table(&mut out, &[Align::Left, Align::Left], &lines);
     if !plan.description.trim().is_empty() {
-        heading(&mut out, "Description", "");
+        write_heading(&mut out, "Description", "");
         for line in plan.description.trim().lines() {
             push(&mut out, &format!("  {line}"));
         }
     }
-    chain(&mut out, compilation);
-    model(&mut out, compilation);
-    message(&mut out, "System prompt", &plan.model, &system);
-    message(&mut out, "First message", &plan.model, &first);
-    message(&mut out, "On continuation", &plan.model, &continued);
+    write_chain(&mut out, compilation);
+    write_model(&mut out, compilation);
+    write_message(&mut out, "System prompt", &plan.model, &system);
+    write_message(&mut out, "First message", &plan.model, &first);
+    write_message(&mut out, "On continuation", &plan.model, &continued);
     left_out(&mut out, compilation);
-    hooks(&mut out, compilation);
+    write_hooks(&mut out, compilation);
     trust(&mut out, compilation);
-    palette(&mut out, compilation);
-    sandboxes(&mut out, compilation);
-    capabilities(&mut out, compilation);
-    access(&mut out, summary);
-    limits(&mut out, compilation);
-    interface(&mut out, plan);
+    write_palette(&mut out, compilation);
+    write_sandboxes(&mut out, compilation);
+    write_capabilities(&mut out, compilation);
+    write_access(&mut out, summary);
+    write_limits(&mut out, compilation);
+    write_interface(&mut out, plan);
     cost::render(&mut out, plan, &system, &first);
     out
 }
 
-fn heading(out: &mut String, title: &str, aside: &str) {
+fn write_heading(out: &mut String, title: &str, aside: &str) {
     out.push('\n');
     push(out, &if aside.is_empty() { title.to_owned() } else { format!("{title}  ·  {aside}") });
 }
@@ -58,42 +58,42 @@ fn push(out: &mut String, line: &str) {
 }
 
 /// Shortens an id to a length that still distinguishes plans.
-fn short(id: &str) -> &str {
+fn shorten_id(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-fn at(place: Option<&SourcePlace>) -> String {
+fn format_location(place: Option<&SourcePlace>) -> String {
     place.map(ToString::to_string).unwrap_or_default()
 }
 
-fn tokens(count: u64) -> String {
+fn format_tokens(count: u64) -> String {
     if count == 1 { "1 token".to_owned() } else { format!("{} tokens", group_thousands(count)) }
 }
 
-fn chain(out: &mut String, compilation: &Compilation) {
+fn write_chain(out: &mut String, compilation: &Compilation) {
     let plan = &compilation.plan;
     let extends = compilation.origins.get("extends").filter(|_| plan.route.is_some());
-    let aside = extends.map(|o| format!("{} {}", o.cause, at(o.place.as_ref()))).unwrap_or_default();
-    heading(out, "Chain", aside.trim_end());
+    let aside = extends.map(|o| format!("{} {}", o.cause, format_location(o.place.as_ref()))).unwrap_or_default();
+    write_heading(out, "Chain", aside.trim_end());
     let rows: Vec<Vec<String>> = plan
         .chain
         .iter()
         .map(|link| {
             let place = compilation.origins.get(&format!("link.{}", link.id)).and_then(|o| o.place.as_ref());
-            vec![link.id.to_string(), link.space.word().to_owned(), at(place)]
+            vec![link.id.to_string(), link.space.as_str().to_owned(), format_location(place)]
         })
         .collect();
     push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
 }
 
-fn model(out: &mut String, compilation: &Compilation) {
+fn write_model(out: &mut String, compilation: &Compilation) {
     let model = &compilation.plan.model;
     let origin = compilation.origins.get("model");
-    heading(out, "Model", &origin.map(|o| o.cause.to_string()).unwrap_or_default());
+    write_heading(out, "Model", &origin.map(|o| o.cause.to_string()).unwrap_or_default());
     let mut rows = vec![vec![
         format!("{}/{}", model.provider, model.id),
         format!("requested as {}", model.requested),
-        at(origin.and_then(|o| o.place.as_ref())),
+        format_location(origin.and_then(|o| o.place.as_ref())),
     ]];
     if let Some(fallback) = &model.fallback {
         rows.push(vec![format!("{}/{}", fallback.provider, fallback.id), "fallback".to_owned()]);
@@ -105,11 +105,11 @@ fn model(out: &mut String, compilation: &Compilation) {
         group_thousands(model.max_output)
     );
     push(out, &window);
-    push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), prices)));
+    push(out, &format!("  {}", model.prices.as_ref().map_or_else(|| "no prices".to_owned(), format_prices)));
 }
 
 /// Formats prices in dollars per million tokens.
-fn prices(prices: &Prices) -> String {
+fn format_prices(prices: &Prices) -> String {
     let dollars = |nanos: u64| dollars(Nanos::from_u64(nanos));
     let text = format!(
         "per million tokens {} in, {} out, {} cached, {} to cache",
@@ -123,23 +123,23 @@ fn prices(prices: &Prices) -> String {
     format!("{text}; above {above} prompt tokens {input} in, {output} out")
 }
 
-fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageView) {
+fn write_message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageView) {
     if view.layers.is_empty() {
         return;
     }
-    heading(out, title, &tokens(model.counted_by.count(&view.text)));
-    let rows: Vec<Vec<String>> = view.layers.iter().map(|view| layer(model, view)).collect();
+    write_heading(out, title, &format_tokens(model.counted_by.count(&view.text)));
+    let rows: Vec<Vec<String>> = view.layers.iter().map(|view| format_layer(model, view)).collect();
     let mut lines = String::new();
     push_table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
     for (layer, line) in view.layers.iter().zip(lines.lines()) {
         push(out, line);
         let mut told: Vec<String> = Vec::new();
-        for hole in layer.placeholders(&view.pending) {
-            let fallback = match &hole.pending {
+        for placeholder in layer.placeholders(&view.pending) {
+            let fallback = match &placeholder.pending {
                 RuntimePlaceholder::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
                 RuntimePlaceholder::Fact { fallback: None, .. } | RuntimePlaceholder::Hook { .. } => String::new(),
             };
-            let text = format!("         {}  {}{fallback}", hole.pending.marker(), hole.why);
+            let text = format!("         {}  {}{fallback}", placeholder.pending.marker(), placeholder.why);
             if !told.contains(&text) {
                 push(out, &text);
                 told.push(text);
@@ -148,7 +148,7 @@ fn message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageVi
     }
 }
 
-fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
+fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
         (
             LayerKind::Body
@@ -163,14 +163,20 @@ fn layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
         | (LayerKind::Knowledge, None) => view.layer.id.clone(),
         (LayerKind::Knowledge, Some(tag)) => format!("{} in <{tag}>", view.layer.id),
     };
-    vec![group_thousands(view.tokens), per_turn(model, view.tokens), id, view.via.clone(), at(view.place.as_ref())]
+    vec![
+        group_thousands(view.tokens),
+        per_turn(model, view.tokens),
+        id,
+        view.via.clone(),
+        format_location(view.place.as_ref()),
+    ]
 }
 
 fn left_out(out: &mut String, compilation: &Compilation) {
     if compilation.notes.is_empty() {
         return;
     }
-    heading(out, "Left out or changed", "");
+    write_heading(out, "Left out or changed", "");
     let row = |note: &crate::compile::Note| {
         let tokens = compilation.tokens_of(note).map(group_thousands);
         vec![
@@ -178,19 +184,19 @@ fn left_out(out: &mut String, compilation: &Compilation) {
             note.kind().to_owned(),
             note.id().to_owned(),
             note.to_string(),
-            at(note.origin().and_then(|o| o.place.as_ref())),
+            format_location(note.origin().and_then(|o| o.place.as_ref())),
         ]
     };
     let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
     push_table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-fn hooks(out: &mut String, compilation: &Compilation) {
+fn write_hooks(out: &mut String, compilation: &Compilation) {
     let plan = &compilation.plan;
     if plan.hooks.is_empty() {
         return;
     }
-    heading(out, "Hooks", "in evaluation order, by event");
+    write_heading(out, "Hooks", "in evaluation order, by event");
     let mut rows = Vec::new();
     let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
     // By event, in the order of the language reference; within an event, in evaluation order.
@@ -202,14 +208,14 @@ fn hooks(out: &mut String, compilation: &Compilation) {
             PlanVerdict::Depends { .. } => "depends",
             PlanVerdict::Removed { .. } => "removed",
         };
-        let starts = super::trust::starts(hook).map(|starts| format!("; {starts}")).unwrap_or_default();
+        let starts = super::trust::describe_starts(hook).map(|starts| format!("; {starts}")).unwrap_or_default();
         let because = format!("{}{starts}", trace.because);
         rows.push(vec![
             verdict.to_owned(),
             hook_point::row_of(hook.event).name.to_owned(),
             hook.id.clone(),
             because,
-            at(trace.place.as_ref()),
+            format_location(trace.place.as_ref()),
         ]);
     }
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
@@ -220,21 +226,21 @@ fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.trust_requirements.is_empty() {
         return;
     }
-    heading(out, "Runs only if trusted", "trust with `rye trust`");
+    write_heading(out, "Runs only if trusted", "trust with `rye trust`");
     let row = |one: &crate::trust::TrustRequirement| {
-        vec![one.kind.word().to_owned(), one.name.clone(), one.what.clone(), at(one.place.as_ref())]
+        vec![one.kind.as_str().to_owned(), one.name.clone(), one.what.clone(), format_location(one.place.as_ref())]
     };
     let rows: Vec<Vec<String>> = compilation.trust_requirements.iter().map(row).collect();
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-fn palette(out: &mut String, compilation: &Compilation) {
+fn write_palette(out: &mut String, compilation: &Compilation) {
     let plan = &compilation.plan;
     let aside = match plan.model.tool_use {
-        ToolUse::Native => tokens(plan.definition_tokens(&plan.model)),
+        ToolUse::Native => format_tokens(plan.definition_tokens(&plan.model)),
         ToolUse::TextParsed => "sent in the system prompt".to_owned(),
     };
-    heading(out, "Palette", &aside);
+    write_heading(out, "Palette", &aside);
     if plan.palette.is_empty() {
         push(out, "  empty: no grant reaches a tool");
     }
@@ -245,13 +251,13 @@ fn palette(out: &mut String, compilation: &Compilation) {
             per_turn(&plan.model, tool.tokens),
             tool.name.to_string(),
             origin.map(|o| o.cause.to_string()).unwrap_or_default(),
-            at(origin.and_then(|o| o.place.as_ref())),
+            format_location(origin.and_then(|o| o.place.as_ref())),
         ]
     };
     let columns = [Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
     push_table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
     if !plan.dropped_tools.is_empty() {
-        heading(out, "Not in the palette", "still reachable through rye_execute");
+        write_heading(out, "Not in the palette", "still reachable through rye_execute");
         let row = |tool: &crate::plan::DroppedTool| {
             vec![group_thousands(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
         };
@@ -264,27 +270,27 @@ fn palette(out: &mut String, compilation: &Compilation) {
 }
 
 /// Renders the access of tools that touch the machine.
-fn sandboxes(out: &mut String, compilation: &Compilation) {
+fn write_sandboxes(out: &mut String, compilation: &Compilation) {
     let touching = compilation.sandboxes.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
-        heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));
+        write_heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));
         push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }
 
-fn capabilities(out: &mut String, compilation: &Compilation) {
+fn write_capabilities(out: &mut String, compilation: &Compilation) {
     let capabilities = &compilation.plan.capabilities;
     let aside = match (&capabilities.from, capabilities.declared, capabilities.grants.is_empty()) {
         (Some(from), _, _) => format!("permissions of {from}"),
         (None, false, false) => "inherited at spawn".to_owned(),
         (None, _, _) => "none declared: everything is denied, or the parent's set at spawn".to_owned(),
     };
-    heading(out, "Capabilities", &aside);
+    write_heading(out, "Capabilities", &aside);
     let row = |grant: &crate::plan::Grant| {
         let place = compilation.origins.get(&format!("capability.{}", grant.pattern)).and_then(|o| o.place.as_ref());
-        vec![grant.pattern.clone(), grant.needs(), at(place)]
+        vec![grant.pattern.clone(), grant.needs(), format_location(place)]
     };
     let rows: Vec<Vec<String>> = capabilities.grants.iter().map(row).collect();
     push_table(out, &[Align::Left, Align::Left, Align::Left], &rows);
@@ -292,22 +298,22 @@ fn capabilities(out: &mut String, compilation: &Compilation) {
         push(out, &format!("  acknowledged {tier}: {}", why.trim()));
     }
     for asked in &compilation.approvals_required {
-        push(out, &format!("  {}", asked.told(compilation.headless_policy)));
+        push(out, &format!("  {}", asked.describe_effect(compilation.headless_policy)));
     }
 }
 
 /// Renders the access of the thread and its hooks together, with all names.
-fn access(out: &mut String, summary: &PlanSummary) {
+fn write_access(out: &mut String, summary: &PlanSummary) {
     let lists = summary.access.lists().into_iter().filter(|(.., names)| !names.is_empty());
     let rows: Vec<Vec<String>> = lists.map(|(verb, _, names)| vec![verb.to_owned(), names.join(", ")]).collect();
     if !rows.is_empty() {
-        heading(out, "Access", "of the thread and its hooks, at most");
+        write_heading(out, "Access", "of the thread and its hooks, at most");
         push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }
 
-fn limits(out: &mut String, compilation: &Compilation) {
-    heading(out, "Limits", "");
+fn write_limits(out: &mut String, compilation: &Compilation) {
+    write_heading(out, "Limits", "");
     let limits = Limits::from(compilation.plan.limits);
     let row = |name: LimitName| {
         let origin = compilation.origins.get(&format!("limit.{name}"));
@@ -324,19 +330,19 @@ fn limits(out: &mut String, compilation: &Compilation) {
             name.to_string(),
             value,
             origin.map(|o| o.cause.to_string()).unwrap_or_default(),
-            at(origin.and_then(|o| o.place.as_ref())),
+            format_location(origin.and_then(|o| o.place.as_ref())),
         ]
     };
     let rows: Vec<Vec<String>> = LimitName::ALL.into_iter().map(row).collect();
     push_table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
 }
 
-fn interface(out: &mut String, plan: &Plan) {
+fn write_interface(out: &mut String, plan: &Plan) {
     for (title, fields) in [("Inputs", &plan.interface.inputs), ("Outputs", &plan.interface.outputs)] {
         if fields.is_empty() {
             continue;
         }
-        heading(out, title, "");
+        write_heading(out, title, "");
         let row = |(name, field): (&String, &crate::plan::InterfaceField)| {
             let kind = field.describe_type();
             let state = match (plan.interface.values.get(name).filter(|_| title == "Inputs"), &field.default) {

@@ -22,7 +22,7 @@ pub struct TrustRequirementReport {
 impl From<&TrustRequirement> for TrustRequirementReport {
     fn from(one: &TrustRequirement) -> Self {
         let source = one.place.as_ref().map(SourceReport::from);
-        Self { kind: one.kind.word().to_owned(), name: one.name.clone(), what: one.what.clone(), source }
+        Self { kind: one.kind.as_str().to_owned(), name: one.name.clone(), what: one.what.clone(), source }
     }
 }
 
@@ -40,12 +40,12 @@ pub struct SandboxReport {
 
 impl From<&ToolSandbox> for SandboxReport {
     fn from(wall: &ToolSandbox) -> Self {
-        Self { kind: wall.kind.word().to_owned(), write: wall.write.clone(), net: wall.net.clone() }
+        Self { kind: wall.kind.as_str().to_owned(), write: wall.write.clone(), net: wall.net.clone() }
     }
 }
 
 /// Describes what a live hook may start or raise, and whether that needs trust.
-pub fn starts(hook: &PlannedHook) -> Option<String> {
+pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;
     }

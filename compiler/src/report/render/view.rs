@@ -41,17 +41,22 @@ pub struct PlaceholderView {
 pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
-    let system = message(&prompt.system, origins, by, &mut seen);
+    let system = view_message(&prompt.system, origins, by, &mut seen);
     let before = seen.clone();
-    let first = message(&prompt.first_message, origins, by, &mut seen);
+    let first = view_message(&prompt.first_message, origins, by, &mut seen);
     let mut seen = before;
-    let continued = message(&prompt.continued, origins, by, &mut seen);
+    let continued = view_message(&prompt.continued, origins, by, &mut seen);
     (system, first, continued)
 }
 
 /// Joins every layer that may be sent, as [`crate::plan::Prompt::render_opening`] does; `seen` holds the knowledge ids of
 /// earlier messages.
-fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut BTreeSet<&'l str>) -> MessageView {
+fn view_message<'l>(
+    layers: &'l [Layer],
+    origins: &Origins,
+    by: Tokenizer,
+    seen: &mut BTreeSet<&'l str>,
+) -> MessageView {
     let mut view = MessageView::default();
     for layer in layers {
         // A layer whose hook may not fire does not suppress a later layer with the same item.
@@ -74,8 +79,8 @@ fn message<'l>(layers: &'l [Layer], origins: &Origins, by: Tokenizer, seen: &mut
             offset,
             bytes: text.len(),
             tokens: by.count(&text),
-            via: via(layer),
-            place: place(layer, origins),
+            via: describe_source(layer),
+            place: source_of_layer(layer, origins),
         });
     }
     view
@@ -94,7 +99,7 @@ fn push_placeholders(layer: &Layer, mut offset: usize, into: &mut Vec<Placeholde
     }
 }
 
-fn via(layer: &Layer) -> String {
+fn describe_source(layer: &Layer) -> String {
     match (&layer.hook, &layer.link, layer.kind) {
         (Some(hook), _, _) if layer.depends => format!("hook {hook}, if it fires"),
         (Some(hook), _, _) => format!("hook {hook}"),
@@ -109,7 +114,7 @@ fn via(layer: &Layer) -> String {
 }
 
 /// Returns the line that added the layer: the hook's, or the declaration in the chain.
-fn place(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
+fn source_of_layer(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
     let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
     origins.get(&key)?.place.clone()
 }
@@ -122,6 +127,6 @@ impl LayerView {
     /// Returns the placeholders of a message that lie in this layer.
     pub fn placeholders<'h>(&self, all: &'h [PlaceholderView]) -> impl Iterator<Item = &'h PlaceholderView> {
         let (start, end) = (self.offset, self.end());
-        all.iter().filter(move |hole| (start..end).contains(&hole.offset))
+        all.iter().filter(move |placeholder| (start..end).contains(&placeholder.offset))
     }
 }

@@ -57,17 +57,17 @@ impl ClassifyTable {
     /// # Errors
     /// The table has an unknown key or category, an invalid condition, or a number out of range.
     pub fn from_value(value: &Value, backoff: Backoff) -> Result<Self, ClassifyTableError> {
-        let map = object(value, "")?;
+        let map = expect_object(value, "")?;
         check_keys(map, "", &["patterns", "default"])?;
         let mut rules = Vec::new();
         if let Some(patterns) = map.get("patterns") {
             let patterns = patterns.as_array().ok_or_else(|| table_error("patterns", "has to be a list"))?;
             for (i, pattern) in patterns.iter().enumerate() {
-                rules.push(rule(pattern, &format!("patterns.{i}"), backoff)?);
+                rules.push(read_rule(pattern, &format!("patterns.{i}"), backoff)?);
             }
         }
         let fallback = match map.get("default") {
-            Some(value) => kind(object(value, "default")?, "default", backoff)?,
+            Some(value) => read_kind(expect_object(value, "default")?, "default", backoff)?,
             None => unclassified(backoff),
         };
         Ok(Self { rules, fallback })
@@ -95,7 +95,7 @@ impl ClassifyTable {
 /// # Errors
 /// There is an unknown key, or a number that is negative or too large.
 pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backoff, ClassifyTableError> {
-    let map = object(value, at)?;
+    let map = expect_object(value, at)?;
     check_keys(map, at, &["base_seconds", "max_seconds", "max_retries"])?;
     let mut backoff = otherwise;
     let milliseconds = |value: &Value, key: &str| {
@@ -120,8 +120,8 @@ pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backo
     Ok(backoff)
 }
 
-fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, ClassifyTableError> {
-    let map = object(value, at)?;
+fn read_rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, ClassifyTableError> {
+    let map = expect_object(value, at)?;
     check_keys(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
     let at_match = format!("{at}.match");
     let written = map.get("match").ok_or_else(|| table_error(&at_match, "a rule needs a condition"))?;
@@ -135,10 +135,10 @@ fn rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, Class
         })?,
         None => Condition::always(),
     };
-    Ok(ClassifyRule { condition, kind: kind(map, at, backoff)? })
+    Ok(ClassifyRule { condition, kind: read_kind(map, at, backoff)? })
 }
 
-fn kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<FailureKind, ClassifyTableError> {
+fn read_kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<FailureKind, ClassifyTableError> {
     let name = map
         .get("name")
         .or_else(|| map.get("id"))
@@ -163,7 +163,7 @@ fn unclassified(backoff: Backoff) -> FailureKind {
     FailureKind { name: "unclassified".into(), category: Category::Permanent, retryable: false, backoff }
 }
 
-fn object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, ClassifyTableError> {
+fn expect_object<'v>(value: &'v Value, at: &str) -> Result<&'v Map<String, Value>, ClassifyTableError> {
     value.as_object().ok_or_else(|| table_error(at, "has to be a mapping"))
 }
 

@@ -9,7 +9,7 @@ use super::{Comparison, CompiledNode, FactReading, ReadingResult, Verdict};
 use crate::semantics::facts::{Facts, Lookup};
 use crate::semantics::value::{self, Num};
 
-pub(super) fn verdict(root: &CompiledNode, facts: &Facts, readings: Option<&mut Vec<FactReading>>) -> Verdict {
+pub(super) fn evaluate_root(root: &CompiledNode, facts: &Facts, readings: Option<&mut Vec<FactReading>>) -> Verdict {
     match (Evaluator { facts, readings }).evaluate_node(root) {
         Truth::True => Verdict::True,
         Truth::False => Verdict::False,
@@ -133,7 +133,7 @@ impl<'a> Evaluator<'a, '_> {
                 if let Operand::Unknown(paths) = inner {
                     return Operand::Unknown(paths);
                 }
-                number(&inner).and_then(Num::checked_negate).map_or(Operand::Absent, Operand::Number)
+                as_number(&inner).and_then(Num::checked_negate).map_or(Operand::Absent, Operand::Number)
             }
             CompiledNode::Arithmetic { op, left, right } => {
                 let (left, right) = (self.operand(left), self.operand(right));
@@ -213,7 +213,7 @@ fn both_known<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<(Operand<'a>,
     }
 }
 
-fn number(operand: &Operand<'_>) -> Option<Num> {
+fn as_number(operand: &Operand<'_>) -> Option<Num> {
     match operand {
         Operand::Number(n) => Some(*n),
         Operand::Value(value) => Num::of_value(value),
@@ -221,11 +221,11 @@ fn number(operand: &Operand<'_>) -> Option<Num> {
     }
 }
 
-fn text<'o>(operand: &'o Operand<'_>) -> Option<&'o str> {
+fn as_text<'o>(operand: &'o Operand<'_>) -> Option<&'o str> {
     if let Operand::Value(Value::String(text)) = operand { Some(text) } else { None }
 }
 
-fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
+fn as_items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
     match operand {
         Operand::Value(Value::Array(items)) | Operand::List(items) => Some(items),
         Operand::Value(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent | Operand::Unknown(_) => None,
@@ -233,7 +233,7 @@ fn items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
 }
 
 fn calculate(op: ArithmeticOp, left: &Operand<'_>, right: &Operand<'_>) -> Option<Num> {
-    let (left, right) = (number(left)?, number(right)?);
+    let (left, right) = (as_number(left)?, as_number(right)?);
     match op {
         ArithmeticOp::Add => left.checked_add(right),
         ArithmeticOp::Subtract => left.checked_subtract(right),
@@ -245,52 +245,52 @@ fn calculate(op: ArithmeticOp, left: &Operand<'_>, right: &Operand<'_>) -> Optio
 
 fn compare(op: Comparison, left: &Operand<'_>, right: &Operand<'_>) -> bool {
     match op {
-        Comparison::Eq => equal(left, right),
-        Comparison::Ne => !equal(left, right),
-        Comparison::Lt => order(left, right).is_some_and(Ordering::is_lt),
-        Comparison::Lte => order(left, right).is_some_and(Ordering::is_le),
-        Comparison::Gt => order(left, right).is_some_and(Ordering::is_gt),
-        Comparison::Gte => order(left, right).is_some_and(Ordering::is_ge),
+        Comparison::Eq => are_equal(left, right),
+        Comparison::Ne => !are_equal(left, right),
+        Comparison::Lt => compare_operands(left, right).is_some_and(Ordering::is_lt),
+        Comparison::Lte => compare_operands(left, right).is_some_and(Ordering::is_le),
+        Comparison::Gt => compare_operands(left, right).is_some_and(Ordering::is_gt),
+        Comparison::Gte => compare_operands(left, right).is_some_and(Ordering::is_ge),
         Comparison::In => contains(right, left),
         Comparison::Contains => {
             contains(left, right)
-                || matches!((left, text(right)), (Operand::Value(Value::Object(map)), Some(key)) if map.contains_key(key))
+                || matches!((left, as_text(right)), (Operand::Value(Value::Object(map)), Some(key)) if map.contains_key(key))
         }
     }
 }
 
 /// Returns true if a list contains an equal element, or a string contains the other string.
 fn contains(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
-    if let Some(items) = items(whole) {
-        return items.iter().any(|item| equal(&Operand::Value(item), part));
+    if let Some(items) = as_items(whole) {
+        return items.iter().any(|item| are_equal(&Operand::Value(item), part));
     }
-    matches!((text(whole), text(part)), (Some(whole), Some(part)) if whole.contains(part))
+    matches!((as_text(whole), as_text(part)), (Some(whole), Some(part)) if whole.contains(part))
 }
 
 /// Compares deeply. An absent operand equals null and another absent operand, and nothing else.
-fn equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
+fn are_equal(left: &Operand<'_>, right: &Operand<'_>) -> bool {
     match (left, right) {
         (Operand::Absent, other) | (other, Operand::Absent) => {
             matches!(other, Operand::Absent | Operand::Value(Value::Null))
         }
-        (Operand::Value(a), Operand::Value(b)) => value::equal(a, b),
+        (Operand::Value(a), Operand::Value(b)) => value::are_equal(a, b),
         (Operand::Bool(a), Operand::Bool(b)) => a == b,
         (Operand::Bool(a), Operand::Value(Value::Bool(b))) | (Operand::Value(Value::Bool(b)), Operand::Bool(a)) => {
             a == b
         }
-        _ => match (number(left), number(right)) {
+        _ => match (as_number(left), as_number(right)) {
             (Some(a), Some(b)) => a.compare(b).is_eq(),
-            _ => match (items(left), items(right)) {
-                (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| value::equal(a, b)),
+            _ => match (as_items(left), as_items(right)) {
+                (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| value::are_equal(a, b)),
                 _ => false,
             },
         },
     }
 }
 
-fn order(left: &Operand<'_>, right: &Operand<'_>) -> Option<Ordering> {
-    match (number(left), number(right)) {
+fn compare_operands(left: &Operand<'_>, right: &Operand<'_>) -> Option<Ordering> {
+    match (as_number(left), as_number(right)) {
         (Some(a), Some(b)) => Some(a.compare(b)),
-        _ => Some(text(left)?.cmp(text(right)?)),
+        _ => Some(as_text(left)?.cmp(as_text(right)?)),
     }
 }

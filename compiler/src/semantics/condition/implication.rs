@@ -118,7 +118,11 @@ impl Condition {
                 rest /= 2;
             }
             if left.is_true(&truths) && !right.is_true(&truths) {
-                return if is_exact { Implication::Fails { example: shown(&example) } } else { Implication::Unproved };
+                return if is_exact {
+                    Implication::Fails { example: format_example(&example) }
+                } else {
+                    Implication::Unproved
+                };
             }
         }
         Implication::Holds
@@ -138,7 +142,7 @@ impl Tree {
 }
 
 /// Renders the facts of an example.
-fn shown(example: &[(&String, &Option<Value>)]) -> String {
+fn format_example(example: &[(&String, &Option<Value>)]) -> String {
     let one = |(path, value): &(&String, &Option<Value>)| match value {
         Some(value) => format!("{path} is {}", value.to_string().replace("\\u0001", " ")),
         None => format!("{path} is absent"),
@@ -264,7 +268,7 @@ fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: 
         if let Some(value) = &value {
             facts.set(path, value.clone());
         }
-        let is_true = |atom: &Atom<'_>| evaluate::verdict(atom.node, &facts, None) == Verdict::True;
+        let is_true = |atom: &Atom<'_>| evaluate::evaluate_root(atom.node, &facts, None) == Verdict::True;
         let row: Vec<bool> = members.iter().filter_map(|n| atoms.get(*n)).map(is_true).collect();
         if rows.iter().all(|(known, _)| *known != row) {
             rows.push((row, value));

@@ -5,7 +5,7 @@ use rye_grammar::template::parse_inputs;
 use rye_grammar::{SourceId, Span, SyntaxError};
 use serde_json::{Map, Value, json};
 
-use super::{EvalError, EvalResult, check_keys, object, text, texts};
+use super::{EvalError, EvalResult, check_keys, expect_object, expect_text, expect_texts};
 use crate::semantics::classify::{ClassifyTable, Failure};
 use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::facts::Facts;
@@ -15,28 +15,28 @@ use crate::semantics::value::{Num, inline_text, to_node};
 /// Requests have no source, so all spans are empty.
 const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
 
-fn syntax(error: &SyntaxError) -> EvalError {
+fn syntax_answer(error: &SyntaxError) -> EvalError {
     EvalError::new(error.code(), error.to_string())
 }
 
 fn facts(request: &Map<String, Value>) -> Result<Facts, EvalError> {
     let mut facts = match request.get("facts") {
-        Some(known) => Facts::from_map(object(known, "facts")?.clone()),
+        Some(known) => Facts::from_map(expect_object(known, "facts")?.clone()),
         None => Facts::new(),
     };
     if let Some(unknown) = request.get("unknown") {
-        for path in texts(Some(unknown), "unknown")? {
-            rye_grammar::condition::parse_path(SourceId(0), path, 0).map_err(|error| syntax(&error))?;
+        for path in expect_texts(Some(unknown), "unknown")? {
+            rye_grammar::condition::parse_path(SourceId(0), path, 0).map_err(|error| syntax_answer(&error))?;
             facts.declare_unknown(path);
         }
     }
     Ok(facts)
 }
 
-pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> EvalResult {
+pub(super) fn answer_condition(body: &Value, request: &Map<String, Value>) -> EvalResult {
     let parsed = from_data(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
-        return Err(syntax(error));
+        return Err(syntax_answer(error));
     }
     let facts = facts(request)?;
     let condition = match parsed.tree {
@@ -53,10 +53,10 @@ pub(super) fn condition(body: &Value, request: &Map<String, Value>) -> EvalResul
     })
 }
 
-pub(super) fn template(body: &Value, request: &Map<String, Value>) -> EvalResult {
+pub(super) fn answer_template(body: &Value, request: &Map<String, Value>) -> EvalResult {
     let parsed = TemplateTree::read(&to_node(body, EMPTY_SPAN));
     if let Some(error) = parsed.errors.first() {
-        return Err(syntax(error));
+        return Err(syntax_answer(error));
     }
     Ok(match parsed.tree.render(&facts(request)?) {
         Rendered::Value(value) => value,
@@ -65,11 +65,11 @@ pub(super) fn template(body: &Value, request: &Map<String, Value>) -> EvalResult
 }
 
 pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> EvalResult {
-    let source = text(Some(body), "inputs_text")?;
-    let parsed = parse_inputs(SourceId(0), source, 0).map_err(|error| syntax(&error))?;
+    let source = expect_text(Some(body), "inputs_text")?;
+    let parsed = parse_inputs(SourceId(0), source, 0).map_err(|error| syntax_answer(&error))?;
     let none = Map::new();
     let inputs = match request.get("inputs") {
-        Some(inputs) => object(inputs, "inputs")?,
+        Some(inputs) => expect_object(inputs, "inputs")?,
         None => &none,
     };
     render_inputs(&parsed, inputs)
@@ -78,7 +78,7 @@ pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> EvalRes
 }
 
 pub(super) fn classify(body: &Value) -> EvalResult {
-    let body = object(body, "classify")?;
+    let body = expect_object(body, "classify")?;
     check_keys(body, "classify", &["status", "headers", "error", "attempt", "stage", "now"])?;
     let whole = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -95,7 +95,7 @@ pub(super) fn classify(body: &Value) -> EvalResult {
     let none = Map::new();
     let part = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(&none),
-        Some(value) => object(value, key),
+        Some(value) => expect_object(value, key),
     };
     let (error, headers) = (part("error")?, part("headers")?);
     let status = whole("status")?

@@ -4,28 +4,30 @@ use rye_grammar::ItemId;
 use rye_grammar::capability::normalize;
 use serde_json::{Value, json};
 
-use super::{EvalError, EvalResult, check_keys, object, text, texts};
+use super::{EvalError, EvalResult, check_keys, expect_object, expect_text, expect_texts};
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary, authorize};
 use crate::semantics::glob::{self, Coverage, inclusion::covers_all};
 use crate::semantics::risk::RiskTable;
 
-pub(super) fn capability(body: &Value) -> EvalResult {
-    let body = object(body, "capability")?;
+pub(super) fn answer_capability(body: &Value) -> EvalResult {
+    let body = expect_object(body, "capability")?;
     check_keys(body, "capability", &["grants", "primary", "item_type", "item_id"])?;
     let links = body
         .get("grants")
         .and_then(Value::as_array)
         .ok_or_else(|| EvalError::request("`grants` has to be a list of lists of patterns, the leaf's first"))?;
-    let chain =
-        links.iter().map(|link| texts(Some(link), "grants").map(CapabilitySet::new)).collect::<Result<Vec<_>, _>>()?;
-    let primary = Primary::parse(text(body.get("primary"), "primary")?)
+    let chain = links
+        .iter()
+        .map(|link| expect_texts(Some(link), "grants").map(CapabilitySet::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let primary = Primary::parse(expect_text(body.get("primary"), "primary")?)
         .ok_or_else(|| EvalError::new("capability", "a primary is `execute`, `fetch` or `sign`"))?;
-    let item_type = ItemType::parse(text(body.get("item_type"), "item_type")?)
+    let item_type = ItemType::parse(expect_text(body.get("item_type"), "item_type")?)
         .ok_or_else(|| EvalError::new("capability", "an item type is `tool`, `directive` or `knowledge`"))?;
     let item_id = match body.get("item_id") {
         None => None,
         Some(id) => {
-            let id = text(Some(id), "item_id")?;
+            let id = expect_text(Some(id), "item_id")?;
             Some(ItemId::parse(id).map_err(|error| EvalError::new("syntax::reference", error.to_string()))?)
         }
     };
@@ -34,10 +36,10 @@ pub(super) fn capability(body: &Value) -> EvalResult {
 }
 
 pub(super) fn covers(body: &Value) -> EvalResult {
-    let body = object(body, "covers")?;
+    let body = expect_object(body, "covers")?;
     check_keys(body, "covers", &["parent", "child"])?;
     let patterns = |key: &str| -> Result<Vec<String>, EvalError> {
-        Ok(texts(body.get(key), key)?.into_iter().map(|pattern| normalize(pattern).0).collect())
+        Ok(expect_texts(body.get(key), key)?.into_iter().map(|pattern| normalize(pattern).0).collect())
     };
     let (parent, child) = (patterns("parent")?, patterns("child")?);
     let parent: Vec<&str> = parent.iter().map(String::as_str).collect();
@@ -51,8 +53,8 @@ pub(super) fn covers(body: &Value) -> EvalResult {
     }
 }
 
-pub(super) fn risk(body: &Value, table: Option<&Value>) -> EvalResult {
-    let capability = text(Some(body), "risk")?;
+pub(super) fn answer_risk(body: &Value, table: Option<&Value>) -> EvalResult {
+    let capability = expect_text(Some(body), "risk")?;
     let table = match table {
         Some(table) => {
             RiskTable::from_value(table).map_err(|fault| EvalError::new("capability_risk", fault.to_string()))?
@@ -63,8 +65,8 @@ pub(super) fn risk(body: &Value, table: Option<&Value>) -> EvalResult {
     Ok(json!({ "tier": risk.tier.as_str(), "policy": risk.policy.as_str(), "pattern": risk.pattern }))
 }
 
-pub(super) fn glob(body: &Value) -> EvalResult {
-    let body = object(body, "glob")?;
+pub(super) fn answer_glob(body: &Value) -> EvalResult {
+    let body = expect_object(body, "glob")?;
     check_keys(body, "glob", &["pattern", "text"])?;
-    Ok(Value::Bool(glob::matches(text(body.get("pattern"), "pattern")?, text(body.get("text"), "text")?)))
+    Ok(Value::Bool(glob::matches(expect_text(body.get("pattern"), "pattern")?, expect_text(body.get("text"), "text")?)))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{EvalError, EvalResult, check_keys, object};
+use super::{EvalError, EvalResult, check_keys, expect_object};
 use crate::semantics::ledger::{Ledger, LedgerReply as Booked, Operation, Refusal};
 use crate::semantics::limits::{self, LimitName, LimitResolutionError, LimitSetting, LimitValue, resolve};
 use crate::semantics::money::Nanos;
@@ -12,14 +12,14 @@ fn layer(body: &Map<String, Value>, key: &'static str) -> Result<Vec<LimitSettin
     match body.get(key) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(layer) => {
-            let settings = object(layer, key)?;
+            let settings = expect_object(layer, key)?;
             Ok(settings.iter().map(|(name, value)| LimitSetting::json(name, value.clone(), key)).collect())
         }
     }
 }
 
-pub(super) fn limits(body: &Value) -> EvalResult {
-    let body = object(body, "limits")?;
+pub(super) fn answer_limits(body: &Value) -> EvalResult {
+    let body = expect_object(body, "limits")?;
     check_keys(body, "limits", &["defaults", "directive", "overrides", "parent"])?;
     let resolved = resolve(
         &layer(body, "defaults")?,
@@ -50,12 +50,12 @@ fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
 
 /// Checks a cost like the engine does, but only against the limits in the request.
 pub(super) fn check_limits(body: &Value) -> EvalResult {
-    let body = object(body, "check_limits")?;
+    let body = expect_object(body, "check_limits")?;
     check_keys(body, "check_limits", &["limits", "cost"])?;
     let none = Map::new();
     let part = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(&none),
-        Some(value) => object(value, key),
+        Some(value) => expect_object(value, key),
     };
     let (wanted, cost) = (part("limits")?, part("cost")?);
     let known: Vec<&str> = LimitName::ALL.iter().map(|name| name.as_str()).collect();
@@ -115,7 +115,7 @@ pub(super) fn check_limits(body: &Value) -> EvalResult {
     Ok(found.into_iter().next().unwrap_or(Value::Null))
 }
 
-pub(super) fn ledger(body: &Value) -> EvalResult {
+pub(super) fn answer_ledger(body: &Value) -> EvalResult {
     let operations = body.as_array().ok_or_else(|| EvalError::request("`ledger` has to be a list of operations"))?;
     let mut ledger = Ledger::new();
     let answers = operations.iter().map(|operation| match read_operation(operation) {

@@ -149,7 +149,7 @@ fn start_positions(glob: &Glob) -> Positions {
     epsilon_closure(glob, vec![0])
 }
 
-fn step(glob: &Glob, positions: &[u32], c: char) -> Positions {
+fn advance_positions(glob: &Glob, positions: &[u32], c: char) -> Positions {
     let mut next = Vec::with_capacity(positions.len() + 1);
     for at in positions {
         match glob.parse_tokens().get(*at as usize) {
@@ -256,8 +256,10 @@ impl<'a> InclusionSearch<'a> {
         let state = self.states.get(at)?;
         let shape = state.shape.step(c)?;
         let globs = self.wanted.get(state.group)?;
-        let wanted: Vec<Positions> = globs.iter().zip(&state.wanted).map(|(glob, at)| step(glob, at, c)).collect();
-        let excluded = self.excluded.iter().zip(&state.excluded).map(|(glob, at)| step(glob, at, c)).collect();
+        let wanted: Vec<Positions> =
+            globs.iter().zip(&state.wanted).map(|(glob, at)| advance_positions(glob, at, c)).collect();
+        let excluded =
+            self.excluded.iter().zip(&state.excluded).map(|(glob, at)| advance_positions(glob, at, c)).collect();
         Some(SearchState { group: state.group, shape, wanted, excluded, came: Some((at, c)) })
     }
 
@@ -265,7 +267,7 @@ impl<'a> InclusionSearch<'a> {
         let Some(globs) = self.wanted.get(state.group) else { return Visit::Went };
         let hopeless = state.wanted.iter().any(Vec::is_empty)
             || self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts_everything(glob, at));
-        if hopeless || !self.seen.insert(key(&state)) {
+        if hopeless || !self.seen.insert(state_key(&state)) {
             return Visit::Went;
         }
         if self.states.len() >= MAX_STATES {
@@ -294,7 +296,7 @@ impl<'a> InclusionSearch<'a> {
     }
 }
 
-fn key(state: &SearchState) -> Vec<u32> {
+fn state_key(state: &SearchState) -> Vec<u32> {
     let mut key = vec![u32::try_from(state.group).unwrap_or(u32::MAX), state.shape.code()];
     for positions in state.wanted.iter().chain(&state.excluded) {
         key.extend(positions);

@@ -26,7 +26,7 @@ pub struct Account {
     children: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     children_hold: Nanos,
-    standing: AccountStatus,
+    status: AccountStatus,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl Account {
             kept_back: Nanos::ZERO,
             children: 0,
             children_hold: Nanos::ZERO,
-            standing: AccountStatus::Open,
+            status: AccountStatus::Open,
         }
     }
 
@@ -88,8 +88,8 @@ impl Account {
         self.spent
     }
 
-    pub fn standing(&self) -> AccountStatus {
-        self.standing
+    pub fn status(&self) -> AccountStatus {
+        self.status
     }
 
     /// Returns the number of live children.
@@ -159,7 +159,7 @@ impl Account {
     /// Closes the account to anything new; no last turn is reserved for an ended thread.
     pub(super) fn drain(&mut self) {
         self.kept_back = Nanos::ZERO;
-        self.standing = AccountStatus::Draining;
+        self.status = AccountStatus::Draining;
     }
 
     /// Closes the account; attempts without a result are booked at their worst case.
@@ -168,7 +168,7 @@ impl Account {
             self.spent = self.spent.saturating_add(worst_case);
         }
         self.kept_back = Nanos::ZERO;
-        self.standing = AccountStatus::Released;
+        self.status = AccountStatus::Released;
     }
 
     /// Adds a live child that holds this amount.

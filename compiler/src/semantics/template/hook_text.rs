@@ -57,8 +57,8 @@ impl TemplateText for HookText {
 
     fn set_span(&mut self, to: Span) {
         self.template.set_span(to);
-        for hole in &mut self.inputs {
-            hole.span = to;
+        for placeholder in &mut self.inputs {
+            placeholder.span = to;
         }
     }
 
@@ -83,9 +83,9 @@ impl HookText {
         }
         let parts = self.template.parts.iter().map(|part| match part {
             TemplatePart::Text(text) => Ok(TemplatePart::Text(self.fill_marks(text, inputs)?)),
-            TemplatePart::Hole(hole) => {
-                let fallback = hole.fallback.as_ref().map(|text| self.fill_marks(text, inputs)).transpose()?;
-                Ok(TemplatePart::Hole(Placeholder { fallback, ..hole.clone() }))
+            TemplatePart::Hole(placeholder) => {
+                let fallback = placeholder.fallback.as_ref().map(|text| self.fill_marks(text, inputs)).transpose()?;
+                Ok(TemplatePart::Hole(Placeholder { fallback, ..placeholder.clone() }))
             }
         });
         Ok(Template { parts: parts.collect::<Result<_, _>>()? })
@@ -96,7 +96,7 @@ impl HookText {
         // Marks come in pairs: every second piece is an index.
         for (i, piece) in text.split(self.mark).enumerate() {
             match piece.parse().ok().and_then(|n: usize| self.inputs.get(n)) {
-                Some(hole) if i % 2 == 1 => filled.push_str(&fill_input(hole, inputs)?),
+                Some(placeholder) if i % 2 == 1 => filled.push_str(&fill_input(placeholder, inputs)?),
                 _ => filled.push_str(piece),
             }
         }

@@ -42,8 +42,8 @@ impl TemplateText for Template {
 
     fn set_span(&mut self, to: Span) {
         for part in &mut self.parts {
-            if let TemplatePart::Hole(hole) = part {
-                hole.span = to;
+            if let TemplatePart::Hole(placeholder) = part {
+                placeholder.span = to;
             }
         }
     }
@@ -96,7 +96,7 @@ impl<T: TemplateText> TemplateTree<T> {
     }
 
     /// Returns every `${…}` placeholder, in order.
-    pub fn holes(&self) -> Vec<&Placeholder> {
+    pub fn placeholders(&self) -> Vec<&Placeholder> {
         self.texts().into_iter().flat_map(TemplateText::placeholders).collect()
     }
 }

@@ -10,15 +10,15 @@ use crate::semantics::risk::{Policy, Tier};
 #[derive(Debug, Clone, Copy)]
 pub enum SettingShape {
     Text,
-    Truth,
+    Bool,
     /// A whole number, at least `least`.
-    Whole {
+    Integer {
         least: u64,
     },
     /// A number, 0 or more.
-    Amount,
+    NonNegative,
     /// A fraction: above 0, at most 1.
-    Share,
+    Fraction,
     /// Dollars per million tokens, as text or as a number.
     Price,
     OneOf(&'static [&'static str]),
@@ -29,16 +29,16 @@ pub enum SettingShape {
     /// A mapping of any names to values of this shape.
     Names(&'static SettingShape),
     /// A mapping of names of a closed list to values of this shape.
-    Known(&'static [&'static str], &'static SettingShape),
+    NamedValues(&'static [&'static str], &'static SettingShape),
     List(&'static SettingShape),
     /// A condition over the facts of a failure.
     Failure,
     /// A capability pattern.
     Pattern,
     /// Not checked here: its own reader checks the content, or it is written in another language.
-    Elsewhere,
+    Opaque,
     /// Documentation only: nothing reads it. The text describes its subject, as a clause.
-    ForReaders(&'static str),
+    Documentation(&'static str),
 }
 
 /// A key of a mapping.
@@ -47,7 +47,7 @@ pub struct SettingField {
     pub key: &'static str,
     pub shape: SettingShape,
     /// Set if a mapping without the key is an error.
-    pub needed: bool,
+    pub is_required: bool,
     /// The meaning, as a phrase.
     pub about: &'static str,
 }
@@ -62,10 +62,10 @@ pub struct SettingsFile {
 }
 
 const fn key(key: &'static str, shape: SettingShape, about: &'static str) -> SettingField {
-    SettingField { key, shape, needed: false, about }
+    SettingField { key, shape, is_required: false, about }
 }
 const fn required_key(key: &'static str, shape: SettingShape, about: &'static str) -> SettingField {
-    SettingField { key, shape, needed: true, about }
+    SettingField { key, shape, is_required: true, about }
 }
 
 const TIERS: [&str; 4] =
@@ -79,9 +79,9 @@ const CATEGORIES: [&str; 4] = [
 ];
 
 const RETRY: &[SettingField] = &[
-    key("max_retries", SettingShape::Whole { least: 0 }, "attempts after the first one"),
-    key("base_seconds", SettingShape::Amount, "the first wait; it doubles with each attempt"),
-    key("max_seconds", SettingShape::Amount, "the longest wait"),
+    key("max_retries", SettingShape::Integer { least: 0 }, "attempts after the first one"),
+    key("base_seconds", SettingShape::NonNegative, "the first wait; it doubles with each attempt"),
+    key("max_seconds", SettingShape::NonNegative, "the longest wait"),
 ];
 
 const MODEL_PRICES: &[SettingField] = &[
@@ -93,7 +93,7 @@ const MODEL_PRICES: &[SettingField] = &[
 ];
 
 const LONG_PROMPT: &[SettingField] = &[
-    required_key("above", SettingShape::Whole { least: 1 }, "prompt tokens above which these prices apply"),
+    required_key("above", SettingShape::Integer { least: 1 }, "prompt tokens above which these prices apply"),
     required_key("input", SettingShape::Price, "dollars per million tokens"),
     required_key("output", SettingShape::Price, "dollars per million tokens"),
     key("cache_read", SettingShape::Price, "default: as `input`"),
@@ -102,10 +102,10 @@ const LONG_PROMPT: &[SettingField] = &[
 
 const MODEL: &[SettingField] = &[
     required_key("id", SettingShape::Text, "the provider's name of the model"),
-    required_key("context_window", SettingShape::Whole { least: 1 }, "tokens of prompt and answer together"),
-    required_key("max_output", SettingShape::Whole { least: 1 }, "tokens of the longest answer"),
+    required_key("context_window", SettingShape::Integer { least: 1 }, "tokens of prompt and answer together"),
+    required_key("max_output", SettingShape::Integer { least: 1 }, "tokens of the longest answer"),
     key("tool_use", SettingShape::OneOf(&["native", "text_parsed"]), "how tool calls are read (default: `native`)"),
-    key("images", SettingShape::Truth, "`false` if messages may not contain images (default: `true`)"),
+    key("images", SettingShape::Bool, "`false` if messages may not contain images (default: `true`)"),
     key(
         "prices",
         SettingShape::MapOr("none", MODEL_PRICES),
@@ -124,7 +124,7 @@ const RULE: &[SettingField] = &[
     required_key("id", SettingShape::Text, "id; a rule with the same id in a higher space replaces it"),
     key("name", SettingShape::Text, "value of `classification.name` in hooks (default: the id)"),
     required_key("category", SettingShape::OneOf(&CATEGORIES), "value of `classification.category` in hooks"),
-    key("retryable", SettingShape::Truth, "default: follows from the category"),
+    key("retryable", SettingShape::Bool, "default: follows from the category"),
     key("retry", SettingShape::Map(RETRY), "backoff of this rule"),
     required_key(
         "match",
@@ -137,7 +137,7 @@ const FALLBACK: &[SettingField] = &[
     key("id", SettingShape::Text, "name of failures that no rule matches"),
     key("name", SettingShape::Text, "default: the id"),
     required_key("category", SettingShape::OneOf(&CATEGORIES), "its category"),
-    key("retryable", SettingShape::Truth, "default: follows from the category"),
+    key("retryable", SettingShape::Bool, "default: follows from the category"),
     key("retry", SettingShape::Map(RETRY), "backoff of this rule"),
 ];
 
@@ -148,12 +148,12 @@ const GROUP: &[SettingField] = &[
 
 /// The ceilings of `limits.max`.
 const CEILINGS: &[SettingField] = &[
-    key("turns", SettingShape::Whole { least: 1 }, "the most turns that a file can set"),
-    key("tokens", SettingShape::Whole { least: 1 }, "the most tokens that a file can set"),
-    key("spend", SettingShape::Amount, "the most dollars that a file can set; `--limit spend=…` can set more"),
-    key("spawns", SettingShape::Whole { least: 0 }, "the most children that a file can set"),
-    key("depth", SettingShape::Whole { least: 0 }, "the greatest depth that a file can set"),
-    key("duration_seconds", SettingShape::Whole { least: 1 }, "the longest duration that a file can set"),
+    key("turns", SettingShape::Integer { least: 1 }, "the most turns that a file can set"),
+    key("tokens", SettingShape::Integer { least: 1 }, "the most tokens that a file can set"),
+    key("spend", SettingShape::NonNegative, "the most dollars that a file can set; `--limit spend=…` can set more"),
+    key("spawns", SettingShape::Integer { least: 0 }, "the most children that a file can set"),
+    key("depth", SettingShape::Integer { least: 0 }, "the greatest depth that a file can set"),
+    key("duration_seconds", SettingShape::Integer { least: 1 }, "the longest duration that a file can set"),
 ];
 
 /// Former names of keys: the file, the path of the key, and its name now.
@@ -184,7 +184,7 @@ pub const FILES: &[SettingsFile] = &[
                     ),
                     key(
                         "timeout_seconds",
-                        SettingShape::Whole { least: 1 },
+                        SettingShape::Integer { least: 1 },
                         "an approval request without an answer suspends its thread after this time",
                     ),
                 ]),
@@ -202,15 +202,11 @@ pub const FILES: &[SettingsFile] = &[
             ),
         ]),
     },
-    SettingsFile {
-        id: "agent/assertions",
-        about: "Properties that `rye assert` proves.",
-        shape: SettingShape::Elsewhere,
-    },
+    SettingsFile { id: "agent/assertions", about: "Properties that `rye assert` proves.", shape: SettingShape::Opaque },
     SettingsFile {
         id: "agent/budget_ledger_schema",
         about: "The JSON Schema of one ledger entry; for readers.",
-        shape: SettingShape::ForReaders("it describes how `rye threads show --format json` prints a ledger account"),
+        shape: SettingShape::Documentation("it describes how `rye threads show --format json` prints a ledger account"),
     },
     SettingsFile {
         id: "agent/capabilities/",
@@ -226,7 +222,7 @@ pub const FILES: &[SettingsFile] = &[
         shape: SettingShape::Map(&[
             key(
                 "risk_levels",
-                SettingShape::Known(
+                SettingShape::NamedValues(
                     &TIERS,
                     &SettingShape::Map(&[required_key(
                         "policy",
@@ -281,16 +277,16 @@ pub const FILES: &[SettingsFile] = &[
         shape: SettingShape::Map(&[
             key(
                 "wait_threads",
-                SettingShape::Map(&[key("default_timeout", SettingShape::Amount, "seconds")]),
+                SettingShape::Map(&[key("default_timeout", SettingShape::NonNegative, "seconds")]),
                 "waiting for other threads",
             ),
             key(
                 "continuation",
                 SettingShape::Map(&[
-                    key("trigger_threshold", SettingShape::Share, "of the context window"),
+                    key("trigger_threshold", SettingShape::Fraction, "of the context window"),
                     key(
                         "resume_ceiling_tokens",
-                        SettingShape::Whole { least: 1 },
+                        SettingShape::Integer { least: 1 },
                         "trailing messages that a continuation starts with",
                     ),
                 ]),
@@ -309,10 +305,10 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "agent/events",
         about: "Names of the engine's events; documentation only.",
-        shape: SettingShape::ForReaders("it documents the names of events, and which of them are never delayed"),
+        shape: SettingShape::Documentation("it documents the names of events, and which of them are never delayed"),
     },
-    SettingsFile { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: SettingShape::Elsewhere },
-    SettingsFile { id: "agent/hooks", about: "Hooks (section 7).", shape: SettingShape::Elsewhere },
+    SettingsFile { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: SettingShape::Opaque },
+    SettingsFile { id: "agent/hooks", about: "Hooks (section 7).", shape: SettingShape::Opaque },
     SettingsFile {
         id: "agent/models",
         about: "Default provider and tier of directives that name none.",
@@ -343,7 +339,7 @@ pub const FILES: &[SettingsFile] = &[
             ),
             key(
                 "encrypted_reasoning",
-                SettingShape::Truth,
+                SettingShape::Bool,
                 "for `openai-responses`: set if encrypted reasoning is requested",
             ),
             key("script", SettingShape::Text, "for `scripted`: the script, relative to the project"),
@@ -356,14 +352,14 @@ pub const FILES: &[SettingsFile] = &[
         id: "agent/resilience",
         about: "Default limits of a thread, and retry settings.",
         shape: SettingShape::Map(&[
-            key("limits", SettingShape::Elsewhere, "the limits of section 11"),
+            key("limits", SettingShape::Opaque, "the limits of section 11"),
             key(
                 "session_limits",
                 SettingShape::Map(&[
-                    key("turns", SettingShape::Whole { least: 1 }, "500 without a value"),
-                    key("tokens", SettingShape::Whole { least: 1 }, "10,000,000 without a value"),
-                    key("spend", SettingShape::Amount, "dollars; 5 without a value"),
-                    key("duration_seconds", SettingShape::Whole { least: 1 }, "28,800 without a value"),
+                    key("turns", SettingShape::Integer { least: 1 }, "500 without a value"),
+                    key("tokens", SettingShape::Integer { least: 1 }, "10,000,000 without a value"),
+                    key("spend", SettingShape::NonNegative, "dollars; 5 without a value"),
+                    key("duration_seconds", SettingShape::Integer { least: 1 }, "28,800 without a value"),
                 ]),
                 "the limits of a whole chat; `limits` bound each of its prompts",
             ),
@@ -380,10 +376,10 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "tool_preload",
                 SettingShape::Map(&[
-                    key("enabled", SettingShape::Truth, "`false`: granted tools are not registered"),
+                    key("enabled", SettingShape::Bool, "`false`: granted tools are not registered"),
                     key(
                         "max_tokens",
-                        SettingShape::Whole { least: 0 },
+                        SettingShape::Integer { least: 0 },
                         "maximum tokens of their definitions: characters / 4",
                     ),
                 ]),
@@ -393,7 +389,7 @@ pub const FILES: &[SettingsFile] = &[
                 "tool_result",
                 SettingShape::Map(&[key(
                     "max_bytes",
-                    SettingShape::Whole { least: 1 },
+                    SettingShape::Integer { least: 1 },
                     "a longer result becomes a reference",
                 )]),
                 "results",
@@ -411,7 +407,7 @@ pub const FILES: &[SettingsFile] = &[
                 "concurrency",
                 SettingShape::Map(&[key(
                     "max_concurrent_children",
-                    SettingShape::Whole { least: 1 },
+                    SettingShape::Integer { least: 1 },
                     "more of them queue",
                 )]),
                 "parallel children",
@@ -421,13 +417,13 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "check",
         about: "Severity of each code of `rye check` (`docs/reference/check.md`).",
-        shape: SettingShape::Elsewhere,
+        shape: SettingShape::Opaque,
     },
-    SettingsFile { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: SettingShape::Elsewhere },
+    SettingsFile { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: SettingShape::Opaque },
 ];
 
 /// Returns the schema entry of an id.
-pub fn file(id: &str) -> Option<&'static SettingsFile> {
+pub fn find_file(id: &str) -> Option<&'static SettingsFile> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {
             id.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).is_some_and(|n| !n.contains('/'))
@@ -441,18 +437,18 @@ impl SettingShape {
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
-            Self::Truth => "`true` or `false`".to_owned(),
-            Self::Whole { least } => format!("a whole number, {least} or more"),
-            Self::Amount => "a number, 0 or more".to_owned(),
-            Self::Share => "a number above 0 and at most 1".to_owned(),
+            Self::Bool => "`true` or `false`".to_owned(),
+            Self::Integer { least } => format!("a whole number, {least} or more"),
+            Self::NonNegative => "a number, 0 or more".to_owned(),
+            Self::Fraction => "a number above 0 and at most 1".to_owned(),
             Self::Price => "dollars per million tokens, such as \"0.25\"".to_owned(),
             Self::OneOf(words) => one_of(words),
-            Self::Map(_) | Self::Names(_) | Self::Known(..) => "a mapping".to_owned(),
+            Self::Map(_) | Self::Names(_) | Self::NamedValues(..) => "a mapping".to_owned(),
             Self::MapOr(word, _) => format!("a mapping, or `{word}`"),
             Self::List(_) => "a list".to_owned(),
             Self::Failure => "a condition".to_owned(),
             Self::Pattern => "a capability pattern".to_owned(),
-            Self::Elsewhere | Self::ForReaders(_) => "a value".to_owned(),
+            Self::Opaque | Self::Documentation(_) => "a value".to_owned(),
         }
     }
 }
@@ -473,10 +469,10 @@ mod tests {
     #[test]
     fn ids_are_sorted_and_found() {
         assert!(FILES.is_sorted_by_key(|file| file.id));
-        assert_eq!(file("agent/hooks").map(|f| f.id), Some("agent/hooks"));
-        assert_eq!(file("agent/providers/mine").map(|f| f.id), Some("agent/providers/"));
+        assert_eq!(find_file("agent/hooks").map(|f| f.id), Some("agent/hooks"));
+        assert_eq!(find_file("agent/providers/mine").map(|f| f.id), Some("agent/providers/"));
         for none in ["agent/hook", "agent/providers", "agent/providers/a/b", "hooks"] {
-            assert!(file(none).is_none(), "{none}");
+            assert!(find_file(none).is_none(), "{none}");
         }
     }
 }

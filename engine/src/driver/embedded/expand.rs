@@ -48,7 +48,7 @@ pub(super) async fn expand_message(
         None => HookOutcome::Handled,
     };
     let expansions = expanded.into_iter().map(|item| InputExpansion {
-        kind: item.kind.word().to_owned(),
+        kind: item.kind.as_str().to_owned(),
         item: item.id.to_string(),
         sha256: item.sha256,
         start: item.range.start,

@@ -32,7 +32,7 @@ pub(super) struct EmbeddedHookRunner<'a> {
     halt: CancellationToken,
     /// The start of the point, and the remaining duration of the thread at that time.
     started: Instant,
-    left_ms: u64,
+    remaining_ms: u64,
 }
 
 impl<'a> EmbeddedHookRunner<'a> {
@@ -43,19 +43,19 @@ impl<'a> EmbeddedHookRunner<'a> {
             kept: Mutex::default(),
             halt,
             started: Instant::now(),
-            left_ms: run.left_ms,
+            remaining_ms: run.remaining_ms,
         }
     }
 
     /// Returns the remaining duration of the thread in milliseconds. The hooks of a point run one after another.
-    fn left_ms(&self) -> u64 {
+    fn remaining_ms(&self) -> u64 {
         let used = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.left_ms.saturating_sub(used)
+        self.remaining_ms.saturating_sub(used)
     }
 
     /// Returns true if the duration of the thread ended while the hooks ran.
     pub fn is_overdue(&self) -> bool {
-        self.left_ms() == 0
+        self.remaining_ms() == 0
     }
 
     /// Takes the writes to the store.
@@ -85,7 +85,7 @@ impl HookRunner for EmbeddedHookRunner<'_> {
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         Box::pin(async move {
             let call = call(action)?;
-            let asked = HookCall { call, turn: run.turn, left_ms: self.left_ms() };
+            let asked = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
             let thread = self.thread;
             let allowed = authorize_hook_call(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
             if let GatedCall::Directive(start) = &allowed.call {
@@ -93,7 +93,7 @@ impl HookRunner for EmbeddedHookRunner<'_> {
                 if let Some(exceeded) = spawn_limit_exceeded(&run.bounds.limits.into(), spawned) {
                     return Err(exceeded.to_string());
                 }
-                return thread.engine.hook_child(thread, &hook.hook, start.clone(), run, self.left_ms()).await;
+                return thread.engine.hook_child(thread, &hook.hook, start.clone(), run, self.remaining_ms()).await;
             }
             if let GatedCall::Tool { item_id, parameters } = &allowed.call
                 && is_system_tool(&thread.plan, item_id, STATE_TOOL)
@@ -126,7 +126,7 @@ fn call(action: HookAction) -> Result<GatedCall, String> {
                 Ok(GatedCall::Directive(ChildStart { directive, inputs, model, limit_overrides, detached, tool }))
             }
             ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {
-                Err(format!("a hook cannot execute an item of type `{}`", item_type.word()))
+                Err(format!("a hook cannot execute an item of type `{}`", item_type.as_str()))
             }
         };
     }
@@ -146,7 +146,7 @@ fn kind(kind: ItemKind) -> Result<ItemType, String> {
         ItemKind::Directive => Ok(ItemType::Directive),
         ItemKind::Knowledge => Ok(ItemType::Knowledge),
         ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {
-            Err(format!("a hook cannot name an item of type `{}`", kind.word()))
+            Err(format!("a hook cannot name an item of type `{}`", kind.as_str()))
         }
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
-use rye_compiler::primary::{FetchRequest, ItemType, Primary, SignRequest, capability};
+use rye_compiler::primary::{FetchRequest, ItemType, Primary, SignRequest, format_capability};
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
@@ -98,7 +98,7 @@ impl EmbeddedDriver {
     ) -> Result<ToolOutcome, DriveError> {
         let dispatch = call.into_inner();
         // Every tool gets the remaining duration as its timeout. This bound also holds for a tool that ignores it.
-        let left = Duration::from_millis(dispatch.left_ms);
+        let left = Duration::from_millis(dispatch.remaining_ms);
         let overdue = async {
             match deadline {
                 Some(deadline) => self.reach(Some(deadline)).await,
@@ -155,14 +155,14 @@ impl EmbeddedDriver {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::refused(reason)),
         };
-        let capability = capability(Primary::Execute, ItemType::Tool, Some(&item_id));
+        let capability = format_capability(Primary::Execute, ItemType::Tool, Some(&item_id));
         let invocation = Invocation {
             write_bounds: write_bounds(&self.launch.grants, &capability),
             item_id,
             parameters,
             project_root: self.engine.project.clone(),
             thread_id: self.acting_thread(),
-            timeout: Duration::from_millis(dispatch.left_ms.max(1)),
+            timeout: Duration::from_millis(dispatch.remaining_ms.max(1)),
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),

@@ -109,7 +109,7 @@ fn fallback_receives_tools_in_the_form_that_it_takes() {
     for (first, other) in [(ToolUse::Native, ToolUse::TextParsed), (ToolUse::TextParsed, ToolUse::Native)] {
         let mut plan = plan();
         plan.model.tool_use = first;
-        let layer = rye_compiler::wire_tool::instructions::layer(&plan.model, &plan.palette);
+        let layer = rye_compiler::wire_tool::instructions::instructions_layer(&plan.model, &plan.palette);
         plan.prompt.system.extend(layer);
         let fallback = rye_compiler::plan::PlannedModel { tool_use: other, ..plan.model.clone() };
         plan.model.fallback = Some(Box::new(fallback));

@@ -114,8 +114,8 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
         CallPhase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|child| child.tool),
         CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,
     };
-    let sharing = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
-    let turn_reserve = if sharing > 0 { model::turn_worst_case(walk.plan, state) } else { 0 };
+    let siblings = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
+    let turn_reserve = if siblings > 0 { model::turn_worst_case(walk.plan, state) } else { 0 };
     let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
         match (call.phase, gate::authorize(walk.plan, state, index)) {
@@ -124,7 +124,7 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
                 if unmade(call) {
                     let wanted = |start| {
                         let child = intended(state, spawn, index, group.end, call, start);
-                        Box::new(SpawnChild { child, sharing, turn_reserve })
+                        Box::new(SpawnChild { child, siblings, turn_reserve })
                     };
                     made.push(allowed.map(wanted));
                 } else if let Some(thread_id) = state.children.get(&spawn).and_then(|c| c.thread_id.clone()) {

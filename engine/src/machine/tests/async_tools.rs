@@ -108,7 +108,7 @@ fn detached_calls_count_as_spawns_not_depth() {
 #[test]
 fn detached_calls_reserve_no_spend() {
     let directive = call("rye_execute", json!({"item_type": "directive", "item_id": "test/other", "async": true}));
-    for (list, sharing, keeps) in [
+    for (list, siblings, keeps) in [
         (vec![start("a/read", &json!({})), directive.clone()], 1, true),
         (vec![directive.clone()], 1, true),
         (vec![start("a/read", &json!({}))], 0, false),
@@ -121,7 +121,7 @@ fn detached_calls_reserve_no_spend() {
                 _ => assert!(play.step()),
             }
         };
-        assert!(spawn.iter().all(|one| one.sharing == sharing && (one.turn_reserve > 0) == keeps), "{spawn:?}");
+        assert!(spawn.iter().all(|one| one.siblings == siblings && (one.turn_reserve > 0) == keeps), "{spawn:?}");
     }
 }
 

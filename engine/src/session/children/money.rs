@@ -31,8 +31,8 @@ impl EngineContext {
         let mut lists = vec![parent.settlements(&terms.unsettled)];
         let mut answers: Vec<Option<Result<CreatedChild, ChildRefusal>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
-            let (plan, named) = (&child.planned.plan, child.planned.named_spend);
-            let share = plan.limits.spend.min(left / terms.sharing);
+            let (plan, named) = (&child.planned.plan, child.planned.requested_spend);
+            let share = plan.limits.spend.min(left / terms.siblings);
             // A reservation made before a crash is confirmed again, even if less money is left now.
             if !held && named.is_none() && share == 0 && plan.model.prices.is_some() {
                 answers.push(Some(Err(ChildRefusal::from(

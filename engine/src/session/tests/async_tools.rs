@@ -180,7 +180,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let rows = runs(&engine);
     assert_eq!((rows.len(), rows[0].status, rows[0].spawn), (1, Status::Completed, Some(1)));
     let account = engine.account(&rows[0].id).unwrap().unwrap();
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Released);
+    assert_eq!(account.status(), rye_compiler::semantics::ledger::AccountStatus::Released);
     let events = engine.threads().transcript(&rows[0].id).unwrap();
     assert_eq!(names(&events), ["opened", "plan_bound", "tool_started", "tool_call_result", "ended"]);
     let above = names(&engine.threads().transcript(&thread(&result)).unwrap());

@@ -109,7 +109,7 @@ fn faults(engine: &Engine) -> Vec<String> {
 /// Checks that every account is closed and that the root has paid for the whole tree.
 fn assert_settled(engine: &Engine, root: &ThreadId) {
     for row in rows(engine) {
-        assert_eq!(engine.account(&row.id).unwrap().unwrap().standing(), AccountStatus::Released, "{}", row.id);
+        assert_eq!(engine.account(&row.id).unwrap().unwrap().status(), AccountStatus::Released, "{}", row.id);
     }
     let spent: u64 = rows(engine).iter().map(|row| row.cost.spend).sum();
     assert_eq!(engine.account(root).unwrap().unwrap().spent().to_u64(), spent);

@@ -279,7 +279,7 @@ async fn async_call_returns_at_once_and_its_child_outlives_the_parent() {
     // The root's account stays open for its children and is closed with the last of them.
     let account = engine.account(&root).unwrap().unwrap();
     assert_eq!(account.spent().to_u64(), 2 * 150_000 + 2 * 4 * 150_000);
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Released);
+    assert_eq!(account.status(), rye_compiler::semantics::ledger::AccountStatus::Released);
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     let result = lab.run(&engine, "reader").await;
     assert_eq!((result.status, result.cost.turns), (Status::Suspended, 3));
     let account = engine.account(&thread(&result)).unwrap().unwrap();
-    assert_eq!(account.standing(), rye_compiler::semantics::ledger::AccountStatus::Open);
+    assert_eq!(account.status(), rye_compiler::semantics::ledger::AccountStatus::Open);
     drop(engine);
     // Another process, with the answer in the inbox. No permanent key signed the transcript, so the user accepts it.
     let engine = lab.engine();

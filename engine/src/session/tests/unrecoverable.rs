@@ -75,7 +75,7 @@ pub(super) fn row(engine: &Engine, directive: &str) -> (ThreadRow, Liveness) {
 
 pub(super) fn is_released(engine: &Engine, thread: &ThreadId) -> bool {
     let account = engine.account(thread).unwrap().unwrap();
-    account.standing() == rye_compiler::semantics::ledger::AccountStatus::Released
+    account.status() == rye_compiler::semantics::ledger::AccountStatus::Released
 }
 
 /// A name, the damage to an orphaned child, and the expected error.

@@ -95,33 +95,33 @@ pub struct RecordingBackend<B> {
 }
 
 impl<B> RecordingBackend<B> {
-    fn heard<T>(&self, doing: &'static str, done: io::Result<T>) -> io::Result<T> {
+    fn record_first<T>(&self, doing: &'static str, done: io::Result<T>) -> io::Result<T> {
         done.inspect_err(|error| self.first.note(doing, error))
     }
 }
 
 impl<B: StorageBackend> StorageBackend for RecordingBackend<B> {
     fn len(&self) -> io::Result<u64> {
-        self.heard("get the length of", self.backend.len())
+        self.record_first("get the length of", self.backend.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.heard("read", self.backend.read(offset, out))
+        self.record_first("read", self.backend.read(offset, out))
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.heard("write to", self.backend.set_len(length))
+        self.record_first("write to", self.backend.set_len(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         match self.syncs {
-            CommitSyncs::Immediate => self.heard("sync", self.backend.sync_data()),
+            CommitSyncs::Immediate => self.record_first("sync", self.backend.sync_data()),
             CommitSyncs::Deferred => Ok(()),
         }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.heard("write to", self.backend.write(offset, data))
+        self.record_first("write to", self.backend.write(offset, data))
     }
 
     fn close(&self) -> io::Result<()> {

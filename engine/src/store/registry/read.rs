@@ -95,7 +95,7 @@ impl Registry {
             }
             next.extend(self.thread(&id)?.and_then(|row| row.continued_by));
             let is_below = |account: &Account| {
-                account.parent() == Some(thread.as_str()) && account.standing() != AccountStatus::Released
+                account.parent() == Some(thread.as_str()) && account.status() != AccountStatus::Released
             };
             if self.account(&id)?.as_ref().is_some_and(is_below) {
                 found.insert(id);

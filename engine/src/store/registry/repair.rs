@@ -107,7 +107,7 @@ impl RebuiltContents {
 
     fn write(&self, registry: &Registry) -> Result<(), StoreError> {
         registry.write(|transaction| {
-            clear(transaction)?;
+            clear_tables(transaction)?;
             for folded in self.folds.values() {
                 put_row(transaction, &folded.row)?;
             }
@@ -299,7 +299,7 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
     (ledger, answers, refused)
 }
 
-fn clear(transaction: &WriteTransaction) -> Result<(), StoreError> {
+fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.delete_table(tables::THREADS).map_err(registry_error(DOING))?;
     transaction.delete_table(tables::ACTIVE).map_err(registry_error(DOING))?;
     transaction.delete_table(tables::CHILDREN).map_err(registry_error(DOING))?;

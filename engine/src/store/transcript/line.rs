@@ -178,7 +178,7 @@ pub enum LineError {
 pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord, LineError> {
     let broken = |reason: &str| LineError::Broken(reason.to_string());
     let text = std::str::from_utf8(text).map_err(|_| broken("it is not UTF-8"))?;
-    let front = front(text).ok_or_else(|| broken("it does not start like an event line"))?;
+    let front = parse_front(text).ok_or_else(|| broken("it does not start like an event line"))?;
     if front.version > LINE_VERSION {
         return Err(LineError::Newer(front.version));
     }
@@ -208,7 +208,7 @@ pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
         // The limit above may cut a character; the text before it is enough.
         Err(error) => std::str::from_utf8(start.get(..error.valid_up_to())?).ok()?,
     };
-    front(start).map(|front| front.barrier)
+    parse_front(start).map(|front| front.barrier)
 }
 
 struct LineFront {
@@ -221,7 +221,7 @@ struct LineFront {
 }
 
 /// Parses `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it.
-fn front(text: &str) -> Option<LineFront> {
+fn parse_front(text: &str) -> Option<LineFront> {
     let rest = text.strip_prefix(LINE_PREFIX)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;
     let (seq, rest) = rest.split_once(",\"ts\":")?;

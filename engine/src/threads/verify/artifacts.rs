@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::signatures::KeyKind;
-use super::{TranscriptView, Verifier, field};
+use super::{TranscriptView, Verifier, text_field};
 use crate::event::{Ended, EventBody};
 use crate::store::thread_files::SNAPSHOT_VERSION;
 use crate::store::thread_files::{SIGNATURE, canonical_json, with_exact_integers};
@@ -77,7 +77,7 @@ impl Verifier<'_> {
             Some(_) | None => ended,
         };
         let status = ended.map(|ended| ended.status.as_str());
-        let over = field(fields, "status").filter(|status| *status != Status::Running.as_str());
+        let over = text_field(fields, "status").filter(|status| *status != Status::Running.as_str());
         let expected = [
             ("thread_id", Some(self.thread.as_str())),
             ("directive", view.head.opened.map(|opened| opened.directive.as_str())),
@@ -87,9 +87,9 @@ impl Verifier<'_> {
         ];
         for (name, expected) in expected {
             if let Some(expected) = expected
-                && field(fields, name) != Some(expected)
+                && text_field(fields, name) != Some(expected)
             {
-                let found = field(fields, name).unwrap_or_default();
+                let found = text_field(fields, name).unwrap_or_default();
                 self.fault(path, None, format!("its `{name}` is `{found}`, but `{expected}` in the transcript"));
             }
         }

@@ -144,7 +144,7 @@ impl Verifier<'_> {
                 format!("the account has reserved {reserved}, the transcript has a limit of {limit}"),
             );
         }
-        if account.standing() != AccountStatus::Released {
+        if account.status() != AccountStatus::Released {
             self.fault(path, None, "the account is open, and every thread of its tree has ended");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct SignatureHolders {
 /// # Errors
 /// [`StoreError::Damaged`] or [`StoreError::Altered`]: a signature does not verify, or `thread.json` contradicts the
 /// transcript.
-pub(crate) fn signers(
+pub(crate) fn list_signers(
     disk: &Arc<dyn Disk>,
     thread: &ThreadId,
     trust: &TrustStore,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ToolFailure, ToolResult, parameters};
+use super::{ToolFailure, ToolResult, parse_parameters};
 use crate::BoxFuture;
 use crate::tool::command::program_outcome;
 use crate::tool::confine::ProjectFiles;
@@ -29,7 +29,7 @@ struct BashParameters {
 
 impl BashTool {
     async fn act(&self, invocation: Invocation) -> ToolResult {
-        let given: BashParameters = parameters(&invocation.parameters)?;
+        let given: BashParameters = parse_parameters(&invocation.parameters)?;
         if given.command.contains('\0') {
             return Err(ToolFailure("`command` contains a zero byte".into()));
         }

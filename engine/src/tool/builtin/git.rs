@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ToolFailure, ToolResult, parameters};
+use super::{ToolFailure, ToolResult, parse_parameters};
 use crate::BoxFuture;
 use crate::tool::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
@@ -55,7 +55,7 @@ impl GitTool {
     }
 
     async fn act(self, invocation: Invocation) -> ToolResult {
-        let given: GitParameters = parameters(&invocation.parameters)?;
+        let given: GitParameters = parse_parameters(&invocation.parameters)?;
         let arguments = self.arguments(&given)?;
         let root = &invocation.project_root;
         match std::fs::symlink_metadata(root.join(".git")) {

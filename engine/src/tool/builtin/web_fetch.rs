@@ -7,7 +7,7 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolFailure, ToolResult, parameters};
+use super::{ToolFailure, ToolResult, parse_parameters};
 use crate::BoxFuture;
 use crate::tool::web::{WebClient, WebRequest};
 use crate::tool::{Invocation, Tool, ToolOutcome};
@@ -35,7 +35,7 @@ struct WebFetchParameters {
 
 impl WebFetchTool {
     async fn act(&self, invocation: Invocation) -> ToolResult {
-        let given: WebFetchParameters = parameters(&invocation.parameters)?;
+        let given: WebFetchParameters = parse_parameters(&invocation.parameters)?;
         let url = Url::parse(&given.url).map_err(|e| ToolFailure(format!("`url` is not a valid URL: {e}")))?;
         let accept = HeaderValue::from_static("text/html, text/plain, application/json, */*;q=0.5");
         let request =

@@ -33,8 +33,8 @@ impl Inode {
 
 /// Returns the identities of keys and trust records, those of a project included.
 pub(super) fn secret_inodes(project: &Path) -> Inodes {
-    let secrets = user_space::secrets([project]);
-    user_space::identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
+    let secrets = user_space::secret_folders([project]);
+    user_space::file_identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
 }
 
 impl ProjectFiles {

@@ -55,7 +55,7 @@ fn item(kind: ItemKind, segments: &[OsString], at: usize) -> PathAccess {
     }
     text.push_str(stem);
     ItemId::parse(&text).map_or(PathAccess::ReadOnly, |id| PathAccess::Item {
-        capability: format!("rye.sign.{}.{}", kind.word(), id.dotted()),
+        capability: format!("rye.sign.{}.{}", kind.as_str(), id.dotted()),
     })
 }
 

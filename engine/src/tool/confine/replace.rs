@@ -51,7 +51,7 @@ impl ProjectFiles {
                 if !mode.intersects(Mode::from_raw_mode(0o222)) {
                     return Err(FileAccessError::Protected { path: place.path.clone() });
                 }
-                put(parent, name, bytes, &place.path, Some(mode), expected)?;
+                write_replacement(parent, name, bytes, &place.path, Some(mode), expected)?;
                 Ok(WriteEffect::Replaced)
             }
             ResolvedKind::Missing { parent, tail } => {
@@ -63,7 +63,7 @@ impl ProjectFiles {
                 for folder in folders {
                     dir = make_folder(&dir, folder).map_err(|e| fail(e.into()))?;
                 }
-                put(&dir, name, bytes, &place.path, None, None)?;
+                write_replacement(&dir, name, bytes, &place.path, None, None)?;
                 Ok(WriteEffect::Created)
             }
         }
@@ -77,7 +77,7 @@ fn make_folder(parent: &Dir, name: &OsStr) -> Result<Dir, Errno> {
     }
 }
 
-fn put(
+fn write_replacement(
     dir: &Dir,
     name: &OsStr,
     bytes: &[u8],
@@ -86,7 +86,7 @@ fn put(
     expected: Option<FileVersion>,
 ) -> Result<(), FileAccessError> {
     let fail = |e: std::io::Error| FileAccessError::io(path, e);
-    let (temporary, mut file) = temporary(dir, mode).map_err(fail)?;
+    let (temporary, mut file) = create_temporary(dir, mode).map_err(fail)?;
     let written = (|| {
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, mode).map_err(|e| fail(e.into()))?;
@@ -108,7 +108,7 @@ fn put(
 }
 
 /// Creates a new, empty file under an unused name.
-fn temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
+fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // A replacement stays private until it gets the mode of the old file; a new file follows the umask.
     let mode = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });

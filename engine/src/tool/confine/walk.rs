@@ -75,7 +75,7 @@ impl ProjectFiles {
         let fail = |e: std::io::Error| FileAccessError::io(start, e);
         let mut here = self.root.try_clone().map_err(fail)?;
         let mut at = PathBuf::new();
-        walk.rules.extend(exclude(&here));
+        walk.rules.extend(read_exclude_file(&here));
         for segment in &start.0 {
             walk.rules.extend(rules_of(&here, &at));
             here = open_folder_at(&here, segment).map_err(|e| fail(e.into()))?;
@@ -184,7 +184,7 @@ fn rules_of(dir: &Dir, at: &Path) -> Option<Gitignore> {
     if any { builder.build().ok() } else { None }
 }
 
-fn exclude(root: &Dir) -> Option<Gitignore> {
+fn read_exclude_file(root: &Dir) -> Option<Gitignore> {
     let info = open_folder_at(root, ".git".as_ref()).and_then(|git| open_folder_at(&git, "info".as_ref())).ok()?;
     let mut builder = GitignoreBuilder::new("");
     if add(&mut builder, &info, "exclude") { builder.build().ok() } else { None }

@@ -121,11 +121,13 @@ impl McpServer {
             McpTransport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
             McpTransport::Http { url, headers } => (vec![url], headers),
         };
-        let holes = |text: &String| -> Vec<String> {
+        let placeholders = |text: &String| -> Vec<String> {
             let inside = text.split("${").skip(1).filter_map(|from| from.split_once('}'));
-            inside.map(|(hole, _)| hole.split_once(":-").map_or(hole, |(name, _)| name).to_owned()).collect()
+            inside
+                .map(|(placeholder, _)| placeholder.split_once(":-").map_or(placeholder, |(name, _)| name).to_owned())
+                .collect()
         };
-        lone.into_iter().chain(map.values()).flat_map(holes).collect()
+        lone.into_iter().chain(map.values()).flat_map(placeholders).collect()
     }
 
     /// Returns the isolation of the server from this machine.

@@ -57,7 +57,7 @@ impl McpToolDefinition {
             format!("sha256: {}", json!(self.sha256)),
             format!("server_sha256: {}", json!(server.transport_sha256())),
             format!("runs: {}", json!(server.describe())),
-            format!("sandbox: {}", server.isolation().word()),
+            format!("sandbox: {}", server.isolation().as_str()),
             format!("timeout_seconds: {}", server.timeout.as_secs()),
         ];
         let SandboxOpenings { write, net, read: _ } = server.required_openings();

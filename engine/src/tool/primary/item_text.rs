@@ -30,7 +30,7 @@ pub fn item_text(item: &LocatedFile) -> Result<ItemText, String> {
         ItemKind::Knowledge => knowledge_text(text, extension).map_err(|e| syntax_message(item, &e)),
         ItemKind::Tool => tool_text(text, extension).map_err(|e| format!("`{}`: {e}", item.path)),
         ItemKind::Config => Err("configuration cannot be fetched".into()),
-        ItemKind::Prompt | ItemKind::Skill => Err(format!("a {} cannot be fetched", item.kind.word())),
+        ItemKind::Prompt | ItemKind::Skill => Err(format!("a {} cannot be fetched", item.kind.as_str())),
     }
 }
 

@@ -62,7 +62,7 @@ pub struct SearchableTexts {
 impl QueryField {
     const ALL: [Self; 6] = [Self::Name, Self::Category, Self::Title, Self::Tags, Self::Description, Self::Body];
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::Category => "category",
@@ -74,7 +74,7 @@ impl QueryField {
     }
 
     fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|f| f.word() == word).or(match word {
+        Self::ALL.into_iter().find(|f| f.as_str() == word).or(match word {
             "id" => Some(Self::Name),
             "tag" => Some(Self::Tags),
             _ => None,
@@ -212,7 +212,7 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
                             word.split_once(':').filter(|(n, _)| n.chars().all(char::is_alphabetic))
                         {
                             let field = QueryField::of(name).ok_or_else(|| {
-                                let known: Vec<&str> = QueryField::ALL.map(QueryField::word).to_vec();
+                                let known: Vec<&str> = QueryField::ALL.map(QueryField::as_str).to_vec();
                                 format!("`query`: unknown field `{name}`; expected one of {}", known.join(", "))
                             })?;
                             if value.is_empty() && rest.starts_with('"') {

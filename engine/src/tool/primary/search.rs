@@ -60,7 +60,7 @@ pub fn search(
             hits.push(SearchHit {
                 points,
                 id: entry.id,
-                space: entry.space.word(),
+                space: entry.space.as_str(),
                 description: one_line(&description),
             });
         }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use jiff::Timestamp;
-use rye_compiler::primary::{Primary, SignRequest, capability};
+use rye_compiler::primary::{Primary, SignRequest, format_capability};
 use serde_json::json;
 
 use crate::keys::{CommentSyntax, SigningIdentity};
@@ -26,7 +26,7 @@ fn sign_item(
     now: Timestamp,
     request: &SignRequest,
 ) -> Result<ToolOutcome, String> {
-    let grant = capability(Primary::Sign, request.item_type, Some(&request.item_id));
+    let grant = format_capability(Primary::Sign, request.item_type, Some(&request.item_id));
     let project = ProjectFiles::open(root, vec![vec![grant]]).map_err(|e| e.to_string())?;
     let kind = request.item_type.kind();
     let mut found: Option<(ResolvedPath, CommentSyntax)> = None;
@@ -100,9 +100,9 @@ mod tests {
         assert!(!outcome.is_error, "{}", outcome.content);
         assert_eq!(outcome.content["timestamp"], "2026-02-14T00:27:54Z");
         let bytes = fs::read(root.join(".ai/directives/a/b.md")).unwrap();
-        let standing = keys.trust_store().unwrap().verify_file(&bytes).unwrap();
+        let status = keys.trust_store().unwrap().verify_file(&bytes).unwrap();
         assert_eq!(
-            standing,
+            status,
             SignatureStatus::Signed { key_id: me.key_id().into(), timestamp: "2026-02-14T00:27:54Z".into() }
         );
         assert!(!sign(&root, &me, now, &request(ItemType::Tool, "t")).is_error);

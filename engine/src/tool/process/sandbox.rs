@@ -83,7 +83,7 @@ impl Sandbox {
         let outer = bubblewrap::program();
         #[cfg(not(target_os = "linux"))]
         let outer = None;
-        let hidden = hidden(&project);
+        let hidden = hidden_paths(&project);
         Self { project, user: user_items(), read, write, hidden, net: !net.is_empty(), scratch: None, outer }
     }
 }
@@ -93,8 +93,8 @@ fn user_items() -> Option<PathBuf> {
     Some(user_space::root()?.join(".ai")).filter(|folder| folder.is_dir())
 }
 
-fn hidden(project: &Path) -> Vec<PathBuf> {
-    let mut hidden = user_space::secrets([project]);
+fn hidden_paths(project: &Path) -> Vec<PathBuf> {
+    let mut hidden = user_space::secret_folders([project]);
     hidden.extend(project.join(".ai/state").canonicalize());
     hidden
 }
@@ -115,7 +115,7 @@ pub fn apply(wall: &Sandbox) -> io::Result<()> {
 /// Other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the same function can fail if a sandbox is supported")]
-pub fn raise(_wall: &Sandbox) -> io::Result<()> {
+pub fn apply_sandbox(_wall: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 

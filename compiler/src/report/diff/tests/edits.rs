@@ -9,7 +9,7 @@ use crate::approvals::HeadlessPolicy;
 use crate::compile::tests::compile_without_inputs;
 use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib_world};
 use crate::compile::{Compilation, CompileRequest, compile};
-use crate::report::render::diff::{lines, markdown};
+use crate::report::render::diff::{format_markdown, lines};
 use crate::world::{MapWorld, Space};
 
 type Files = BTreeMap<&'static str, String>;
@@ -103,7 +103,7 @@ fn text(name: &str, found: &PlanDiff) -> String {
         found.starts.iter().for_each(|start| check(name, start));
     }
     check(name, found);
-    assert!(markdown(found).contains(&found.directive));
+    assert!(format_markdown(found).contains(&found.directive));
     lines(found).into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
 }
 

@@ -32,7 +32,7 @@ pub fn fields(compilation: &Compilation, kind: &str) -> Vec<FieldReport> {
     let is_input = kind == "input";
     let declared = if is_input { &interface.inputs } else { &interface.outputs };
     let report = |(name, field): (&String, &crate::plan::InterfaceField)| {
-        let (via, source) = super::origin(compilation, &format!("{kind}.{name}"));
+        let (via, source) = super::report_origin(compilation, &format!("{kind}.{name}"));
         FieldReport {
             name: name.clone(),
             r#type: field.describe_type(),

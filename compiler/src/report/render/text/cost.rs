@@ -2,7 +2,7 @@
 
 use super::super::table::{Align, group_thousands, push_table};
 use super::super::view::MessageView;
-use super::{cents, dollars, heading, push, tokens};
+use super::{cents, dollars, format_tokens, push, write_heading};
 use crate::plan::Plan;
 use crate::report::forecast::{self, RunEstimate, StopReason};
 use crate::report::run_bounds::{CostBound, TurnBounds, WorstCase};
@@ -10,10 +10,10 @@ use crate::report::run_bounds::{CostBound, TurnBounds, WorstCase};
 /// Renders the first request, then whole runs.
 pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
     let weight = plan.count_request_tokens(&system.text, &first.text);
-    heading(
+    write_heading(
         out,
         "First request",
-        &format!("{} in, at most {} out", tokens(weight.input()), group_thousands(weight.output)),
+        &format!("{} in, at most {} out", format_tokens(weight.input()), group_thousands(weight.output)),
     );
     let parts = [("system", weight.system), ("message", weight.first_message), ("palette", weight.palette)];
     let parts: Vec<String> = parts.iter().map(|(name, count)| format!("{name} {}", group_thousands(*count))).collect();
@@ -24,11 +24,11 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
         push(out, &format!("  input {}, at most {} in total", input.map(cents).unwrap_or_default(), cents(most)));
     }
     let forecast = plan.forecast(&weight);
-    heading(out, "Forecast", &format!("tokens counted {}", plan.model.describe_counting()));
-    let rows = [row("typical", &forecast.typical)];
+    write_heading(out, "Forecast", &format!("tokens counted {}", plan.model.describe_counting()));
+    let rows = [format_row("typical", &forecast.typical)];
     push_table(out, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left], &rows);
-    push(out, &format!("  worst    {}", worst(&forecast.worst)));
-    push(out, &format!("  turns    {}", turns(&forecast.turns)));
+    push(out, &format!("  worst    {}", format_worst(&forecast.worst)));
+    push(out, &format!("  turns    {}", format_turns(&forecast.turns)));
     let (turns, reply, result) =
         (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT_TOKENS, group_thousands(forecast::TYPICAL_RESULT_TOKENS));
     push(
@@ -42,11 +42,14 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
     let per_thread = if prefix.per_thread == 0 { "nothing".to_owned() } else { group_thousands(prefix.per_thread) };
     push(
         out,
-        &format!("  cacheable prefix: {} shared by all threads, {per_thread} per thread", tokens(prefix.constant)),
+        &format!(
+            "  cacheable prefix: {} shared by all threads, {per_thread} per thread",
+            format_tokens(prefix.constant)
+        ),
     );
 }
 
-fn worst(worst: &WorstCase) -> String {
+fn format_worst(worst: &WorstCase) -> String {
     let cost = worst.cost.map(dollars);
     match (worst.set_by, cost) {
         (CostBound::Spend, Some(cost)) => format!("at most {cost}, set by the limit of spend"),
@@ -56,7 +59,7 @@ fn worst(worst: &WorstCase) -> String {
     }
 }
 
-fn turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
+fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
     let least = format!("at least {}, set by the limit of {}", group_thousands(at_least.turns), at_least.set_by);
     match at_most {
         Some(most) => format!("{least}; at most {}, set by the limit of {}", group_thousands(most.turns), most.set_by),
@@ -64,7 +67,7 @@ fn turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
     }
 }
 
-fn row(name: &str, course: &RunEstimate) -> Vec<String> {
+fn format_row(name: &str, course: &RunEstimate) -> Vec<String> {
     let turns =
         if course.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", group_thousands(course.turns)) };
     let end = match course.stopped {

@@ -46,7 +46,7 @@ pub fn read_final_state(scenario: &Scenario, engine: &Engine, outside: &Outside)
         let row = listed.row;
         let account = engine.account(&row.id).map_err(|error| error.to_string())?;
         let open =
-            account.as_ref().is_some_and(|a| a.standing() != rye_compiler::semantics::ledger::AccountStatus::Released);
+            account.as_ref().is_some_and(|a| a.status() != rye_compiler::semantics::ledger::AccountStatus::Released);
         if listed.liveness != Liveness::Over || open {
             return Err(format!("{} is {:?}, its account {account:?}", row.id, row.status));
         }

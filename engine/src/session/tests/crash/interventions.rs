@@ -40,7 +40,7 @@ fn check_stopped(world: &CrashWorld, engine: &Engine) -> Result<(), String> {
     let listed = threads.list().map_err(|error| error.to_string())?;
     for listed in &listed {
         let account = engine.account(&listed.row.id).map_err(|error| error.to_string())?;
-        let is_open = account.as_ref().is_some_and(|account| account.standing() != AccountStatus::Released);
+        let is_open = account.as_ref().is_some_and(|account| account.status() != AccountStatus::Released);
         if listed.liveness != Liveness::Over || is_open {
             return Err(format!("{} is {:?}, its account {account:?}", listed.row.id, listed.row.status));
         }

@@ -109,7 +109,7 @@ fn check(account: &Account) {
 /// Checks all accounts: each counts its live children, and the sum of what they hold.
 fn check_all(ledger: &Ledger) {
     let mut held: BTreeMap<&str, (u64, Nanos)> = BTreeMap::new();
-    for (_, account) in ledger.accounts().filter(|(_, account)| account.standing() != AccountStatus::Released) {
+    for (_, account) in ledger.accounts().filter(|(_, account)| account.status() != AccountStatus::Released) {
         if let Some(parent) = account.parent() {
             let (children, sum) = held.entry(parent).or_default();
             *children += 1;
@@ -159,7 +159,7 @@ fn a_million_operations_conserve_spend() {
 
 /// Ends every thread and checks that the spend equals the settlements plus the worst cases of open attempts.
 fn ended(known: &KnownForest, ledger: &mut Ledger) {
-    let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.standing() == AccountStatus::Released);
+    let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.status() == AccountStatus::Released);
     let (mut booked, mut under_way) = (0, 0);
     for (thread, worst) in known.open.values() {
         *(if released(thread) { &mut booked } else { &mut under_way }) += worst;
@@ -168,7 +168,7 @@ fn ended(known: &KnownForest, ledger: &mut Ledger) {
     for thread in &known.threads {
         ledger.apply(&Operation::Drain { thread: thread.clone() });
     }
-    assert!(ledger.accounts().all(|(_, account)| account.standing() == AccountStatus::Released));
+    assert!(ledger.accounts().all(|(_, account)| account.status() == AccountStatus::Released));
     assert_eq!(spent_in_all(ledger), known.settled + booked + under_way);
     for (_, account) in ledger.accounts() {
         assert_eq!(account.used(), account.spent());
@@ -178,10 +178,10 @@ fn ended(known: &KnownForest, ledger: &mut Ledger) {
 
 /// Returns the spend of all trees, without counting released children twice.
 fn spent_in_all(ledger: &Ledger) -> u64 {
-    let live = ledger.accounts().filter(|(_, account)| account.standing() != AccountStatus::Released);
+    let live = ledger.accounts().filter(|(_, account)| account.status() != AccountStatus::Released);
     let roots = ledger
         .accounts()
-        .filter(|(_, account)| account.standing() == AccountStatus::Released && account.parent().is_none());
+        .filter(|(_, account)| account.status() == AccountStatus::Released && account.parent().is_none());
     live.chain(roots).map(|(_, account)| account.spent().to_u64()).sum()
 }
 

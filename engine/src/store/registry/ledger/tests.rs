@@ -107,7 +107,7 @@ fn an_ended_thread_leaves_one_answer() {
     let keys = keys.unwrap();
     assert_eq!(keys, [("a-1".into(), "end".into()), ("a-10".into(), "register".into())]);
     let account = registry.account(&root).unwrap().unwrap();
-    assert_eq!((account.spent(), account.standing()), (Nanos(380), AccountStatus::Released));
+    assert_eq!((account.spent(), account.status()), (Nanos(380), AccountStatus::Released));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() 
     ask(&registry, LedgerStep::issue(&child, 1, 0, 200));
     ask(&registry, LedgerStep::settle(&child, 1, 0, 150));
     ask(&registry, LedgerStep::end(&root));
-    let standing = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().standing();
+    let standing = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().status();
     assert_eq!(standing(&root), AccountStatus::Draining);
     // Asked again after a crash, the answer is the first one.
     for most in [10_000, 1] {
