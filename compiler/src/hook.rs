@@ -48,7 +48,7 @@ pub enum Position {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HookSource {
     User,
-    /// The directive of the chain that declares it.
+    /// The directive of the chain that declares the hook.
     Directive {
         id: String,
     },

@@ -303,7 +303,7 @@ pub struct PlannedModel {
     pub requested: String,
     /// The fallback if the provider refuses or no longer offers this model. A fallback has no fallback of its own.
     pub fallback: Option<Box<PlannedModel>>,
-    /// Tokens.
+    /// Size of the context window in tokens.
     pub context_window: u64,
     pub max_output: u64,
     /// `None` if the provider file names no price.

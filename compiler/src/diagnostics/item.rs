@@ -256,7 +256,7 @@ impl Problem for ItemError {
                 } else {
                     format!("{} tokens fewer", under - over)
                 };
-                Some(format!("every directive on a base of the standard library reads this instead, {difference}: {over} for {under}"))
+                Some(format!("every directive on a base of the standard library reads this item instead: {difference}, {over} instead of {under}"))
             }
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of them")),
             Self::InvalidFrontMatter { .. } => {

@@ -50,9 +50,7 @@ impl Problem for ModelError {
                 let listed = || (!known.is_empty()).then(|| format!("known: {}", quote_list(known)));
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
-            Self::SameFallback { .. } => {
-                Some("name a tier or a model that is another one, or leave `fallback` out".into())
-            }
+            Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
             Self::Unpriced { model, provider, .. } => Some(format!(
                 "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
             )),

@@ -25,7 +25,7 @@ const HEADER_INDENT: &str = "  ";
 #[derive(Debug)]
 pub struct Report {
     code: String,
-    /// Empty after the header is split off.
+    /// The message; empty if the header contains it.
     message: String,
     help: Option<String>,
     severity: miette::Severity,

@@ -81,7 +81,7 @@ pub struct HookPointRow {
     pub actions: &'static [ActionName],
 }
 
-/// The meaning of a path at a point.
+/// The meaning of a path at a hook point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathMeaning {
     /// A fact, with its type if known.

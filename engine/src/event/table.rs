@@ -87,7 +87,7 @@ pub struct EventRow {
     pub readers: &'static [EventReader],
 }
 
-const fn event_row(
+const fn build_row(
     kind: EventKind,
     names: (&'static str, &'static str),
     weight: (Criticality, Durability),
@@ -108,7 +108,7 @@ const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, Even
 
 /// All events, in the order in which a thread first meets them.
 pub static EVENT_TABLE: [EventRow; 33] = [
-    line(
+    build_row(
         EventKind::Opened,
         ("opened", "thread_started"),
         CRITICAL,
@@ -133,67 +133,67 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         LEDGER,
     ),
-    event_row(EventKind::PlanBound, ("plan_bound", "plan_bound"), BARRIER, &["plan_id", "observes", "chat"], STATE),
-    event_row(
+    build_row(EventKind::PlanBound, ("plan_bound", "plan_bound"), BARRIER, &["plan_id", "observes", "chat"], STATE),
+    build_row(
         EventKind::Continues,
         ("continues", "thread_resumed"),
         CRITICAL,
         &["thread", "at_seq", "at_h", "message", "prompt", "after", "prompts", "sent", "queue"],
         CONVERSATION,
     ),
-    event_row(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
-    event_row(
+    build_row(EventKind::SystemPrompt, ("system_prompt", "system_prompt"), BARRIER, &["text", "layers"], CONVERSATION),
+    build_row(
         EventKind::ContextInjected,
         ("context_injected", "context_injected"),
         LAZY,
         &["before", "after"],
         &[EventReader::View],
     ),
-    event_row(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
-    event_row(
+    build_row(EventKind::CognitionIn, ("cognition_in", "cognition_in"), BARRIER, &["source", "message"], CONVERSATION),
+    build_row(
         EventKind::AttemptIntended,
         ("attempt_intended", "attempt_intended"),
         BARRIER,
         &["turn", "attempt", "model", "input_bound", "max_output", "worst_case", "compacts"],
         LEDGER,
     ),
-    event_row(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
-    event_row(
+    build_row(EventKind::Reserved, ("reserved", "reserved"), LAZY, &["turn", "attempt", "amount"], LEDGER),
+    build_row(
         EventKind::CognitionOut,
         ("cognition_out", "cognition_out"),
         BARRIER,
         &["turn", "attempt", "content", "usage", "uncounted", "stop", "model"],
         CONVERSATION,
     ),
-    event_row(
+    build_row(
         EventKind::AttemptFailed,
         ("attempt_failed", "attempt_failed"),
         BARRIER,
         &["turn", "attempt", "error", "classification", "retry_delay_ms", "fallback"],
         STATE,
     ),
-    event_row(
+    build_row(
         EventKind::Settled,
         ("settled", "settled"),
         BARRIER,
         &["turn", "attempt", "amount", "usage", "unknown_outcome", "overspent"],
         LEDGER,
     ),
-    event_row(
+    build_row(
         EventKind::HookPoint,
         ("hook_point", "hook_point"),
         BARRIER,
         &["point", "subject", "considered", "answer"],
         STATE,
     ),
-    event_row(
+    build_row(
         EventKind::ToolStarted,
         ("tool_started", "tool_execution_start"),
         BARRIER,
         &["turn", "index", "group_end", "call_id", "name", "capability", "idempotent"],
         STATE,
     ),
-    event_row(
+    build_row(
         EventKind::ToolCallResult,
         ("tool_call_result", "tool_call_result"),
         BARRIER,
@@ -213,7 +213,7 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         CONVERSATION,
     ),
-    event_row(
+    build_row(
         EventKind::ChildIntended,
         ("child_intended", "child_intended"),
         BARRIER,
@@ -232,66 +232,72 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         ],
         LEDGER,
     ),
-    event_row(EventKind::ChildSpawned, ("child_spawned", "child_spawned"), LAZY, &["spawn", "thread_id", "spend"], LEDGER),
-    event_row(
+    build_row(
+        EventKind::ChildSpawned,
+        ("child_spawned", "child_spawned"),
+        LAZY,
+        &["spawn", "thread_id", "spend"],
+        LEDGER,
+    ),
+    build_row(
         EventKind::ChildEnded,
         ("child_ended", "child_ended"),
         BARRIER,
         &["spawn", "thread_id", "status", "cost"],
         LEDGER,
     ),
-    line(EventKind::Mail, ("mail", "mail"), BARRIER, &["id", "message"], STATE),
-    line(
+    build_row(EventKind::Mail, ("mail", "mail"), BARRIER, &["id", "message"], STATE),
+    build_row(
         EventKind::Limit,
         ("limit", "limit"),
         BARRIER,
         &["at", "limit_code", "current_value", "current_max", "scope"],
         STATE,
     ),
-    line(EventKind::ApprovalAsked, ("approval_asked", "approval_asked"), CRITICAL, &["asked", "what"], STATE),
-    line(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
-    line(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
-    line(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary", "keep"], CONVERSATION),
-    line(
+    build_row(EventKind::ApprovalAsked, ("approval_asked", "approval_asked"), CRITICAL, &["asked", "what"], STATE),
+    build_row(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
+    build_row(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
+    build_row(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary", "keep"], CONVERSATION),
+    build_row(
         EventKind::ArtifactStored,
         ("artifact_stored", "artifact_stored"),
         BARRIER,
         &["sha256", "bytes", "call_id"],
         STATE,
     ),
-    event_row(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
-    event_row(
+    build_row(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
+    build_row(
         EventKind::Checkpoint,
         ("checkpoint", "checkpoint"),
         LAZY,
         &["turn", "key_id", "signature"],
         &[EventReader::View],
     ),
-    event_row(
+    build_row(
         EventKind::UserInput,
         ("user_input", "user_input"),
         BARRIER,
         &["id", "delivery", "source", "raw", "text", "images", "expansions", "handled"],
         CONVERSATION,
     ),
-    line(EventKind::Retracted, ("retracted", "retracted"), BARRIER, &["input"], STATE),
-    line(
+    build_row(EventKind::Retracted, ("retracted", "retracted"), BARRIER, &["input"], STATE),
+    build_row(
         EventKind::ShellRan,
         ("shell_ran", "shell_ran"),
         BARRIER,
         &["id", "command", "exit_code", "output", "object", "excluded", "duration_ms"],
         CONVERSATION,
     ),
-    line(EventKind::Named, ("named", "named"), LAZY, &["name"], STATE),
-    line(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
-    line(
+    build_row(EventKind::Named, ("named", "named"), LAZY, &["name"], STATE),
+    build_row(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
+    build_row(
         EventKind::PromptEnded,
         ("prompt_ended", "prompt_ended"),
         BARRIER,
         &["prompt", "status", "code", "message", "cost", "unsent"],
         STATE,
     ),
-    event_row(
+    build_row(
         EventKind::Ended,
         ("ended", "thread_ended"),
         CRITICAL,
@@ -301,7 +307,7 @@ pub static EVENT_TABLE: [EventRow; 33] = [
 ];
 
 /// Returns the row of a kind.
-pub fn event_row(kind: EventKind) -> &'static EventRow {
+pub fn build_row(kind: EventKind) -> &'static EventRow {
     // A test checks that the table has the order of the enum.
     EVENT_TABLE.get(kind as usize).unwrap_or(&EVENT_TABLE[0])
 }
@@ -380,7 +386,7 @@ mod tests {
         assert_eq!(samples.len(), EVENT_TABLE.len());
         for (row, sample) in EVENT_TABLE.iter().zip(samples) {
             let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
-            assert_eq!(super::event_row(body.kind()).name, row.name);
+            assert_eq!(super::build_row(body.kind()).name, row.name);
             assert_eq!(body.kind(), row.kind);
             let written = serde_json::to_value(&body).unwrap();
             assert_eq!(written, sample, "{}", row.name);

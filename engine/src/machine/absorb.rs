@@ -117,7 +117,13 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
 
 /// Records an answer to the open approval request. With a `question` number, the answer applies to that request only.
 /// The first answer counts; later ones are ignored.
-fn events_of_answer(plan: &Plan, state: &ThreadState, answer: Approval, question: Option<u64>, at: i64) -> Vec<EventBody> {
+fn events_of_answer(
+    plan: &Plan,
+    state: &ThreadState,
+    answer: Approval,
+    question: Option<u64>,
+    at: i64,
+) -> Vec<EventBody> {
     let open = state.question.as_ref().map(|question| question.seq);
     if question.is_some() && question != open {
         return Vec::new();

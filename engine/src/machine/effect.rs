@@ -86,7 +86,7 @@ pub struct CallToApprove {
     pub input: Value,
     /// Number of this request among those of the same reply, from 1.
     pub number: usize,
-    /// Requests of the same reply.
+    /// Number of requests of the same reply.
     pub count: usize,
 }
 

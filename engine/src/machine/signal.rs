@@ -18,7 +18,7 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// The time alone: pending events are written, and expired waits end.
+    /// A point in time without another fact: pending events are written, and expired waits end.
     Tick,
     /// The thread starts.
     Opened {

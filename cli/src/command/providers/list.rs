@@ -49,9 +49,9 @@ pub struct ProviderOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelOutput {
     pub id: String,
-    /// Tokens.
+    /// Size of the context window in tokens.
     pub context_window: u64,
-    /// Tokens.
+    /// Maximum output tokens of a reply.
     pub max_output: u64,
     /// `native` or `text_parsed`.
     pub tool_use: String,

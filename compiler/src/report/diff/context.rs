@@ -23,7 +23,7 @@ pub struct PartChange {
 /// The shared start of the first request of two plans, in the order in which providers cache: tools, system, message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {
-    /// Tokens.
+    /// Tokens of the prefix that both plans share.
     pub unchanged: u64,
     pub of: u64,
     /// The first part that differs; null if none does.

@@ -65,7 +65,7 @@ pub struct PlanReport {
     /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
     /// capability.
     pub permissions_declared: bool,
-    /// Trust requirements: they run only if the user trusts the project.
+    /// Parts of the plan that run only if the user trusts the project.
     #[serde(default)]
     pub trust_requirements: Vec<TrustRequirementReport>,
     pub capabilities: Vec<CapabilityReport>,
@@ -320,7 +320,7 @@ pub struct TokensReport {
     pub system: u64,
     pub first_message: u64,
     pub palette: u64,
-    /// All three.
+    /// Tokens of system prompt, first message and palette together.
     pub input: u64,
     /// Upper bound on the input tokens, by which a run reserves money.
     #[serde(default)]

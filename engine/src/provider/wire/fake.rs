@@ -15,7 +15,7 @@ pub enum ServerMove {
     Stay,
     /// Waits for the next request on the same connection.
     Next,
-    /// As the first move: closes the connection with the request unread, which resets it.
+    /// Closes the connection without reading the request, which resets the connection. Only as the first move.
     Reset,
 }
 

@@ -108,7 +108,8 @@ fn check_duplicate_starts<D: ReplyDecoder + Default>(streams: &WireStreams) {
     }
 }
 
-/// No prefix of a stream is a reply, nor is a stream without its final event; a repeated final event changes nothing.
+/// Checks that neither a prefix of a stream nor a stream without its final event is a reply, and that a repeated final
+/// event changes nothing.
 fn check_missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         assert_prefixes_fail::<D>(stream);

@@ -46,7 +46,7 @@ const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
 
-/// The protocol between owner and program.
+/// The use of a program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputMode {
     /// The whole input is written at the start.
