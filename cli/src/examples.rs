@@ -5,7 +5,7 @@ use std::path::Path;
 
 use include_dir::{Dir, DirEntry, include_dir};
 use rye_compiler::plan::hex;
-use rye_compiler::trust::{Subject, script};
+use rye_compiler::trust::{Subject, script_requirement};
 use rye_compiler::world::ItemKind;
 use rye_engine::trust::shipped_file;
 use sha2::{Digest, Sha256};
@@ -76,6 +76,6 @@ pub fn example_subjects() -> BTreeSet<Subject> {
             });
         }
     }
-    found.extend(script("script.yaml").subjects);
+    found.extend(script_requirement("script.yaml").subjects);
     found
 }

@@ -154,7 +154,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
     let mut output = Vec::new();
     for server in configured.values() {
         let items = existing_items(project, server)?.into_keys().map(|file| tool_item_id(server, &file)).collect();
-        output.push(McpServerOutput { changes: None, error: None, ..described(server, items) });
+        output.push(McpServerOutput { changes: None, error: None, ..server_output(server, items) });
     }
     if report.format() == Format::Json {
         report.json(&output)?;
@@ -201,14 +201,14 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
         let one = match done {
             Ok((items, changes)) => {
                 differs |= !(changes.added.is_empty() && changes.changed.is_empty() && changes.removed.is_empty());
-                McpServerOutput { changes: Some(changes), error: None, ..described(server, items) }
+                McpServerOutput { changes: Some(changes), error: None, ..server_output(server, items) }
             }
             Err(error) => {
                 failed = true;
                 if server.isolation() == ServerSandbox::Process {
                     report.note(&sandbox_hint(&server.name));
                 }
-                McpServerOutput { changes: None, error: Some(error), ..described(server, Vec::new()) }
+                McpServerOutput { changes: None, error: Some(error), ..server_output(server, Vec::new()) }
             }
         };
         show(&one, report)?;

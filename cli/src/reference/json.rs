@@ -174,7 +174,7 @@ fn first_sentence(text: &str) -> String {
 
 /// Returns the description of a field as a cell.
 fn meaning(field: &Value) -> String {
-    field.get("description").and_then(Value::as_str).map(cell).unwrap_or_default()
+    field.get("description").and_then(Value::as_str).map(escape_cell).unwrap_or_default()
 }
 
 /// Returns the alternatives of a schema.
