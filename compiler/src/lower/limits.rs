@@ -60,7 +60,7 @@ pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64)
 /// Returns the smallest ceiling of each limit.
 pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
-    for (name, value, _) in ceilings(&layers.ceilings) {
+    for (name, value, _) in written_ceilings(&layers.ceilings) {
         let least = smallest.entry(name).or_insert(value);
         *least = (*least).min(value);
     }
