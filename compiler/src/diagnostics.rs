@@ -166,7 +166,7 @@ impl Diagnostic {
     /// Returns the kind and the id of the item that a diagnostic reports as missing.
     fn missing_item(&self) -> Option<String> {
         let (kind, id) = if let Self::Item(ItemError::Unknown { kind, id, .. }) = self {
-            (kind.word(), id)
+            (kind.as_str(), id)
         } else if let Self::Item(ItemError::UnknownCall { what, id, .. }) = self {
             (*what, id)
         } else if let Self::Extends(ExtendsError::Unknown { id, .. }) = self {

@@ -208,7 +208,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
             out.push_str(&functions.len().to_string());
             let unclosed = || format!("`{name}(` is never closed");
             if name == "flows" {
-                let (from, to, after) = two_patterns(inside).ok_or_else(|| {
+                let (from, to, after) = split_patterns(inside).ok_or_else(|| {
                     "`flows` takes two patterns: `flows(\"rye.execute.tool.rye.web.*\", \"rye.execute.tool.rye.bash.*\")`"
                         .to_owned()
                 })?;
@@ -216,7 +216,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
                 rest = after;
                 continue;
             }
-            let (argument, after) = argument(inside).ok_or_else(unclosed)?;
+            let (argument, after) = split_argument(inside).ok_or_else(unclosed)?;
             functions.push(read_function(name, argument)?);
             rest = after;
         } else {
@@ -255,9 +255,9 @@ fn split_argument(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Splits two quoted patterns and the closing parenthesis.
-fn two_patterns(text: &str) -> Option<(&str, &str, &str)> {
-    let (from, after) = string(text.trim_start()).ok()?;
-    let (to, after) = string(after.trim_start().strip_prefix(',')?.trim_start()).ok()?;
+fn split_patterns(text: &str) -> Option<(&str, &str, &str)> {
+    let (from, after) = split_string(text.trim_start()).ok()?;
+    let (to, after) = split_string(after.trim_start().strip_prefix(',')?.trim_start()).ok()?;
     let after = after.trim_start().strip_prefix(')')?;
     let inside = |quoted: &'_ str| (quoted.len() > 2).then_some(1..quoted.len() - 1);
     Some((from.get(inside(from)?)?, to.get(inside(to)?)?, after))

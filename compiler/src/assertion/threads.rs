@@ -315,7 +315,7 @@ fn hook_call(hook: &HookDecl) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("rye.{primary}.{}.{}", kind.word(), id.replace('/', ".")))
+    Some(format!("rye.{primary}.{}.{}", kind.as_str(), id.replace('/', ".")))
 }
 
 /// Answers of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.

@@ -35,8 +35,9 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
         return None;
     }
     let shown = wide_grants(plan, grants, true);
-    (!shown.is_empty())
-        .then(|| requirement_of_plan(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links))
+    (!shown.is_empty()).then(|| {
+        requirement_of_plan(plan, TrustRequirementKind::Grants, &format!("is granted {}", shown.join(", ")), links)
+    })
 }
 
 /// Describes the grants that an untrusted project may not use. `is_of_project` states that a directive of the project
@@ -150,7 +151,12 @@ pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
     inherits.then(|| {
-        requirement_of_plan(plan, TrustRequirementKind::Grants, "has the permissions of the thread that starts it", links)
+        requirement_of_plan(
+            plan,
+            TrustRequirementKind::Grants,
+            "has the permissions of the thread that starts it",
+            links,
+        )
     })
 }
 
@@ -273,7 +279,12 @@ pub(crate) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     }
 }
 
-fn requirement_of_plan(plan: &Plan, kind: TrustRequirementKind, what: &str, subjects: Vec<Subject>) -> TrustRequirement {
+fn requirement_of_plan(
+    plan: &Plan,
+    kind: TrustRequirementKind,
+    what: &str,
+    subjects: Vec<Subject>,
+) -> TrustRequirement {
     let own = plan.chain.iter().rev().find(|link| link.space == Space::Project);
     let file = own.map(|link| format!("{}{}.md", ItemKind::Directive.folder(), link.id));
     TrustRequirement {

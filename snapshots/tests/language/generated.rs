@@ -159,7 +159,7 @@ fn walk(shape: &SettingShape, at: &str, standard: Option<&Node>, rows: &mut Stri
             fields.iter().for_each(|field| row(field, at, standard, rows));
         }
         SettingShape::Names(inner) | SettingShape::NamedValues(_, inner) => {
-            walk(inner, &format!("{at}<name>."), None, rows)
+            walk(inner, &format!("{at}<name>."), None, rows);
         }
         SettingShape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
         SettingShape::Text

@@ -165,7 +165,7 @@ impl RyeAgent {
         }
         let world = spaces.open().map_err(|failure| request_error(&failure))?;
         sandbox::enable_bubblewrap(&world, &spaces).map_err(|failure| request_error(&failure))?;
-        let mut builder = EngineBuilder::new(&spaces.face()).approvals(Approvals::Ask);
+        let mut builder = EngineBuilder::new(&spaces.library_project()).approvals(Approvals::Ask);
         if let Some(script) = &self.script {
             builder = builder.script(script).map_err(|error| engine_error(&error))?;
         }

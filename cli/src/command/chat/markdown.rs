@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::screen::Row;
 use super::word_wrap::WordWrapper;
-use crate::present::{BOLD, DIM, colored};
+use crate::present::{BOLD, DIM, color_style};
 use crate::report::printable;
 
 /// Columns of a tab in code.
@@ -173,7 +173,7 @@ fn open_fence(line: &str) -> Option<Fence> {
 }
 
 fn code_row(line: &str) -> Row {
-    let style = colored(AnsiColor::Cyan);
+    let style = color_style(AnsiColor::Cyan);
     let text = expand_tabs(line);
     Row::new(if text.is_empty() { text } else { format!("  {style}{text}{style:#}") })
 }
@@ -295,7 +295,7 @@ impl BlockRenderer {
                 }
             }
             Event::Code(text) => {
-                self.styles.push(colored(AnsiColor::Cyan));
+                self.styles.push(color_style(AnsiColor::Cyan));
                 self.text(&text);
                 self.styles.pop();
             }

@@ -53,7 +53,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         report.note(&printable(&text));
     }
     if !found.open.is_empty() {
-        report.note(&printable(&format!("no call was found where {}", when(&found.open))));
+        report.note(&printable(&format!("no call was found where {}", format_when(&found.open))));
     }
     Ok(())
 }

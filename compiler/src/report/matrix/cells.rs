@@ -233,7 +233,7 @@ impl Partition {
 
     /// Returns the cell of a value; `None` if the input cannot have it.
     pub fn cell_of(&self, value: &Value) -> Option<usize> {
-        let is_point = |set: &ValueSet| matches!(set, ValueSet::Point(point) if equal(point, value));
+        let is_point = |set: &ValueSet| matches!(set, ValueSet::Point(point) if are_equal(point, value));
         if let Some(cell) = self.cells.iter().position(|(set, _)| is_point(set)) {
             return Some(cell);
         }
