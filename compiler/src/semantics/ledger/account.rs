@@ -26,6 +26,7 @@ pub struct Account {
     children: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     children_hold: Nanos,
+    #[serde(alias = "standing")]
     status: AccountStatus,
 }
 

@@ -1,5 +1,5 @@
-//! The mark of unsynced writes: a file that exists while processes write to the registry, which they sync once, when they
-//! close it (`docs/decisions/0120-unsynced-registry.md`).
+//! The mark of unsynced writes: a file that exists while processes write to the registry, which the last one syncs
+//! when it closes it (`docs/decisions/0120-unsynced-registry.md`).
 //!
 //! The death of a process loses no write, because the system keeps the pages of the file. A power failure may tear the
 //! file. The mark then remains, and its name contains the id of an earlier boot: the next process rebuilds the registry
@@ -17,8 +17,9 @@ use crate::store::layout::{self, REGISTRY, STATE};
 /// Start of the name of a mark; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark after a failed sync: no process of this boot removes the mark any more.
-const SYNC_FAILED: &[u8] = b"failed";
+/// Contents of a mark from the start of the closing sync until its success. A process that finds them does not remove the
+/// mark, because an earlier sync failed or was interrupted.
+const SYNC_UNPROVEN: &[u8] = b"unproven";
 
 /// A shared lock on the mark of this boot. The registry may be written without syncs while it is held.
 #[derive(Debug)]
@@ -83,21 +84,23 @@ impl UnsyncedMark {
         }
     }
 
-    /// Syncs the registry and removes the mark, unless another process still writes.
+    /// Syncs the registry and removes the mark, unless another process still writes: that process syncs these writes too,
+    /// when it closes the registry.
     fn release(&mut self) -> Result<(), StoreError> {
-        let Some(lock) = self.lock.take() else { return Ok(()) };
+        let Some(shared) = self.lock.take() else { return Ok(()) };
+        drop(shared);
+        let Some(_alone) = self.disk.try_lock(&self.path).map_err(StoreError::io("lock", &self.path))? else {
+            return Ok(());
+        };
+        let is_intact = self.disk.length(&self.path).map_err(StoreError::io("access", &self.path))? == 0;
+        // Written before the sync, so that a failed sync needs no further write to be remembered.
+        self.disk.write_at(&self.path, 0, SYNC_UNPROVEN).map_err(StoreError::io("write", &self.path))?;
         let registry = Path::new(REGISTRY);
-        if self.disk.exists(registry).map_err(StoreError::io("access", registry))?
-            && let Err(error) = self.disk.sync(registry)
-        {
-            // A later sync that succeeds would prove nothing about these writes.
-            let _ = self.disk.write_at(&self.path, 0, SYNC_FAILED);
-            return Err(StoreError::io("sync", registry)(error));
+        if self.disk.exists(registry).map_err(StoreError::io("access", registry))? {
+            self.disk.sync(registry).map_err(StoreError::io("sync", registry))?;
         }
-        drop(lock);
-        if let Some(_alone) = self.disk.try_lock(&self.path).map_err(StoreError::io("lock", &self.path))?
-            && self.disk.length(&self.path).map_err(StoreError::io("access", &self.path))? == 0
-        {
+        // After a failed sync, a later one that succeeds proves nothing about the earlier writes.
+        if is_intact {
             self.disk.remove(&self.path).map_err(StoreError::io("remove", &self.path))?;
         }
         Ok(())

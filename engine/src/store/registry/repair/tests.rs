@@ -284,6 +284,23 @@ fn failed_sync_of_a_closed_registry_leaves_a_mark_until_the_next_boot() {
 }
 
 #[test]
+fn registry_is_not_synced_when_the_mark_cannot_record_the_sync() {
+    let simulated = Arc::new(SimulatedDisk::new());
+    let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    let threads = tree(&disk, &registry);
+    let before = state(&registry, &threads);
+    let syncs = disk.counters().syncs;
+    // The first operation of the release writes the mark. No sync follows, so that none can fail without a record.
+    simulated.fail_at(simulated.operations(), DiskFault::Fails(std::io::ErrorKind::Other));
+    drop(registry);
+    assert_eq!(disk.counters().syncs, syncs);
+    assert_eq!(marks(&*disk), ["unsynced-b0"]);
+    simulated.restart(Survival::Nothing);
+    assert_eq!(state(&Registry::open(Arc::clone(&disk)).unwrap(), &threads), before);
+}
+
+#[test]
 fn unreadable_transcript_stops_the_rebuild_after_a_power_failure_until_a_repair() {
     let simulated = Arc::new(SimulatedDisk::new());
     let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
