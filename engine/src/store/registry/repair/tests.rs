@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -287,14 +289,31 @@ fn failed_sync_of_a_closed_registry_leaves_a_mark_until_the_next_boot() {
 fn registry_is_not_synced_when_the_mark_cannot_record_the_sync() {
     let simulated = Arc::new(SimulatedDisk::new());
     let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
-    let registry = Registry::open(Arc::clone(&disk)).unwrap();
-    let threads = tree(&disk, &registry);
+    let mark = Path::new(layout::STATE).join("unsynced-b0");
+    let failing = Arc::clone(&simulated);
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&syncs);
+    let failures = Arc::new(AtomicUsize::new(0));
+    let failed = Arc::clone(&failures);
+    let first: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(Arc::clone(&disk), move |step| {
+        match step {
+            // The mark exists already when the closing process writes its contents.
+            DiskStep::Change(path) if path == mark && failing.exists(&mark).unwrap() => {
+                failing.fail_at(failing.operations(), DiskFault::Fails(std::io::ErrorKind::Other));
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+            DiskStep::Sync(path) if path == Path::new(REGISTRY) => _ = counted.fetch_add(1, Ordering::Relaxed),
+            DiskStep::Change(_) | DiskStep::Sync(_) | DiskStep::SyncFolder(_) => {}
+        }
+        StepDecision::Done
+    }));
+    let registry = Registry::open(Arc::clone(&first)).unwrap();
+    let threads = tree(&first, &registry);
     let before = state(&registry, &threads);
-    let syncs = disk.counters().syncs;
-    // The first operation of the release writes the mark. No sync follows, so that none can fail without a record.
-    simulated.fail_at(simulated.operations(), DiskFault::Fails(std::io::ErrorKind::Other));
+    let synced_while_open = syncs.load(Ordering::Relaxed);
     drop(registry);
-    assert_eq!(disk.counters().syncs, syncs);
+    // No sync is tried, so that none can fail without a record.
+    assert_eq!((failures.load(Ordering::Relaxed), syncs.load(Ordering::Relaxed)), (1, synced_while_open));
     assert_eq!(marks(&*disk), ["unsynced-b0"]);
     simulated.restart(Survival::Nothing);
     assert_eq!(state(&Registry::open(Arc::clone(&disk)).unwrap(), &threads), before);
