@@ -168,7 +168,7 @@ impl Prompt {
         let system = render_sent_layers(&self.system, known, &mut seen);
         let mut layers = render_sent_layers(&self.continued, known, &mut seen);
         layers.retain(|(layer, _)| !sent.contains(&layer.id));
-        let mut opening = opening(&system, &layers);
+        let mut opening = opening_messages(&system, &layers);
         let after = |layer: &&(&Layer, String)| layer.0.position == Some(Position::After);
         let before: Vec<&str> = layers.iter().filter(|l| !after(l)).map(|(_, text)| text.as_str()).collect();
         let after: Vec<&str> = layers.iter().filter(after).map(|(_, text)| text.as_str()).collect();

@@ -10,7 +10,7 @@ use crate::compile::Compilation;
 use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::plan::note::OmissionReason;
-use crate::report::provenance::{Omission, omissions};
+use crate::report::provenance::{Omission, list_omissions};
 use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 /// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.

@@ -307,7 +307,7 @@ pub static EVENT_TABLE: [EventRow; 33] = [
 ];
 
 /// Returns the row of a kind.
-pub fn build_row(kind: EventKind) -> &'static EventRow {
+pub fn event_row(kind: EventKind) -> &'static EventRow {
     // A test checks that the table has the order of the enum.
     EVENT_TABLE.get(kind as usize).unwrap_or(&EVENT_TABLE[0])
 }
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(samples.len(), EVENT_TABLE.len());
         for (row, sample) in EVENT_TABLE.iter().zip(samples) {
             let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
-            assert_eq!(super::build_row(body.kind()).name, row.name);
+            assert_eq!(super::event_row(body.kind()).name, row.name);
             assert_eq!(body.kind(), row.kind);
             let written = serde_json::to_value(&body).unwrap();
             assert_eq!(written, sample, "{}", row.name);

@@ -254,7 +254,7 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
         write,
         net,
         patterns: patterns(grants),
-        left_ms: MAX_COMMAND_MS,
+        remaining_ms: MAX_COMMAND_MS,
     };
     Allowed { inner: dispatch, capability }
 }

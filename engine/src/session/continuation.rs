@@ -283,7 +283,7 @@ impl EngineContext {
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
             match owner {
                 PriorOwner::ThisProcess => {}
-                PriorOwner::Unknown => engine.check_launch(&id, &events, &plan, standing)?,
+                PriorOwner::Unknown => engine.check_launch(&id, &events, &plan, transcript_trust)?,
             }
             engine.verify_stored_plan(&plan)?;
             Ok(Ok(PriorThread { at, hash, opened, plan_id, plan, state }))

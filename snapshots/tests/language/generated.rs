@@ -185,8 +185,8 @@ fn row(field: &SettingField, at: &str, standard: Option<&Node>, rows: &mut Strin
         Some(value) => format!("`{value}`"),
         None => String::new(),
     };
-    let is_required = if field.is_required { ", is_required" } else { "" };
-    let _ = writeln!(rows, "| `{key}` | {}{is_required} | {shown} | {} |", takes(&field.shape), field.about);
+    let required = if field.is_required { ", required" } else { "" };
+    let _ = writeln!(rows, "| `{key}` | {}{required} | {shown} | {} |", takes(&field.shape), field.about);
     walk(&field.shape, &format!("{key}."), value, rows);
 }
 

@@ -25,7 +25,7 @@ pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
 use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
-use crate::present::{BOLD, DIM, colored, format_count, format_money, status_style, truncate_line};
+use crate::present::{BOLD, DIM, color_style, format_count, format_money, status_style, truncate_line};
 use crate::report::{Printer, printable};
 
 mod end;
@@ -283,7 +283,7 @@ impl HumanRenderer {
         for line in ran.output.lines() {
             self.thread_line(thread, Style::new(), line);
         }
-        self.thread_line(thread, if ran.exit_code == 0 { DIM } else { colored(AnsiColor::Red) }, end);
+        self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
     }
 
     /// Prints the end of a prompt, and its messages that were not sent.
@@ -292,11 +292,11 @@ impl HumanRenderer {
         let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };
         for text in unsent {
             let line = format!("not sent: {}", truncate_line(text, MAX_DETAIL_CHARS));
-            self.thread_line(thread, colored(AnsiColor::Yellow), &line);
+            self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
         }
         self.thread_line(thread, DIM, &view.line);
         if let Some(error) = &view.text {
-            self.thread_line(thread, colored(AnsiColor::Red), &format!("  {error}"));
+            self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {error}"));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod call;
 mod cost;
+mod graph;
 mod interface;
 
 use std::borrow::Cow;
@@ -33,6 +34,7 @@ pub use cost::{
     AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport, TurnBoundsReport,
     WorstCaseReport,
 };
+pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;
 
 /// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
@@ -296,19 +298,6 @@ pub struct PricesReport {
     pub cache_write: Value,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct GraphReport {
-    pub nodes: Vec<String>,
-    pub edges: Vec<EdgeReport>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct EdgeReport {
-    pub from: String,
-    pub outcome: String,
-    pub to: String,
-}
-
 /// Tokens of the first request. Placeholders count as their markers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
@@ -538,19 +527,6 @@ fn report_model(compilation: &Compilation, model: &PlannedModel) -> ModelReport 
         via,
         source,
     }
-}
-
-/// Builds the execution graph of a plan.
-pub fn report_graph(compilation: &Compilation) -> GraphReport {
-    let graph = &compilation.plan.graph.0;
-    let edges = graph.iter().flat_map(|(from, out)| {
-        out.iter().map(|(outcome, to)| EdgeReport {
-            from: from.to_string(),
-            outcome: outcome.to_string(),
-            to: to.to_string(),
-        })
-    });
-    GraphReport { nodes: graph.keys().map(ToString::to_string).collect(), edges: edges.collect() }
 }
 
 fn report_tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {

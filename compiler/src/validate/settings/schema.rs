@@ -250,7 +250,7 @@ pub const FILES: &[SettingsFile] = &[
                 "skills",
                 SettingShape::Map(&[key(
                     "max_tokens",
-                    SettingShape::Whole { least: 0 },
+                    SettingShape::Integer { least: 0 },
                     "budget of the list of skills in the system prompt; a skill beyond it is not listed",
                 )]),
                 "the skills of a chat",
@@ -259,7 +259,7 @@ pub const FILES: &[SettingsFile] = &[
                 "context_files",
                 SettingShape::Map(&[key(
                     "max_tokens",
-                    SettingShape::Whole { least: 0 },
+                    SettingShape::Integer { least: 0 },
                     "budget of all context files; a file beyond it is an error",
                 )]),
                 "the `AGENTS.md` and `CLAUDE.md` files of a chat",

@@ -7,7 +7,7 @@ use rye_engine::thread::{PrintedCost, RunResult, Status};
 use serde_json::Value;
 
 use super::{HumanRenderer, MISSING_KEY_HELP, WORST_CASE_HELP, io_err, message_without_code};
-use crate::present::{DIM, colored, format_count, status_style, truncate_line};
+use crate::present::{DIM, color_style, format_count, status_style, truncate_line};
 use crate::report::printable;
 
 impl HumanRenderer {
@@ -26,7 +26,7 @@ impl HumanRenderer {
         self.outputs(result);
         let mut err = io_err();
         if let Some(error) = &result.error {
-            let red = colored(AnsiColor::Red).bold();
+            let red = color_style(AnsiColor::Red).bold();
             writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
             if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
                 writeln!(err, "  {MISSING_KEY_HELP}").ok();
