@@ -188,6 +188,17 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
 }
 
 #[test]
+fn interruption_in_the_line_after_a_prompt_reaches_it() {
+    let place = TestProject::own();
+    let mut client = Client::start(&place, "steps: [{ delay_ms: 60000, text: One. }]");
+    client.write(&json!({"type": "prompt", "message": "first"}));
+    client.write(&json!({"type": "interrupt"}));
+    let ended = client.event("prompt_ended");
+    assert_eq!(ended["event"]["status"], "interrupted", "{ended}");
+    client.end();
+}
+
+#[test]
 fn every_line_is_answered() {
     let place = TestProject::own();
     let mut client = Client::start(&place, "steps: [{ text: One. }]");

@@ -408,3 +408,38 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
         assert!(!shown.contains(ghost), "{ghost}:\n{shown}");
     }
 }
+
+#[test]
+fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    let mut terminal = start(&place, (90, 40));
+    terminal.press("first\r");
+    wait_idle(&terminal, 1);
+    terminal.press("second\r");
+    wait_idle(&terminal, 2);
+    terminal.press("/tree\r");
+    terminal.wait_for("  2  second");
+    terminal.press("!echo shown\r");
+    terminal.wait_for("echo shown: exit code 0");
+    terminal.press("/fork 7\r");
+    terminal.wait_for("the session has the prompts 1 to 2");
+    terminal.press("/fork 2\r");
+    terminal.wait_until("the text of prompt 2", |rows| rows.iter().filter(|row| *row == "> second").count() == 2);
+    terminal.press(" again\r");
+    terminal.wait_until("the prompt of the fork", |rows| {
+        rows.iter().filter(|row| row.starts_with("prompt 2 ")).count() == 2 && rows.iter().any(|row| row == ">")
+    });
+    terminal.press("/cost\r");
+    terminal.wait_for("3 turns, ");
+    terminal.press("/model\r");
+    terminal.wait_for("/model needs a tier");
+    terminal.press("/exit\r");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let idle = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap();
+    let events = place.transcript(idle["thread_id"].as_str().unwrap());
+    assert_eq!(events[0]["origin"], "fork");
+    let input = events.iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(input["raw"], "second again");
+}

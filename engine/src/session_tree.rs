@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, EventBody, MessageSource, PromptStatus, ThreadHead, ThreadOrigin};
+use crate::event::{AcceptedInput, Event, EventBody, MessageSource, PromptStatus, ThreadHead, ThreadOrigin};
 use crate::message::{Message, text_of};
-use crate::store::StoreError;
+use crate::store::{StoreError, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::threads::Threads;
@@ -32,7 +32,7 @@ pub struct SessionThread {
 pub struct SessionPrompt {
     /// Number of the prompt in the session, from 1. Branches repeat numbers.
     pub number: u64,
-    /// The text that the model got.
+    /// The text that the user typed.
     pub text: String,
     /// `None` while the prompt runs.
     pub status: Option<PromptStatus>,
@@ -43,7 +43,21 @@ pub struct SessionPrompt {
 /// # Errors
 /// A transcript or the registry cannot be read.
 pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionThread>, StoreError> {
-    let rows: BTreeMap<ThreadId, _> =
+    let mut found: Vec<SessionThread> = Vec::new();
+    for row in session_rows(threads, thread)? {
+        let events = threads.transcript(&row.id)?;
+        let after = found.last().map(|before| before.thread_id.clone());
+        found.push(read_thread(&row.id, &events, row.status, after));
+    }
+    Ok(found)
+}
+
+/// Returns the registry rows of the session that a thread belongs to, oldest first.
+///
+/// # Errors
+/// The registry cannot be read.
+pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
+    let mut rows: BTreeMap<ThreadId, ThreadRow> =
         threads.list()?.into_iter().map(|entry| (entry.row.id.clone(), entry.row)).collect();
     let mut first = thread.clone();
     // A thread has one predecessor, whose row names it.
@@ -53,13 +67,10 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
         }
         first = before.id.clone();
     }
-    let (mut found, mut next, mut after) = (Vec::new(), Some(first), None);
-    while let Some(id) = next {
-        let Some(row) = rows.get(&id) else { break };
-        let events = threads.transcript(&id)?;
-        found.push(read_thread(&id, &events, row.status, after.take()));
-        after = Some(id.to_string());
-        next = row.continued_by.clone().filter(|later| !found.iter().any(|one| one.thread_id == later.as_str()));
+    let (mut found, mut next) = (Vec::new(), Some(first));
+    while let Some(row) = next.and_then(|id| rows.remove(&id)) {
+        next = row.continued_by.clone();
+        found.push(row);
     }
     Ok(found)
 }
@@ -67,18 +78,24 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
 fn read_thread(id: &ThreadId, events: &[Event], status: Status, after: Option<String>) -> SessionThread {
     let head = ThreadHead::of(events);
     let mut prompts: Vec<SessionPrompt> = Vec::new();
+    let mut accepted: Vec<&AcceptedInput> = Vec::new();
     let mut model = String::new();
     for event in events {
         if let EventBody::PromptStarted(started) = &event.body {
             prompts.push(SessionPrompt { number: started.prompt, text: String::new(), status: None });
         } else if let EventBody::AttemptIntended(intended) = &event.body {
             model.clone_from(&intended.model);
+        } else if let EventBody::UserInput(input) = &event.body {
+            accepted.push(input);
         }
         let Some(prompt) = prompts.last_mut() else { continue };
         if let EventBody::CognitionIn(said) = &event.body
             && let (MessageSource::Prompt, Message::User { content }) = (said.source, &said.message)
         {
-            prompt.text = text_of(content);
+            let sent = text_of(content);
+            // The first message of a thread has layers in front of the text.
+            let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
+            prompt.text = typed.map_or(sent, |input| input.raw.clone());
         } else if let EventBody::PromptEnded(ended) = &event.body {
             prompt.status = Some(ended.status);
         }

@@ -90,6 +90,16 @@ impl Cost {
         }
     }
 
+    /// Adds the cost of another thread.
+    pub fn add(&mut self, other: &Self) {
+        self.turns = self.turns.saturating_add(other.turns);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.spend = self.spend.saturating_add(other.spend);
+        self.asked_ms = self.asked_ms.saturating_add(other.asked_ms);
+    }
+
     /// Returns the `cost` fact of conditions and templates: dollars, and the thread's own time in seconds.
     pub fn fact(&self, elapsed_ms: u64, spend_limit: u64) -> Value {
         let mut map = Map::new();

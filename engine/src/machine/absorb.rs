@@ -8,7 +8,7 @@ use super::apply::limit_mut;
 use super::screen::{accept_new, accept_screened};
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
-use super::step::{INTERRUPTED, answer_event, duration_limit, interruption_events, settlement};
+use super::step::{INTERRUPTED, answer_event, duration_limit, interrupted_start, interruption_events, settlement};
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
@@ -372,6 +372,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         ControlMessage::Submit { input, delivery } => accept_new(plan, state, &id, input, *delivery),
         ControlMessage::Steer { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer),
         ControlMessage::FollowUp { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::FollowUp),
+        ControlMessage::Interrupt => interrupted_start(plan, state).unwrap_or_default(),
         ControlMessage::Retract { input } => retracted(state, input.as_deref()),
         ControlMessage::Name { name } if state.chat.is_some() => {
             vec![EventBody::Named(SessionNamed { name: name.clone() })]
@@ -384,7 +385,6 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         | ControlMessage::Compact { .. }
         | ControlMessage::Replan { .. }
         | ControlMessage::Fork { .. }
-        | ControlMessage::Interrupt
         | ControlMessage::Close
         | ControlMessage::Raise { .. }
         | ControlMessage::Unreadable { .. } => Vec::new(),

@@ -10,7 +10,8 @@ use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
 use rye_engine::image::ImageRef;
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::{SessionThread, session_tree};
+use rye_engine::session_tree::{SessionThread, session_rows, session_tree};
+use rye_engine::thread::Cost;
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
@@ -69,7 +70,7 @@ impl RequestHandler {
             }
             ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.control.started_state().await)).ok()),
             ChatVerb::Preview { message } => self.preview(message).await,
-            ChatVerb::Cost {} => Ok(Some(cost(&self.control.started_state().await))),
+            ChatVerb::Cost {} => self.cost().await.map(Some),
             ChatVerb::Commands {} => self.commands(),
             ChatVerb::Model { model, confirm } => self.replan(Some(&model), confirm).await,
             ChatVerb::Reload { confirm } => self.replan(None, confirm).await,
@@ -137,6 +138,9 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, model)?;
         let changes = describe_changes(&live.plan, &compilation.plan);
+        if compilation.plan_id == live.state.plan_id {
+            return Ok(Some(json!({"model": live.plan.model.id, "changes": ["the plan is the same"]})));
+        }
         if changes.widens && !confirm {
             return Err(format!("the new plan allows more; repeat with `confirm`: {}", changes.lines.join("; ")));
         }
@@ -147,6 +151,18 @@ impl RequestHandler {
 
     async fn store(&self, compilation: &Compilation) -> Result<String, String> {
         self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
+    }
+
+    /// Returns the cost of the session over all of its threads.
+    async fn cost(&self) -> Result<Value, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let rows = session_rows(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
+        let mut before = Cost::default();
+        for row in rows.iter().filter(|row| row.id != thread) {
+            before.add(&row.cost);
+        }
+        Ok(cost(&live, before))
     }
 
     async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
@@ -163,7 +179,7 @@ impl RequestHandler {
     }
 
     async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
-        if !self.control.started_state().await.state.talk.prompted {
+        if self.control.started_state().await.state.talk.messages.is_empty() {
             return Err("the session has no conversation yet".to_owned());
         }
         self.send(ControlMessage::Compact { focus })
@@ -231,9 +247,12 @@ fn state(live: &LiveState) -> Value {
     })
 }
 
-fn cost(live: &LiveState) -> Value {
+/// Returns the cost of a session; `before` is that of its earlier threads.
+fn cost(live: &LiveState, before: Cost) -> Value {
     let state = &live.state;
-    let of = |cost: &rye_engine::thread::Cost| {
+    let mut session = before;
+    session.add(&state.cost);
+    let of = |cost: &Cost| {
         json!({
             "turns": cost.turns,
             "input_tokens": cost.input_tokens,
@@ -244,8 +263,8 @@ fn cost(live: &LiveState) -> Value {
     };
     let current = state.chat.as_ref().and_then(|chat| chat.current);
     json!({
-        "session": of(&state.cost),
+        "session": of(&session),
         "prompt": current.map(|current| of(&state.cost.since(&current.cost_before))),
-        "session_limit": dollars(state.thread_limits.spend),
+        "session_limit": dollars(before.spend.saturating_add(state.thread_limits.spend)),
     })
 }

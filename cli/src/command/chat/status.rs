@@ -57,7 +57,8 @@ impl SessionStatus {
             return;
         }
         if let EventBody::Opened(opened) = event {
-            self.session_limit = opened.limits.spend;
+            // A thread that continues the session has the rest of its budget.
+            self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
         }
         if let EventBody::PromptStarted(_) = event {
             self.prompt_cost = 0;

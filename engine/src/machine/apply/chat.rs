@@ -139,11 +139,10 @@ pub(super) fn show_outputs(state: &mut ThreadState) {
     }));
 }
 
-/// Requests a summary of the conversation at the next idle step. The session has nothing to summarize before its first
-/// prompt.
+/// Requests a summary of the conversation at the next idle step. A session without messages has nothing to summarize.
 pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>) {
-    let is_prompted = state.talk.prompted;
-    if let Some(chat) = state.chat.as_mut().filter(|_| is_prompted) {
+    let has_messages = !state.talk.messages.is_empty();
+    if let Some(chat) = state.chat.as_mut().filter(|_| has_messages) {
         chat.compaction = Some(CompactionRequest { focus: focus.cloned() });
     }
 }

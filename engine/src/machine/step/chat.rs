@@ -3,7 +3,7 @@
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 
 use super::super::effect::{AwaitedChild, Effect};
-use super::super::state::ThreadState;
+use super::super::state::{ChatState, ThreadState};
 use super::super::walk::{StepResult, WalkContext};
 use super::end::end_result;
 use super::{close_open_work, settlement};
@@ -142,19 +142,32 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let (chat, stop) = (state.chat.as_ref()?, state.stop.as_ref()?);
     let is_over = state.mail.cancelled || state.mail.killed;
-    let prompt = chat.prompts + 1;
-    let limits = limits_from_here(state, &walk.plan.limits);
-    let ended = PromptEnded {
-        prompt,
-        status: PromptStatus::Error,
-        code: Some(stop.code.clone()),
-        message: Some(stop.message.clone()),
-        cost: Cost::default(),
-        unsent: chat.queue.front().map(|message| message.text.clone()).into_iter().collect(),
-    };
-    (!is_over).then(|| {
-        vec![EventBody::PromptStarted(PromptStarted { prompt, limits }), EventBody::PromptEnded(Box::new(ended))]
-    })
+    let error = Some((stop.code.clone(), stop.message.clone()));
+    (!is_over).then(|| unstarted_prompt(walk.plan, state, chat, PromptStatus::Error, error))
+}
+
+/// Returns the events of a prompt that the user interrupts before its start; `None` if no prompt waits.
+pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
+    let chat = state.chat.as_ref()?;
+    let is_waiting = chat.current.is_none() && chat.compaction.is_none() && !chat.queue.is_empty();
+    let takes_over =
+        state.continues.as_ref().is_some_and(|continues| continues.prompt.is_some() && !state.talk.prompted);
+    (is_waiting && !takes_over).then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
+}
+
+/// Returns the start and the end of a prompt whose message is not sent.
+fn unstarted_prompt(
+    plan: &Plan,
+    state: &ThreadState,
+    chat: &ChatState,
+    status: PromptStatus,
+    error: Option<(String, String)>,
+) -> Vec<EventBody> {
+    let (prompt, limits) = (chat.prompts + 1, limits_from_here(state, &plan.limits));
+    let (code, message) = error.unzip();
+    let unsent = chat.queue.front().map(|message| message.text.clone()).into_iter().collect();
+    let ended = PromptEnded { prompt, status, code, message, cost: Cost::default(), unsent };
+    vec![EventBody::PromptStarted(PromptStarted { prompt, limits }), EventBody::PromptEnded(Box::new(ended))]
 }
 
 /// Returns the events that end the current prompt of a chat before its model does: the user has interrupted the prompt,

@@ -259,6 +259,20 @@ fn after_one_prompt(replies: Vec<Result<crate::exchange::Reply, crate::exchange:
     play
 }
 
+#[test]
+fn interruption_before_the_start_of_a_prompt_ends_that_prompt_and_no_other() {
+    let mut play = chat(vec![text("one")], &[]);
+    play.start();
+    receive(&mut play, "a", submit("first", Delivery::Prompt));
+    receive(&mut play, "b", submit("second", Delivery::Prompt));
+    receive(&mut play, "i", ControlMessage::Interrupt);
+    while play.step() {}
+    assert_eq!(statuses(&play), [(PromptStatus::Interrupted, None), (PromptStatus::Done, None)]);
+    assert_eq!(ended_prompts(&play)[0].unsent, ["first"]);
+    assert_eq!(play.requests.len(), 1);
+    assert!(user_texts(&play, 0).last().unwrap().ends_with("second"));
+}
+
 fn compact() -> ControlMessage {
     ControlMessage::Compact { focus: None }
 }

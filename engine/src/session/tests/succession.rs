@@ -117,6 +117,8 @@ async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_t
         (ThreadOrigin::Fork, Status::Idle, vec![1]),
     ];
     assert_eq!(shape, expected);
+    let texts: Vec<&str> = tree.iter().flat_map(|one| &one.prompts).map(|prompt| prompt.text.as_str()).collect();
+    assert_eq!(texts, ["one", "two", "another two", "another one"]);
     assert_eq!(tree[2].continues.as_deref(), Some(tree[0].thread_id.as_str()));
     assert_eq!(tree[2].after.as_deref(), Some(tree[1].thread_id.as_str()));
     // What the session spent before counts.
@@ -199,6 +201,26 @@ async fn summary_on_request_replaces_the_conversation_between_prompts() {
         })
         .sum();
     assert_eq!(engine.account(&handle.thread_id).unwrap().unwrap().spent().to_u64(), settled);
+}
+
+#[tokio::test]
+async fn fork_without_a_prompt_of_its_own_can_be_summarized() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    prompt(&handle, "two", 2).await;
+    handle.send(ControlMessage::Fork { prompt: 2 });
+    wait_idle(&handle, 1).await;
+    let thread = handle.control().live_state().unwrap().thread_id().map(str::to_owned);
+    let id = handle.control().send_with_id(ControlMessage::Compact { focus: None }).unwrap();
+    handle.control().settled(&id, thread.as_deref()).await;
+    prompt(&handle, "three", 2).await;
+    close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 4);
+    let texts = user_texts(&requests[3]);
+    assert!(texts[0].contains("a summary") && texts.last().unwrap().ends_with("three"), "{texts:?}");
 }
 
 #[tokio::test]
