@@ -67,9 +67,9 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
         }
         first = before.id.clone();
     }
-    let (mut found, mut next) = (Vec::new(), Some(first));
-    while let Some(row) = next.and_then(|id| rows.remove(&id)) {
-        next = row.continued_by.clone();
+    let (mut found, mut next) = (Vec::new(), rows.remove(&first));
+    while let Some(row) = next {
+        next = row.continued_by.as_ref().and_then(|id| rows.remove(id));
         found.push(row);
     }
     Ok(found)
