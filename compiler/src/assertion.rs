@@ -239,6 +239,10 @@ fn evaluate_function(
             let within = thread.spend <= *most;
             (within, format!("it may spend ${}", thread.spend))
         }
+        AssertionFunction::Survives(item) => {
+            let survives = thread.survivors.contains(item);
+            (survives, format!("a continuation {} `{item}`", if survives { "contains" } else { "may lack" }))
+        }
     }
 }
 

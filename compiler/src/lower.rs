@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod capabilities;
 pub mod facts;
+mod fallback;
 pub mod hooks;
 pub mod interface;
 pub mod limits;
@@ -194,6 +195,7 @@ pub fn try_lower(
     let (limits, model) = (limits?, model?);
     let opening = built.opening(&model);
     check_affordable(composed, &model, &limits, opening, diagnostics);
+    fallback::check(composed, &model, &limits, opening, diagnostics);
     unpriced::check(composed, &model, &limits, &[], diagnostics);
     let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
     let offers_tools = !built.palette.tools.is_empty();
@@ -232,7 +234,7 @@ fn lower_palette(
 }
 
 /// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the prompt
-/// (`language.md` 11).
+/// (`language.md` 11). Checks the fallback too.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
@@ -240,6 +242,7 @@ fn check_affordable(
     opening: OpeningSize,
     diagnostics: &mut Diagnostics,
 ) {
+    fallback::check(composed, model, limits, opening, diagnostics);
     let prompt = first_request_tokens(composed, model.counted_by);
     if prompt > limits.tokens {
         diagnostics.push(LimitError::PromptAboveTokens {

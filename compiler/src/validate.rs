@@ -3,6 +3,7 @@
 //! plan.
 
 mod assertion_use;
+mod blocked_grant;
 mod body;
 mod body_calls;
 mod call_arguments;
@@ -378,6 +379,9 @@ impl<'i, 'w> Checker<'i, 'w> {
                     hook::call(self.items, hook, found);
                     hook::check_call_parameters(self.items, hook, found);
                 }
+            }
+            if routes == 1 {
+                blocked_grant::check(self.items, composed, found);
             }
             self.capabilities.check_against_base(composed, found);
             model::check_fallback(self.lowering.catalog(), composed, found);

@@ -10,6 +10,8 @@ use rye_engine::threads::Threads;
 pub struct RunTotals {
     /// Replies of the root and its continuations.
     pub turns: u64,
+    /// Threads of the tree, without continuations.
+    pub threads: u64,
     /// Nano-dollars booked for all threads.
     pub spent: u64,
     /// Part of `spent` above the reservations: the script counted more than was possible.
@@ -24,7 +26,9 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
     let mut totals = RunTotals::default();
     for listed in threads.list().map_err(|error| error.to_string())? {
         let events = threads.transcript(&listed.row.id).map_err(|error| error.to_string())?;
-        let is_root = ThreadHead::of(&events).opened.is_some_and(|opened| opened.parent.is_none());
+        let ThreadHead { opened, continues, .. } = ThreadHead::of(&events);
+        totals.threads += u64::from(continues.is_none());
+        let is_root = opened.is_some_and(|opened| opened.parent.is_none());
         for event in &events {
             if let EventBody::Settled(settled) = &event.body {
                 totals.spent = totals.spent.saturating_add(settled.amount);
@@ -41,6 +45,10 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
     let most = plan.bound_turns().at_most;
     if most.is_some_and(|most| totals.turns > most.turns) {
         return Err(format!("{}: {totals:?} exceeds {most:?}", plan.directive));
+    }
+    let most = plan.bound_threads().threads;
+    if most.is_some_and(|most| totals.threads > most) {
+        return Err(format!("{}: {totals:?} exceeds {most:?} threads", plan.directive));
     }
     Ok(totals)
 }

@@ -1,5 +1,5 @@
-//! Witnesses of the bounds that a plan states: scripted runs that reach at least 90 % of the bound on the cost and the turns,
-//! so that none of the bounds is loose.
+//! Witnesses of the bounds that a plan states: scripted runs that reach at least 90 % of the bound on the cost, the turns
+//! and the threads, so that none of the bounds is loose.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -31,15 +31,21 @@ impl Providers for ScriptedProviders {
     }
 }
 
+/// Metadata of a directive that starts itself.
+const LOW: &str =
+    "<limits spawns=\"9\" spend=\"0.20\"/><permissions><execute><directive>low</directive></execute></permissions>";
+
 /// Runs the directive `main` with this metadata and script; returns its plan and the totals of the run.
 fn run(metadata: &str, script: &str) -> (Compilation, RunTotals) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     fs::create_dir_all(place.join(".ai/directives")).unwrap();
-    let text = format!(
-        "# Main\n\n```xml\n<directive name=\"main\" version=\"1.0.0\">\n<metadata>{metadata}</metadata>\n</directive>\n```\n\nWork.\n"
-    );
-    fs::write(place.join(".ai/directives/main.md"), text).unwrap();
+    for (name, metadata) in [("main", metadata), ("low", LOW)] {
+        let text = format!(
+            "# D\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>{metadata}</metadata>\n</directive>\n```\n\nWork.\n"
+        );
+        fs::write(place.join(format!(".ai/directives/{name}.md")), text).unwrap();
+    }
     fs::write(place.join("plain.txt"), "Some text.\n").unwrap();
     let script = Arc::new(Scripted::new(Script::parse(script).unwrap()));
     let mut options =
@@ -90,4 +96,17 @@ fn scripted_run_spends_the_limit_of_the_tree() {
     let most = planned.plan.bound_cost().cost.unwrap().to_u64();
     assert_eq!((most, totals.overspent), (500_000_000, 0));
     assert_reached(totals.spent, most, &totals);
+}
+
+#[test]
+fn scripted_tree_starts_all_threads() {
+    let start = "        - { name: rye_execute, input: { item_type: directive, item_id: low } }\n".repeat(7);
+    let script = format!(
+        "threads:\n  main:\n    - tool_calls:\n{start}      usage: {{ input: 600, output: 20 }}\n    - Done.\nsteps:\n  - Done.\n"
+    );
+    let metadata = "<limits spawns=\"5\" depth=\"3\" spend=\"2.00\"/><permissions><execute><directive>low</directive></execute></permissions>";
+    let (planned, totals) = run(metadata, &script);
+    let most = planned.plan.bound_threads().threads.unwrap();
+    assert_eq!(most, 6);
+    assert_reached(totals.threads, most, &totals);
 }

@@ -1,10 +1,10 @@
-//! Reads `assertions.yaml`: conditions with three functions of their own. Each function is evaluated before the
+//! Reads `assertions.yaml`: conditions with four functions of their own. Each function is evaluated before the
 //! condition, which reads its answer as a fact.
 
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{Span, Spanned, capability, condition};
+use rye_grammar::{ItemId, Span, Spanned, capability, condition};
 
 use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
@@ -45,6 +45,8 @@ pub enum AssertionFunction {
     SpendsAtMost(Nanos),
     /// Text from a use of the first pattern can reach a use of the second one.
     Flows(String, String),
+    /// Every continuation of the thread contains the knowledge item.
+    Survives(ItemId),
 }
 
 impl Assertion {
@@ -53,7 +55,9 @@ impl Assertion {
         let patterns = |function: &AssertionFunction| match function {
             AssertionFunction::Reaches(pattern) => vec![Pattern(pattern.clone())],
             AssertionFunction::Flows(from, to) => vec![Pattern(from.clone()), Pattern(to.clone())],
-            AssertionFunction::Passes(_) | AssertionFunction::SpendsAtMost(_) => Vec::new(),
+            AssertionFunction::Passes(_) | AssertionFunction::SpendsAtMost(_) | AssertionFunction::Survives(_) => {
+                Vec::new()
+            }
         };
         self.functions.iter().flat_map(patterns).collect()
     }
@@ -176,7 +180,8 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
     let strange = |path: &&Path| !matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "directive" | "category" | "assertion"));
     if condition.paths().iter().any(strange) {
         return refused(
-            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)`, `flows(…)` and `spends_at_most(…)`"
+            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)`, `flows(…)`, `spends_at_most(…)` and \
+             `survives(…)`"
                 .into(),
         );
     }
@@ -202,7 +207,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
             continue;
         }
         let (name, after) = rest.split_at(word);
-        let known = matches!(name, "reaches" | "passes" | "spends_at_most" | "flows");
+        let known = matches!(name, "reaches" | "passes" | "spends_at_most" | "flows" | "survives");
         if let Some(inside) = after.trim_start().strip_prefix('(').filter(|_| known) {
             out.push_str("assertion.c");
             out.push_str(&functions.len().to_string());
@@ -270,6 +275,7 @@ fn read_function(name: &str, argument: &str) -> Result<AssertionFunction, String
     Ok(match name {
         "reaches" => AssertionFunction::Reaches(capability::normalize(argument).0),
         "passes" => AssertionFunction::Passes(argument.to_owned()),
+        "survives" => AssertionFunction::Survives(ItemId::parse(argument).map_err(|error| error.to_string())?),
         _ => AssertionFunction::SpendsAtMost(Nanos::parse(argument).map_err(|error| error.to_string())?),
     })
 }

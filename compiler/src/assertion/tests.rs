@@ -74,6 +74,22 @@ fn passes_and_spends_at_most_are_evaluated() {
 }
 
 #[test]
+fn items_of_the_system_prompt_and_of_continuing_hooks_survive() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: s, always: 'survives(\"s\")' }\n  - { id: k, always: 'survives(\"k\")' }\n  - { id: l, always: 'survives(\"l\")' }\n";
+    let inside =
+        "<metadata><permissions/><context><system>s</system><before>k</before><before>l</before></context></metadata>";
+    let hook = "hooks:\n  - { id: again, event: thread_continued, action: { primary: fetch, item_type: knowledge, item_id: l } }\n";
+    let mut world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+    for id in ["s", "k", "l"] {
+        world = world.project(&format!(".ai/knowledge/{id}.md"), "Some knowledge.");
+    }
+    let world = world.project(".ai/config/agent/hooks.yaml", hook).project(".ai/config/agent/assertions.yaml", yaml);
+    let found = report(&world);
+    assert_eq!(names(&found), [("k", 1)]);
+    assert_eq!(found.violations[0].because, ["a continuation may lack `k`"]);
+}
+
+#[test]
 fn lethal_trifecta_warns_by_default_and_follows_setting() {
     let lethal = format!("{WEB}<fetch><knowledge>*</knowledge></fetch>");
     let found = report(&family(&lethal, "", ""));

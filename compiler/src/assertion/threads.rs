@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
-use crate::compose::{Composed, compose_all};
+use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::Diagnostics;
-use crate::hook::HookAction;
+use crate::hook::{HookAction, HookPoint, PlanVerdict};
 use crate::item::HookDecl;
 use crate::item_graph::mentions;
 use crate::lower::cache::LowerContext;
@@ -69,6 +69,8 @@ pub struct PossibleThread {
     pub net: Option<String>,
     /// The capabilities that the thread's own hooks use: the thread reads their answers.
     hook_calls: Vec<String>,
+    /// Knowledge that every continuation of the thread contains.
+    pub survivors: Rc<BTreeSet<ItemId>>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,6 +97,7 @@ struct RouteSummary {
     spend: Nanos,
     net: Option<String>,
     hook_calls: Vec<String>,
+    survivors: Rc<BTreeSet<ItemId>>,
     named: Vec<(ItemId, String, Span, Vec<String>)>,
 }
 
@@ -114,7 +117,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         let mut threads = Vec::new();
         let mut complete = true;
         while let Some(thread) = queue.pop_front() {
-            if !seen.insert((thread.directive.clone(), thread.sets.clone(), thread.hooks.clone(), thread.asks)) {
+            let (sets, hooks, survivors) = (thread.sets.clone(), thread.hooks.clone(), thread.survivors.clone());
+            if !seen.insert((thread.directive.clone(), sets, hooks, thread.asks, survivors)) {
                 // Keep the repeated thread: `spawns` finds cycles by it.
                 if thread.trace.len() > 1 {
                     threads.push(thread);
@@ -217,6 +221,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         spend: alone.spend,
         net: alone.net.clone(),
         hook_calls: alone.hook_calls.clone(),
+        survivors: alone.survivors.clone(),
     }
 }
 
@@ -260,6 +265,7 @@ fn child_thread(
         spend: parent.spend.min(alone.spend),
         net: alone.net.clone().or_else(|| parent.net.clone().filter(|_| alone.grants.is_none())),
         hook_calls: alone.hook_calls.clone(),
+        survivors: alone.survivors.clone(),
     }
 }
 
@@ -299,6 +305,7 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
         net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
         hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
+        survivors: Rc::new(surviving_items(composed)),
         grants,
         named,
     }
@@ -316,6 +323,17 @@ fn hook_call(hook: &HookDecl) -> Option<String> {
         return None;
     };
     Some(format!("rye.{primary}.{}.{}", kind.as_str(), id.replace('/', ".")))
+}
+
+/// Returns the knowledge that every continuation of a thread contains: the system prompt is sent again, and
+/// `thread_continued` hooks restore items. The messages of the thread may be dropped.
+fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
+    let again = |hook: &&ComposedHook| {
+        let is_sent = matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadContinued);
+        is_sent && hook.verdict == PlanVerdict::Fires
+    };
+    let hooks = composed.hooks.iter().filter(again).filter_map(|hook| hook.decl.fetched.clone());
+    composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
 }
 
 /// Answers of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.

@@ -30,6 +30,9 @@ pub enum CapabilityError {
     /// Every call that the grant allows is refused; `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
+    /// A hook blocks every call that the grant allows.
+    #[error("every call of `{item}` that `{pattern}` allows is refused: the hook `{hook}` blocks it")]
+    BlockedGrant { pattern: String, item: String, hook: String, tokens: u64, span: Span, hook_span: Span },
     /// A grant of a hook that its action never uses.
     #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
     UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
@@ -64,7 +67,9 @@ impl Problem for CapabilityError {
             Self::Blocked { .. } => "capability::blocked",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
             Self::OpensNothing { .. } => "capability::opens-nothing",
-            Self::DeadGrant { .. } | Self::UnusedHookGrant { .. } => "capability::dead-grant",
+            Self::DeadGrant { .. } | Self::BlockedGrant { .. } | Self::UnusedHookGrant { .. } => {
+                "capability::dead-grant"
+            }
             Self::OutsideGrant { .. } => "capability::outside-grant",
             Self::WholeNetwork { .. } => "capability::whole-network",
             Self::OnlyWhatIsThere { .. } => "capability::only-what-is-there",
@@ -81,6 +86,7 @@ impl Problem for CapabilityError {
             | Self::AcknowledgesNothing { .. }
             | Self::UngrantedCall { .. }
             | Self::DeadGrant { .. }
+            | Self::BlockedGrant { .. }
             | Self::UnusedHookGrant { .. }
             | Self::OutsideGrant { .. }
             | Self::OpensNothing { .. } => Severity::Warning,
@@ -112,6 +118,9 @@ impl Problem for CapabilityError {
                 Some(add) => format!("write `<tool {add}>`, or remove the grant: its definition costs {tokens} tokens in every request"),
                 None => "raise the limit, or remove the grant".to_owned(),
             }),
+            Self::BlockedGrant { tokens, .. } => Some(format!(
+                "remove the grant, whose definition costs {tokens} tokens in every request, or narrow the condition of the hook"
+            )),
             Self::UnusedHookGrant { .. } => Some("remove the grant".into()),
             Self::OutsideGrant { .. } => Some("correct the argument, or extend the grant".into()),
             Self::WholeNetwork { .. } => Some(
@@ -133,6 +142,9 @@ impl Problem for CapabilityError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::DeadGrant { span, .. } => vec![new_label(*span, "allows no call")],
+            Self::BlockedGrant { span, hook_span, .. } => {
+                vec![new_label(*span, "allows no call"), new_label(*hook_span, "blocks every call")]
+            }
             Self::UnusedHookGrant { span, .. } => vec![new_label(*span, "never used")],
             Self::OutsideGrant { span, granted, .. } => {
                 let granted = granted.iter().map(|span| new_label(*span, "these are the grants"));

@@ -35,7 +35,7 @@ codes! {
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
         "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
-    "compiler" "model": "same-fallback" "unknown" "unpriced";
+    "compiler" "model": "same-fallback" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "compiler" "skill": "description" "dropped" "name" "no-description";

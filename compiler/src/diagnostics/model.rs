@@ -21,6 +21,9 @@ pub enum ModelError {
     /// The `fallback` resolves to `model`, which it should replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
+    /// The fallback cannot take over the first request.
+    #[error("the fallback `{fallback}` (`{model}`) cannot take over: {why}")]
+    UnfitFallback { fallback: String, model: String, why: String, span: Span },
     #[error("`{model}` has no price: its tokens are counted, but not its cost")]
     Unpriced { model: String, provider: String, span: Option<Span> },
 }
@@ -30,6 +33,7 @@ impl Problem for ModelError {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
             Self::SameFallback { .. } => "model::same-fallback",
+            Self::UnfitFallback { .. } => "model::unfit-fallback",
             Self::Unpriced { .. } => "model::unpriced",
         }
     }
@@ -37,7 +41,7 @@ impl Problem for ModelError {
     fn severity(&self) -> Severity {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::SameFallback { .. } | Self::Unpriced { .. } => Severity::Warning,
+            Self::SameFallback { .. } | Self::UnfitFallback { .. } | Self::Unpriced { .. } => Severity::Warning,
         }
     }
 
@@ -51,6 +55,9 @@ impl Problem for ModelError {
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
             Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
+            Self::UnfitFallback { .. } => {
+                Some("name a fallback that fits, send less in the first request, or raise the limit".into())
+            }
             Self::Unpriced { model, provider, .. } => Some(format!(
                 "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
             )),
@@ -65,6 +72,7 @@ impl Problem for ModelError {
             }
             Self::NoTier { span, .. } => vec![new_label(*span, "named here")],
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
+            Self::UnfitFallback { span, .. } => vec![new_label(*span, "does not fit")],
             Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
         }
     }

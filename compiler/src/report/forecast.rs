@@ -5,7 +5,7 @@ use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use crate::plan::settings::BILLIONTHS;
 use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
-use crate::report::run_bounds::{TurnBounds, WorstCase};
+use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
@@ -63,6 +63,8 @@ pub struct Forecast {
     /// Upper bound on the cost of every run.
     pub worst: WorstCase,
     pub turns: TurnBounds,
+    /// Bound on the threads of every run.
+    pub threads: ThreadBound,
     pub prefix: StablePrefix,
 }
 
@@ -112,6 +114,7 @@ impl Plan {
             typical: self.estimate_run(first, typical),
             worst: self.bound_cost(),
             turns: self.bound_turns(),
+            threads: self.bound_threads(),
             prefix,
         }
     }

@@ -5,7 +5,8 @@
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::plan::prompt::{LAYER_SEPARATOR, render_layer};
-use crate::plan::{Plan, PlannedModel, RuntimePlaceholder, Tokenizer};
+use crate::plan::{PalettePrimary, PaletteTool, Plan, PlannedModel, RuntimePlaceholder, Tokenizer};
+use crate::semantics::capability::may_run_tools;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -63,6 +64,39 @@ pub struct TurnBound {
     pub set_by: LimitName,
 }
 
+/// Upper bound on the threads of a tree. A thread counts once with its continuations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadBound {
+    /// `None` if a hook may raise the limit.
+    pub threads: Option<u64>,
+    pub set_by: ThreadBoundOrigin,
+}
+
+/// The part of a plan that sets the bound on its threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadBoundOrigin {
+    /// No grant and no hook starts another thread.
+    Grants,
+    /// The limit `depth` is 0.
+    Depth,
+    /// The limit `spawns`, which counts all descendants.
+    Spawns,
+    /// A hook that may raise `spawns`. There is no bound.
+    Raise,
+}
+
+impl ThreadBoundOrigin {
+    /// Returns the name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Grants => "grants",
+            Self::Depth => "depth",
+            Self::Spawns => "spawns",
+            Self::Raise => "raise",
+        }
+    }
+}
+
 impl TurnBound {
     fn new(turns: u64, set_by: LimitName) -> Self {
         Self { turns, set_by }
@@ -93,6 +127,31 @@ impl Plan {
         let at_least = self.bound_turns_below();
         let at_least = at_most.filter(|most| most.turns < at_least.turns).unwrap_or(at_least);
         TurnBounds { at_least, at_most }
+    }
+
+    /// Bounds the number of threads in the tree of every run. The limit `spawns` counts all descendants: children,
+    /// children of hooks and detached runs of tools; a continuation has the spawns that are left.
+    pub fn bound_threads(&self) -> ThreadBound {
+        let bound = |threads, set_by| ThreadBound { threads: Some(threads), set_by };
+        let detaches = self.can_detach_tools();
+        if !self.can_start_threads() && !detaches {
+            return bound(1, ThreadBoundOrigin::Grants);
+        }
+        // A detached run of a tool needs no depth.
+        if self.limits.depth == 0 && !detaches && !self.can_raise(LimitName::Depth) {
+            return bound(1, ThreadBoundOrigin::Depth);
+        }
+        if self.can_raise(LimitName::Spawns) {
+            return ThreadBound { threads: None, set_by: ThreadBoundOrigin::Raise };
+        }
+        bound(self.limits.spawns.saturating_add(1), ThreadBoundOrigin::Spawns)
+    }
+
+    /// Checks whether the model may run a tool in a thread of its own (`async` of `rye_execute`).
+    fn can_detach_tools(&self) -> bool {
+        let is_execute = |tool: &PaletteTool| tool.item_id.is_none() && tool.primary == PalettePrimary::Execute;
+        let grants = &self.capabilities.grants;
+        self.palette.iter().any(is_execute) && grants.iter().any(|grant| may_run_tools(&grant.pattern))
     }
 
     /// Returns the smallest upper bound of the limits that no hook may raise.
@@ -392,6 +451,24 @@ mod tests {
         plan.model.prices = Some(Prices::NONE);
         assert_eq!(plan.bound_cost().set_by, CostBound::Spend);
         assert_eq!(plan.bound_turns().at_most, Some(TurnBound::new(15, LimitName::Turns)));
+    }
+
+    #[test]
+    fn thread_bounds_name_their_limits() {
+        let bounds = |limits: &str, inside: &str| {
+            let ThreadBound { threads, set_by } = plan(&format!("{limits}{inside}")).bound_threads();
+            (threads, set_by.as_str())
+        };
+        assert_eq!(bounds("", "<permissions/>"), (Some(1), "grants"));
+        assert_eq!(bounds("<limits depth=\"0\"/>", CHILDREN), (Some(1), "depth"));
+        assert_eq!(bounds("<limits spawns=\"0\"/>", CHILDREN), (Some(1), "spawns"));
+        assert_eq!(bounds("<limits depth=\"3\" spawns=\"2\"/>", CHILDREN), (Some(3), "spawns"));
+        assert_eq!(bounds("<limits depth=\"0\" spawns=\"2\"/>", TOOLS), (Some(3), "spawns"));
+        assert_eq!(bounds("<limits depth=\"0\"/>", &format!("{CHILDREN}{RAISE_SPEND}")), (Some(1), "depth"));
+        let raise = |limit: &str| RAISE_SPEND.replace("spend", limit);
+        assert_eq!(bounds("<limits depth=\"0\"/>", &format!("{CHILDREN}{}", raise("depth"))).0, Some(11));
+        assert_eq!(bounds("", &format!("{CHILDREN}{}", raise("spawns"))), (None, "raise"));
+        assert_eq!(bounds("", &format!("{CHILDREN}{EXECUTE_AT_LIMIT}")), (None, "raise"));
     }
 
     #[test]

@@ -107,12 +107,16 @@ pub fn explain_with_missing_grants(
 fn explain_layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
     let name = thing.strip_prefix("layer.").unwrap_or(thing);
     let (system, first, continued) = view::view_prompt(&compilation.plan, &compilation.origins);
+    let items = compilation.plan.continuation_items();
     for (message, view) in [("system prompt", system), ("first message", first), ("continuation", continued)] {
         for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
             let mut steps = derive_layer(compilation, &shown.layer);
             let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
             let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
-            let reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
+            let mut reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
+            if let Some(item) = items.iter().find(|item| item.id == name).filter(|_| message == "first message") {
+                reason = format!("{reason}; {item}");
+            }
             found.push(Explanation {
                 subject: format!("layer.{name}"),
                 reason,

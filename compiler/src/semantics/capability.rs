@@ -197,8 +197,17 @@ const SPAWN_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.r
 
 /// Returns true if a pattern could allow starting a directive. May return true for patterns that do not.
 pub fn may_spawn(pattern: &str) -> bool {
+    SPAWN_PREFIXES.iter().any(|prefix| may_match_prefix(pattern, prefix))
+}
+
+/// Returns true if a pattern could allow running a tool. May return true for patterns that do not.
+pub fn may_run_tools(pattern: &str) -> bool {
+    may_match_prefix(pattern, "rye.execute.tool.")
+}
+
+fn may_match_prefix(pattern: &str, prefix: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
-    SPAWN_PREFIXES.iter().any(|start| start.starts_with(literal) || literal.starts_with(start))
+    prefix.starts_with(literal) || literal.starts_with(prefix)
 }
 
 #[cfg(test)]

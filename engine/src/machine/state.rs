@@ -436,6 +436,7 @@ impl ThreadState {
             turns: limits.turns.saturating_sub(cost.turns),
             tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
             spend: self.remaining_spend(limits.spend),
+            spawns: limits.spawns.saturating_sub(self.spawned()),
             duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
             ..*limits
         }

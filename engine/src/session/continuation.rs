@@ -102,21 +102,18 @@ impl EngineContext {
             | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
         })?;
         let id = next.clone();
-        let account = self.read_registry(move |registry| registry.account(&id)).await?;
+        let (account, row) =
+            self.read_registry(move |registry| Ok((registry.account(&id)?, registry.thread(&id)?))).await?;
         let account = account.ok_or_else(|| DriveError::Plan(format!("`{next}` has no account in the ledger")))?;
+        // The ledger and the registry count descendants that the transcript of this thread does not record.
+        let limits = before.state.remaining_limits();
+        let spawns = row.and_then(|row| row.spawns).unwrap_or(limits.spawns);
+        let limits = PlanLimits { spend: account.reserved().to_u64(), spawns, ..limits };
         if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
-            return Box::pin(self.start_successor(
-                (thread, next),
-                before,
-                successor,
-                account.reserved().to_u64(),
-                sink,
-            ))
-            .await;
+            return Box::pin(self.start_successor((thread, next), before, successor, limits, sink)).await;
         }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
-        let spend = account.reserved().to_u64();
         let current = state.chat.as_ref().and_then(|chat| chat.current);
         let prompt = current
             .map(|current| ContinuedPrompt { number: current.number, limits: state.remaining_of(&state.limits) });
@@ -124,7 +121,7 @@ impl EngineContext {
             plan_id,
             inputs: opened.inputs.clone(),
             origin: ThreadOrigin::Handoff,
-            limits: PlanLimits { spend, ..state.remaining_limits() },
+            limits,
             grants: opened.grants.clone(),
             parent: above(&opened),
             continues: Some(Continues {

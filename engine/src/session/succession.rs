@@ -13,6 +13,7 @@ use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
 use crate::live::EventSink;
 use crate::machine::state::Successor;
 use crate::message::SharedMessage;
+use crate::store::{Change, RowUpdate};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
@@ -33,7 +34,7 @@ impl EngineContext {
         (thread, next): (&ThreadId, &ThreadId),
         before: PriorThread,
         successor: Successor,
-        spend: u64,
+        remaining: PlanLimits,
         sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
         let PriorThread { at, hash, opened, plan_id: old_id, plan: old_plan, state } = before;
@@ -61,7 +62,12 @@ impl EngineContext {
             equal_layers(&plan, &earlier)
         };
         // The session keeps its budget: another plan can only narrow what remains of it.
-        let limits = within(&PlanLimits { spend, ..state.remaining_limits() }, &plan.thread_limits());
+        let limits = within(&remaining, &plan.thread_limits());
+        if limits.spawns < remaining.spawns {
+            let update = RowUpdate { spawns: Some(limits.spawns), ..RowUpdate::default() };
+            let update = Change::Update { thread: next.clone(), update: Box::new(update), now: self.clock.now() };
+            self.writer.commit(vec![update]).await?;
+        }
         let prompts =
             successor.before_prompt.map_or(state.chat.as_ref().map_or(0, |chat| chat.prompts), |prompt| prompt - 1);
         let init = ThreadInit {

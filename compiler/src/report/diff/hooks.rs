@@ -21,6 +21,7 @@ use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Mode, PathMeaning};
 use crate::semantics::value::{Type, to_node};
+use crate::trust::{TrustRequirement, TrustRequirementKind, describe_steering};
 use crate::validate::domain;
 
 /// A hook that exists on one side only, or that differs.
@@ -138,7 +139,8 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     };
     let mut changes: Vec<HookChange> = Vec::new();
     for one in &new {
-        if let Some((direction, why)) = describe_gain(one.hook, &covered(one, &old)) {
+        let needs_new_trust = has_requirement(after, one.hook) && !has_requirement(before, one.hook);
+        if let Some((direction, why)) = describe_gain(one.hook, &covered(one, &old), needs_new_trust) {
             add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
@@ -172,8 +174,15 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     changes
 }
 
-/// Returns the direction and the reason for an effect that no hook of the old plan had.
-fn describe_gain(hook: &PlannedHook, answer: &Implication) -> Option<(Direction, String)> {
+/// Checks whether a hook is a trust requirement of a plan.
+pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> bool {
+    let of_hook = |one: &TrustRequirement| one.kind == TrustRequirementKind::Hook && one.name == hook.id;
+    compilation.trust_requirements.iter().any(of_hook)
+}
+
+/// Returns the direction and the reason for an effect that no hook of the old plan had. `needs_new_trust`: the old plan
+/// had no trust requirement for the hook (decision 0105).
+fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
         Implication::Fails { .. } => false,
@@ -182,7 +191,14 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication) -> Option<(Direction,
     let wider = if unproved { Direction::Unknown } else { Direction::Widened };
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
+        HookRole::Guard if needs_new_trust => {
+            (Direction::Narrowed, format!("it stops more{when}; its file has to be trusted"))
+        }
         HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
+        HookRole::Filter | HookRole::Text if needs_new_trust => {
+            let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
+            (Direction::Widened, format!("it {how} of a thread with wide grants, and its file has to be trusted"))
+        }
         HookRole::Act => (wider, format!("it now starts an item{when}")),
         HookRole::License => (wider, format!("the thread now continues{when}")),
         HookRole::Filter => (Direction::Neutral, format!("it changes more content{when}")),

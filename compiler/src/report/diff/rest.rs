@@ -191,18 +191,19 @@ fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     found
 }
 
-/// Compares trust requirements. Risk tables, connections, and hooks that only change what a model reads are compared
-/// separately.
+/// Compares trust requirements. Risk tables, connections and scripts, the grants of the directive, and new hooks that only
+/// change what a model reads are compared separately.
 fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
-        let starts = |one: &&TrustRequirement| match one.kind {
-            TrustRequirementKind::Hook => to.plan.hooks.iter().any(|hook| hook.id == one.name && needs_trust(hook)),
-            TrustRequirementKind::Tool | TrustRequirementKind::Server => true,
-            TrustRequirementKind::Provider
-            | TrustRequirementKind::Risk
-            | TrustRequirementKind::Grants
-            | TrustRequirementKind::UserSpace
-            | TrustRequirementKind::Script => false,
+        let is_listed = |one: &&TrustRequirement| match one.kind {
+            // Wider grants make requirements of hooks that both plans have.
+            TrustRequirementKind::Hook => {
+                let is_known = from.plan.hooks.iter().any(|hook| hook.id == one.name && hook.is_live());
+                is_known || to.plan.hooks.iter().any(|hook| hook.id == one.name && needs_trust(hook))
+            }
+            TrustRequirementKind::Tool | TrustRequirementKind::Server | TrustRequirementKind::UserSpace => true,
+            TrustRequirementKind::Grants => one.name != to.plan.directive.as_str(),
+            TrustRequirementKind::Provider | TrustRequirementKind::Risk | TrustRequirementKind::Script => false,
         };
         let known = |one: &&TrustRequirement| {
             !from.trust_requirements.iter().any(|other| other.kind == one.kind && other.name == one.name)
@@ -213,7 +214,7 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
             direction,
             source: one.place.as_ref().map(SourceReport::from),
         };
-        to.trust_requirements.iter().filter(starts).filter(known).map(change).collect()
+        to.trust_requirements.iter().filter(is_listed).filter(known).map(change).collect()
     };
     let mut found = missing(before, after, Direction::Widened, "has to be trusted");
     found.extend(missing(after, before, Direction::Narrowed, "no longer needs trust"));

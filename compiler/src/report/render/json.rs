@@ -31,8 +31,8 @@ use crate::semantics::money::Nanos;
 pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{
-    AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport, TurnBoundsReport,
-    WorstCaseReport,
+    AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport, ThreadBoundReport,
+    TurnBoundsReport, WorstCaseReport,
 };
 pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;

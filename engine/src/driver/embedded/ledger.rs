@@ -101,11 +101,10 @@ impl EmbeddedDriver {
             continues: Some(self.id.clone()),
             created_at: now,
             updated_at: now,
-            spawns: Some(limits.spawns),
             plan_id: plan_id.clone().or(row.plan_id.clone()),
-            ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, spawned: 0, ..row }
+            ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, ..row }
         };
-        let put = Change::Put(Box::new(row));
+        let put = Change::PutContinuation { thread: self.id.clone(), row: Box::new(row) };
         Ok(if is_child {
             vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, limits.spend)), put]]
         } else {

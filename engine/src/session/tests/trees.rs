@@ -1,5 +1,7 @@
 //! Tests of thread trees: children, their money and limits, continuations.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 
 use super::{Lab, Status, calls, names, permit, say, thread};
@@ -216,6 +218,55 @@ async fn full_context_causes_a_handoff() {
     assert_eq!(rows.iter().filter(|row| row.status == Status::Continued).count(), 1);
 }
 
+/// The root spends its spawns before and after a handoff; its child starts a thread too.
+#[tokio::test]
+async fn spawns_are_counted_across_handoffs() {
+    let (of_root, of_child) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let lab = Lab::new(move |request| {
+        let first = |count: &AtomicUsize| count.fetch_add(1, Ordering::SeqCst);
+        Ok(match request.cue.directive.as_str() {
+            "test/parent" => match first(&of_root) {
+                0 => calls(&[child()]),
+                1 => calls(&[child(), child()]),
+                _ => say("at last"),
+            },
+            "test/child" if first(&of_child) == 0 => {
+                calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/grandchild"}))])
+            }
+            who => say(who),
+        })
+    });
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
+    lab.directive("parent", &format!("<limits spend=\"2\" spawns=\"3\"/>{DIRECTIVES}"), "");
+    lab.directive("child", &format!("<limits spend=\"0.2\"/>{DIRECTIVES}"), "");
+    lab.directive("grandchild", "<limits spend=\"0.05\"/>", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
+    let spawns = |engine: &crate::engine::Engine| -> Vec<(Option<u64>, u64, bool)> {
+        let chain = rows(engine).into_iter().filter(|row| row.directive == "test/parent");
+        let mut chain: Vec<ThreadRow> = chain.collect();
+        chain.sort_by_key(|row| std::cmp::Reverse(row.spawns));
+        chain.iter().map(|row| (row.spawns, row.spawned, row.continued_by.is_some())).collect()
+    };
+    let counted = [(Some(3), 2, true), (Some(1), 1, true), (Some(0), 0, false)];
+    assert_eq!(spawns(&engine), counted);
+    assert_eq!(rows(&engine).iter().filter(|row| row.continues.is_none()).count(), 4);
+    let limits = rows(&engine).into_iter().filter(|row| row.directive == "test/parent").map(|row| {
+        let events = engine.threads().transcript(&row.id).unwrap();
+        let opened = events.into_iter().find_map(|e| match e.body {
+            EventBody::Opened(opened) => Some(opened.limits.spawns),
+            _ => None,
+        });
+        (row.spawns, opened)
+    });
+    assert!(limits.into_iter().all(|(row, opened)| row == opened));
+    drop(engine);
+    std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
+    crate::threads::Threads::repair(&lab.path()).unwrap();
+    assert_eq!(spawns(&lab.engine()), counted);
+}
+
 #[tokio::test]
 async fn continuation_directive_gets_only_the_inputs_that_it_declares() {
     let lab = Lab::new(|request| {
@@ -371,7 +422,6 @@ async fn children_end_with_their_parent_by_policy_or_on_failure() {
 
 #[tokio::test]
 async fn children_beyond_the_limit_are_queued() {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let mut lab = Lab::new(|request| {

@@ -1,5 +1,7 @@
 //! Writes to the registry: changes as data, several per transaction.
 
+use std::collections::BTreeSet;
+
 use redb::{ReadableTable, Table, WriteTransaction};
 use rye_compiler::semantics::ledger::LedgerReply;
 use serde::Serialize;
@@ -23,6 +25,8 @@ pub enum Change {
     /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
     /// it.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
+    /// Inserts the row of a thread's continuation, which has the spawns that the thread and its descendants left.
+    PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
     /// Checks that no spawn limit of the thread or its ancestors forbids this child. Changes nothing: the check
@@ -129,6 +133,7 @@ impl Registry {
         match change {
             Change::Put(row) => put_row(transaction, row),
             Change::Update { thread, update, now } => edit(transaction, thread, |row| update.apply(row, *now)),
+            Change::PutContinuation { thread, row } => put_continuation(transaction, thread, row),
             Change::Unlink { thread, next, now } => edit(transaction, thread, |row| {
                 if row.continued_by.as_ref() == Some(next) {
                     row.continued_by = None;
@@ -195,6 +200,16 @@ fn spawned(
     Ok(ChangeResult::Child(child.id.clone()))
 }
 
+fn put_continuation(
+    transaction: &WriteTransaction,
+    thread: &ThreadId,
+    row: &ThreadRow,
+) -> Result<ChangeResult, StoreError> {
+    let Some(before) = find(transaction, thread)? else { return Ok(ChangeResult::NoThread(thread.clone())) };
+    let spawns = before.spawns.map(|limit| limit.saturating_sub(before.spawned));
+    put_row(transaction, &ThreadRow { spawns, spawned: 0, ..row.clone() })
+}
+
 fn check_spawn_limit(
     transaction: &WriteTransaction,
     parent: &ThreadId,
@@ -214,13 +229,20 @@ fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns a thread and its ancestors.
+/// Returns a thread and its ancestors. The last continuation of a thread stands for the thread: it has the rest of its
+/// spawns, and children that survived the handoff count there.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
-    let (mut rows, mut next) = (Vec::<ThreadRow>::new(), Some(thread.clone()));
-    while let Some(row) = next.take().map(|id| find(transaction, &id)).transpose()?.flatten() {
-        // A damaged registry may contain a cycle of parents.
-        next = row.parent.clone().filter(|id| *id != row.id && rows.iter().all(|row| row.id != *id));
-        rows.push(row);
+    let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
+    // A damaged registry may contain a cycle.
+    while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
+        let Some(row) = find(transaction, &id)? else { break };
+        let continued_by = row.continued_by.clone().filter(|_| row.status == Status::Continued);
+        if let Some(id) = continued_by {
+            next = Some(id);
+        } else {
+            next.clone_from(&row.parent);
+            rows.push(row);
+        }
     }
     Ok(rows)
 }

@@ -229,20 +229,26 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Counts the descendants of each thread. The continuation of a child is no further one.
+/// Counts the descendants of each thread. The continuation of a child is no further one. A descendant that was opened
+/// after a handoff counts for the continuation.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let above: BTreeMap<ThreadId, ThreadId> =
-        folds.values().filter_map(|folded| Some((folded.row.id.clone(), folded.row.parent.clone()?))).collect();
     let spawned = folds.values().filter(|folded| folded.handed_over.is_none());
-    let parents: Vec<ThreadId> = spawned.filter_map(|folded| folded.row.parent.clone()).collect();
-    for parent in &parents {
-        let (mut next, mut steps) = (Some(parent), 0);
-        while let Some(thread) = next.filter(|_| steps <= above.len()) {
-            if let Some(folded) = folds.get_mut(thread) {
+    let spawned: Vec<(ThreadId, i64)> =
+        spawned.filter_map(|folded| Some((folded.row.parent.clone()?, folded.opened.0))).collect();
+    for (parent, opened) in spawned {
+        let (mut next, mut seen) = (Some(parent), BTreeSet::new());
+        while let Some(thread) = next.take().filter(|thread| seen.insert(thread.clone())) {
+            let Some(row) = folds.get(&thread).map(|folded| &folded.row) else { break };
+            let continued_by = row.continued_by.as_ref().filter(|_| row.status == Status::Continued);
+            let later = continued_by.filter(|by| folds.get(by).is_some_and(|next| next.opened.0 < opened)).cloned();
+            if later.is_some() {
+                next = later;
+                continue;
+            }
+            next.clone_from(&row.parent);
+            if let Some(folded) = folds.get_mut(&thread) {
                 folded.row.spawned += 1;
             }
-            next = above.get(thread);
-            steps += 1;
         }
     }
 }

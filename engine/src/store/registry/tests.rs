@@ -254,6 +254,44 @@ fn full_disk_is_reported_on_every_commit() {
     assert!(failed > 3, "{failed}");
 }
 
+/// Commits the spawn of a child with an own limit of 9.
+fn spawn(registry: &Registry, parent: &str, spawn: u64, child: &str) -> ChangeResult {
+    let child = Box::new(ThreadRow { spawns: Some(9), ..row(child) });
+    registry.commit(&[Change::Spawn { parent: id(parent), spawn, child }]).unwrap().pop().unwrap()
+}
+
+#[test]
+fn continuation_has_the_spawns_that_all_descendants_leave() {
+    on_each_disk(|disk| {
+        let registry = Registry::open(disk).unwrap();
+        let root = Change::Put(Box::new(ThreadRow { spawns: Some(4), ..row("root-1") }));
+        registry.commit(&[root]).unwrap();
+        spawn(&registry, "root-1", 1, "child-1");
+        spawn(&registry, "child-1", 1, "low-1");
+        let update =
+            RowUpdate { status: Some(Status::Continued), continued_by: Some(id("root-2")), ..RowUpdate::default() };
+        let next = ThreadRow { spawned: 7, continues: Some(id("root-1")), ..row("root-2") };
+        let handoff = [
+            Change::Update { thread: id("root-1"), update: Box::new(update), now: 2_000 },
+            Change::PutContinuation { thread: id("root-1"), row: Box::new(next) },
+        ];
+        registry.commit(&handoff).unwrap();
+        let counted = || registry.thread(&id("root-2")).unwrap().map(|row| (row.spawns, row.spawned)).unwrap();
+        assert_eq!(counted(), (Some(2), 0));
+        // A child that survives the handoff uses the spawns of the continuation.
+        assert_eq!(spawn(&registry, "child-1", 2, "low-2"), ChangeResult::Child(id("low-2")));
+        assert_eq!(spawn(&registry, "root-2", 1, "child-2"), ChangeResult::Child(id("child-2")));
+        assert_eq!(counted(), (Some(2), 2));
+        for parent in ["child-1", "child-2", "root-2"] {
+            let refused = ChangeResult::TooMany { thread: id("root-2"), limit: 2 };
+            assert_eq!(spawn(&registry, parent, 9, "late-1"), refused, "{parent}");
+        }
+        assert_eq!(registry.thread(&id("root-1")).unwrap().unwrap().spawned, 2);
+        let missing = Change::PutContinuation { thread: id("none-1"), row: Box::new(row("none-2")) };
+        assert_eq!(registry.commit(&[missing]).unwrap(), [ChangeResult::NoThread(id("none-1"))]);
+    });
+}
+
 #[test]
 fn threads_share_a_registry() {
     let (_folder, disk) = folder();

@@ -119,6 +119,9 @@ enum Back {
 /// A widening edit: name, file, text before and after, expected report, and the direction of the reverse edit.
 type Edit = (&'static str, &'static str, &'static str, &'static str, &'static str, Back);
 
+const TELL: &str =
+    "  - { id: tell, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: rules } }\n";
+
 const EDITS: &[Edit] = &[
     ("guard disabled", HOOKS, "id: no_rm\n", "id: no_rm\n    enabled: false\n", "widened tool_call no_rm", Back::Clean),
     (
@@ -287,6 +290,15 @@ const EDITS: &[Edit] = &[
         "widened after_step on",
         Back::Clean,
     ),
+    ("a hook that steers", HOOKS, "", TELL, "widened thread_started tell", Back::Clean),
+    (
+        "a hook that changes results",
+        HOOKS,
+        "",
+        "  - { id: cut, event: tool_result, action: { modify: { content: more } } }\n",
+        "newly reachable: it changes results of tools of a thread with wide grants, and its file has to be trusted",
+        Back::Unknown,
+    ),
     ("a guard made soft", HOOKS, "action: terminate", "action: continue", "widened after_step enough", Back::Clean),
 ];
 
@@ -315,6 +327,40 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     assert!(found.widened && shown.contains("+ widened tool_call no_rm"), "{shown}");
     assert!(shown.contains("a removed guard  .ai/config/agent/hooks.yaml:2:"), "{shown}");
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
+}
+
+/// Decision 0105: a hook file decides what the model of a thread with wide grants reads only if the file is trusted.
+#[test]
+fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
+    let granted = "<tool>p.deploy</tool><tool>p.probe</tool>\n\
+        <tool net=\"a.test\" write=\"out/\">rye.bash.*</tool><directive>child</directive>";
+    let narrow = edited(&base(), ROOT, granted, "<tool>rye.file-system.read</tool>");
+    let found = compare(&narrow, &edited(&narrow, HOOKS, "", TELL));
+    let shown = text("narrow", &found);
+    assert!(!found.widened && shown.contains("neutral thread_started tell"), "{shown}");
+    let told = edited(&base(), HOOKS, "", TELL);
+    for edit in [
+        ("fetch, item_type", "fetch,  item_type"),
+        ("id: tell", "id: told"),
+        ("started, action", "started, condition: depth > 0, action"),
+    ] {
+        let found = compare(&told, &edited(&told, HOOKS, edit.0, edit.1));
+        assert!(!found.widened, "{edit:?}\n{}", text("told", &found));
+    }
+    // The requirement of an unchanged hook comes from the new grant.
+    let narrow_and_told = edited(&narrow, HOOKS, "", TELL);
+    let shown = text("granted", &compare(&narrow_and_told, &told));
+    assert!(shown.contains("widened hook `tell` has to be trusted: at thread_started: adds knowledge"), "{shown}");
+    let shown = text("revoked", &compare(&told, &narrow_and_told));
+    assert!(shown.contains("narrowed hook `tell` no longer needs trust"), "{shown}");
+    let guarded =
+        edited(&base(), HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n");
+    let shown = text("guarded", &compare(&base(), &guarded));
+    assert!(
+        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops more")
+            && shown.contains("its file has to be trusted"),
+        "{shown}"
+    );
 }
 
 /// Edits that are narrowing or neutral.
@@ -349,11 +395,6 @@ const HARMLESS: &[(&str, &str, &str)] = &[
     (HOOKS, "'call.item_id == \"p/probe\"'", "'call.item_id in [\"p/probe\", \"p/deploy\"]'"),
     (HOOKS, "hooks:\n", "# A comment.\nhooks:\n"),
     (HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n"),
-    (
-        HOOKS,
-        "",
-        "  - { id: tell, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: rules } }\n",
-    ),
     (DEPLOY, "Deploys.", "Deploys it."),
     (DEPLOY, "kind: command", "# A comment.\nkind: command"),
     (DEPLOY, "maximum: 3", "maximum: 2"),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::plan::{PlannedModel, Tokens};
 use crate::report::forecast::{self, Forecast, RunEstimate};
-use crate::report::run_bounds::{TurnBounds, WorstCase};
+use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
@@ -38,6 +38,9 @@ pub struct ForecastReport {
     /// Bounds on the turns of every run.
     #[serde(default)]
     pub turns: TurnBoundsReport,
+    /// Bound on the threads of every run.
+    #[serde(default)]
+    pub threads: ThreadBoundReport,
     pub prefix: PrefixReport,
     pub assumptions: AssumptionsReport,
 }
@@ -63,6 +66,16 @@ pub struct WorstCaseReport {
     /// The limit that sets the bound, `spend`; `prices` if no call has a price above zero; `raise` if a hook may raise
     /// the limit, so that nothing bounds the cost.
     #[serde(default)]
+    pub set_by: String,
+}
+
+/// Upper bound on the threads of a tree. A thread counts once with its continuations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadBoundReport {
+    /// Threads that no run exceeds; null if a hook may raise the limits.
+    pub at_most: Option<u64>,
+    /// `spawns` for the limit, `depth` if it is 0, `grants` if nothing starts another thread, `raise` if a hook may raise
+    /// the limits.
     pub set_by: String,
 }
 
@@ -102,6 +115,7 @@ impl From<Forecast> for ForecastReport {
             typical: forecast.typical.into(),
             worst: forecast.worst.into(),
             turns: forecast.turns.into(),
+            threads: forecast.threads.into(),
             prefix: PrefixReport { constant: forecast.prefix.constant, per_thread: forecast.prefix.per_thread },
             assumptions: AssumptionsReport {
                 typical_turns: forecast::TYPICAL_TURNS,
@@ -128,6 +142,12 @@ impl From<RunEstimate> for RunEstimateReport {
 impl From<WorstCase> for WorstCaseReport {
     fn from(worst: WorstCase) -> Self {
         Self { cost: worst.cost.map(Nanos::to_json), set_by: worst.set_by.as_str().to_owned() }
+    }
+}
+
+impl From<ThreadBound> for ThreadBoundReport {
+    fn from(bound: ThreadBound) -> Self {
+        Self { at_most: bound.threads, set_by: bound.set_by.as_str().to_owned() }
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::view::MessageView;
 use super::{cents, dollars, format_tokens, push, write_heading};
 use crate::plan::Plan;
 use crate::report::forecast::{self, RunEstimate, StopReason};
-use crate::report::run_bounds::{CostBound, TurnBounds, WorstCase};
+use crate::report::run_bounds::{CostBound, ThreadBound, ThreadBoundOrigin, TurnBounds, WorstCase};
 
 /// Renders the first request, then whole runs.
 pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
@@ -29,6 +29,9 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
     push_table(out, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left], &rows);
     push(out, &format!("  worst    {}", format_worst(&forecast.worst)));
     push(out, &format!("  turns    {}", format_turns(&forecast.turns)));
+    if forecast.threads.set_by != ThreadBoundOrigin::Grants {
+        push(out, &format!("  threads  {}", format_threads(&forecast.threads)));
+    }
     let (turns, reply, result) =
         (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT_TOKENS, group_thousands(forecast::TYPICAL_RESULT_TOKENS));
     push(
@@ -56,6 +59,17 @@ fn format_worst(worst: &WorstCase) -> String {
         (CostBound::Prices, Some(cost)) => format!("{cost}, because every call is free of charge"),
         (CostBound::Prices, None) => "no cost is counted, because the model has no prices".to_owned(),
         (CostBound::Raise | CostBound::Spend, _) => "no bound, because a hook may raise the limit of spend".to_owned(),
+    }
+}
+
+fn format_threads(bound: &ThreadBound) -> String {
+    match (bound.set_by, bound.threads.map(group_thousands)) {
+        (ThreadBoundOrigin::Grants, _) => "1, because nothing starts another one".to_owned(),
+        (ThreadBoundOrigin::Depth, _) => "1, set by the limit of depth".to_owned(),
+        (ThreadBoundOrigin::Spawns, Some(most)) => format!("at most {most}, set by the limit of spawns"),
+        (ThreadBoundOrigin::Raise | ThreadBoundOrigin::Spawns, _) => {
+            "no bound, because a hook may raise the limit of spawns".to_owned()
+        }
     }
 }
 

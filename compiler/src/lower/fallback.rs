@@ -1,0 +1,41 @@
+//! Fitness of a fallback: the first request has to fit its context window, and the spend limit has to pay for it.
+
+use crate::compose::Composed;
+use crate::diagnostics::{Diagnostics, ModelError};
+use crate::plan::PlannedModel;
+use crate::semantics::limits::Limits;
+
+use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_tokens, sum_first_request};
+
+/// Reports a fallback that cannot take over the first request. `opening` is the size of the tools.
+pub fn check(
+    composed: &Composed,
+    model: &PlannedModel,
+    limits: &Limits,
+    opening: OpeningSize,
+    diagnostics: &mut Diagnostics,
+) {
+    let Some(fallback) = model.fallback.as_deref() else { return };
+    let Some(written) = composed.model.as_ref().and_then(|asked| asked.value.fallback.as_ref()) else { return };
+    let output = fallback.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
+    let prompt = opening.tokens.saturating_add(first_request_tokens(composed, fallback.counted_by));
+    let texts = sum_first_request(composed, |text| fallback.counted_by.bound(text));
+    let needed = fallback.worst_case(opening.bound.saturating_add(fallback.bound_message(texts, 1)), output);
+    let why = if prompt.saturating_add(output) > fallback.context_window {
+        let window = fallback.context_window;
+        format!(
+            "its window of {window} tokens does not hold the first request of {prompt} tokens and a reply of {output}"
+        )
+    } else if needed > limits.spend && model.worst_case(opening.bound, output) <= limits.spend {
+        // A limit that does not pay for the model either is reported as such.
+        format!("one of its turns may cost ${needed}, and `spend` is ${}", limits.spend)
+    } else {
+        return;
+    };
+    diagnostics.push(ModelError::UnfitFallback {
+        fallback: written.node.clone(),
+        model: fallback.id.clone(),
+        why,
+        span: written.span,
+    });
+}

@@ -1,0 +1,97 @@
+//! Grants of one tool whose every call a `tool_call` hook blocks: the hook's condition is true for the tool, whatever its
+//! other facts are.
+
+use rye_grammar::ItemId;
+use rye_grammar::capability::is_literal;
+use serde_json::Value;
+
+use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::{CapabilityError, Diagnostics};
+use crate::hook::{HookAction, HookPoint};
+use crate::item::Items;
+use crate::palette::SizedTool;
+use crate::semantics::condition::Verdict;
+use crate::semantics::facts::Facts;
+use crate::world::ItemKind;
+
+/// Reports the grants of the leaf that a live hook makes useless.
+pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let blocks = |hook: &&ComposedHook| {
+        let action = hook.decl.action.as_ref().map(|action| &action.node);
+        hook.is_live() && hook.decl.event == HookPoint::ToolCall && matches!(action, Some(HookAction::Block { .. }))
+    };
+    let mut guards = composed.hooks.iter().filter(blocks).peekable();
+    let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
+    if guards.peek().is_none() {
+        return;
+    }
+    let guards: Vec<&ComposedHook> = guards.collect();
+    let tools = items.list(ItemKind::Tool);
+    for grant in &permissions.grants {
+        let pattern = &grant.pattern.0;
+        let Some(dotted) = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id)) else { continue };
+        let Some(id) = tools.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| &entry.id) else { continue };
+        let Some(guard) = guards.iter().find(|guard| blocks_every_call(guard, composed, id)) else { continue };
+        let Some(tool) = items.tool(id) else { continue };
+        found.push(CapabilityError::BlockedGrant {
+            pattern: pattern.clone(),
+            item: id.to_string(),
+            hook: guard.decl.id.node.clone(),
+            tokens: SizedTool::of(tool).tokens,
+            span: grant.span,
+            hook_span: guard.decl.span,
+        });
+    }
+}
+
+/// Returns true if the condition of a hook is true for every call of a tool in a thread of this directive.
+fn blocks_every_call(guard: &ComposedHook, composed: &Composed, tool: &ItemId) -> bool {
+    let Some(condition) = &guard.decl.compiled else { return true };
+    let mut facts = Facts::new();
+    facts.set("call.item_id", Value::from(tool.as_str()));
+    // The tool can also be called through `rye_execute`.
+    facts.declare_unknown("call.name");
+    facts.declare_unknown("call.id");
+    facts.declare_unknown("call.input");
+    facts.set("directive", Value::from(composed.id.as_str()));
+    for root in condition.roots().filter(|root| !matches!(*root, "call" | "directive")) {
+        facts.declare_unknown(root);
+    }
+    condition.evaluate(&facts) == Verdict::True
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::validate::{Selection, check};
+
+    fn told(condition: &str) -> Vec<String> {
+        let inside = "<metadata><permissions><execute><tool>rye.look</tool></execute></permissions></metadata>";
+        let hooks = format!(
+            "hooks:\n  - {{ id: guard, event: tool_call, condition: '{condition}', action: {{ block: {{ reason: no }} }} }}\n"
+        );
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Look.")])
+            .project(".ai/config/agent/hooks.yaml", hooks);
+        let report = check(&world, &Selection::All);
+        let dead = report.diagnostics.iter().filter(|found| found.code() == "capability::dead-grant");
+        dead.map(crate::diagnostics::Diagnostic::message).collect()
+    }
+
+    #[test]
+    fn grants_whose_every_call_is_blocked_are_reported() {
+        for always in ["call.item_id == \"rye/look\"", "directive == \"leaf\" && call.item_id contains \"look\""] {
+            let found = told(always);
+            assert!(found.len() == 1 && found.concat().contains("the hook `guard` blocks it"), "{always}: {found:?}");
+        }
+        for sometimes in [
+            "call.item_id == \"rye/touch\"",
+            "call.item_id == \"rye/look\" && call.input.path == \"x\"",
+            "call.item_id == \"rye/look\" && turn > 3",
+            "call.name == \"rye_look\"",
+            "directive == \"other\"",
+        ] {
+            assert_eq!(told(sometimes), Vec::<String>::new(), "{sometimes}");
+        }
+    }
+}
