@@ -197,6 +197,41 @@ fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
 }
 
 #[test]
+fn commands_are_listed_and_performed_without_a_request() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\nargument-hint: FILE\n---\nReview $1.\n");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.prompt(&session, "first");
+    let tree = client.prompt(&session, "/tree");
+    assert_eq!(tree.response["result"]["stopReason"], "end_turn");
+    assert!(text(&tree, "agent_message_chunk").contains("  1  first"), "{:?}", tree.updates);
+    client.prompt(&session, "second");
+    client.prompt(&session, "/fork 2");
+    // The thread that continues the session is shown like the first one.
+    let third = client.prompt(&session, "third");
+    assert_eq!(text(&third, "agent_message_chunk"), "One.");
+    let mut commands = third.updates.iter().chain(&tree.updates).map(|message| &message["params"]["update"]);
+    let listed = commands.find(|update| update["sessionUpdate"] == "available_commands_update").unwrap();
+    let command = |name: &str| {
+        let all = listed["availableCommands"].as_array().unwrap();
+        all.iter().find(|command| command["name"] == name).unwrap_or_else(|| panic!("{listed}")).clone()
+    };
+    assert_eq!(
+        (&command("review")["description"], &command("review")["input"]["hint"]),
+        (&"Review a file.".into(), &"FILE".into())
+    );
+    assert_eq!(command("model")["input"]["hint"], "NAME");
+    let retried = client.prompt(&session, "/retry");
+    assert_eq!(retried.response["result"]["stopReason"], "end_turn", "{}", retried.response);
+    assert_eq!(text(&retried, "agent_message_chunk"), "One.");
+    client.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    let statuses: Vec<&Value> = listed["threads"].as_array().unwrap().iter().map(|thread| &thread["status"]).collect();
+    assert_eq!(statuses.iter().filter(|status| ***status == "continued").count(), 2, "{listed}");
+}
+
+#[test]
 fn closed_session_is_listed_and_loaded_with_its_conversation() {
     let place = project("{ text: One. }, { text: Two. }");
     let mut client = AcpClient::start(&place);

@@ -318,6 +318,24 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
 }
 
 #[test]
+fn retry_sends_the_last_prompt_again_in_place_of_its_reply() {
+    let place = project("steps: [{ text: One. }, { text: Two. }, { text: Three. }]");
+    place.write(".ai/prompts/greet.md", "Hello $1.\n");
+    let done = chat(&place, &["talk"], b"/retry\nfirst\n/greet you\n/retry\n/tree\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nOne.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("the session has no prompt yet"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
+    let events = place.transcript(last["thread_id"].as_str().unwrap());
+    let said = events.iter().find(|event| event["type"] == "cognition_in").unwrap();
+    assert_eq!(said["message"]["content"][0]["text"], "Hello you.");
+    assert_eq!(done.stderr.matches("\n  2  /greet you\n").count(), 2, "{}", done.stderr);
+    // The first reply is no part of the conversation.
+    let continued = events.iter().find(|event| event["type"] == "continues").unwrap();
+    assert_eq!(continued["prompts"], 1);
+}
+
+#[test]
 fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let mut child = start(&place, &["talk"]);

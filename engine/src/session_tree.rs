@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{AcceptedInput, Event, EventBody, MessageSource, PromptStatus, ThreadHead, ThreadOrigin};
+use crate::image::ImageRef;
 use crate::message::{Message, text_of};
 use crate::store::{StoreError, ThreadRow};
 use crate::thread::Status;
@@ -34,6 +35,8 @@ pub struct SessionPrompt {
     pub number: u64,
     /// The text that the user typed.
     pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
     /// `None` while the prompt runs.
     pub status: Option<PromptStatus>,
 }
@@ -44,10 +47,12 @@ pub struct SessionPrompt {
 /// A transcript or the registry cannot be read.
 pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionThread>, StoreError> {
     let mut found: Vec<SessionThread> = Vec::new();
+    // A message can be accepted in one thread and sent in the next.
+    let mut accepted = Vec::new();
     for row in session_rows(threads, thread)? {
         let events = threads.transcript(&row.id)?;
         let after = found.last().map(|before| before.thread_id.clone());
-        found.push(read_thread(&row.id, &events, row.status, after));
+        found.push(read_thread(&row.id, &events, row.status, after, &mut accepted));
     }
     Ok(found)
 }
@@ -75,29 +80,40 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
     Ok(found)
 }
 
-fn read_thread(id: &ThreadId, events: &[Event], status: Status, after: Option<String>) -> SessionThread {
+fn read_thread(
+    id: &ThreadId,
+    events: &[Event],
+    status: Status,
+    after: Option<String>,
+    accepted: &mut Vec<AcceptedInput>,
+) -> SessionThread {
     let head = ThreadHead::of(events);
     let mut prompts: Vec<SessionPrompt> = Vec::new();
-    let mut accepted: Vec<&AcceptedInput> = Vec::new();
     let mut model = String::new();
     for event in events {
         if let EventBody::PromptStarted(started) = &event.body {
-            prompts.push(SessionPrompt { number: started.prompt, text: String::new(), status: None });
+            prompts.push(SessionPrompt {
+                number: started.prompt,
+                text: String::new(),
+                images: Vec::new(),
+                status: None,
+            });
         } else if let EventBody::AttemptIntended(intended) = &event.body {
             model.clone_from(&intended.model);
         } else if let EventBody::UserInput(input) = &event.body {
-            accepted.push(input);
+            accepted.push((**input).clone());
         }
         let Some(prompt) = prompts.last_mut() else { continue };
         if let EventBody::CognitionIn(said) = &event.body
             && let (MessageSource::Prompt, Message::User { content }) = (said.source, &said.message)
         {
-            let sent = text_of(content);
-            // The first message of a thread has layers in front of the text.
-            let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
-            prompt.text = typed.map_or(sent, |input| input.raw.clone());
+            set_text(prompt, &text_of(content), accepted);
         } else if let EventBody::PromptEnded(ended) = &event.body {
             prompt.status = Some(ended.status);
+            // The message of a prompt that ended before its first request was not sent.
+            if let Some(unsent) = ended.unsent.first().filter(|_| prompt.text.is_empty()) {
+                set_text(prompt, unsent, accepted);
+            }
         }
     }
     SessionThread {
@@ -109,4 +125,11 @@ fn read_thread(id: &ThreadId, events: &[Event], status: Status, after: Option<St
         model,
         prompts,
     }
+}
+
+/// Sets the text of a prompt to what the user typed. The first message of a thread has layers in front of the text.
+fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
+    let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
+    prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());
+    prompt.images = typed.map(|input| input.images.clone()).unwrap_or_default();
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::BoxFuture;
+use rye_engine::control::ControlSender;
 use rye_engine::engine::{
     ApprovalHandler, ApprovalRequest, Engine, EngineError, StartOptions, ThreadHandle, UserMessage,
 };
@@ -230,6 +231,11 @@ impl Session {
             });
         }
         events
+    }
+
+    /// Returns the sender of control messages to the session's thread, and to each thread that continues it.
+    pub fn control(&self) -> ControlSender {
+        self.handle.control()
     }
 
     /// Answers a question. Returns false if it is not open any more.

@@ -26,6 +26,7 @@ use super::map::{UpdateMapper, prompt_text};
 use super::session_task::{SessionCommand, SessionTask};
 use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
+use crate::command::chat::requests::RequestHandler;
 use crate::command::run::{compile_directive, sandbox};
 use crate::present::format_date;
 use crate::report::Printer;
@@ -60,7 +61,13 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
         .on_receive_request(
             async move |request: NewSessionRequest, responder, connection: ConnectionTo<Client>| {
                 let (agent, cx) = (Arc::clone(&new), connection.clone());
-                connection.spawn(async move { responder.respond_with_result(agent.new_session(request, cx).await) })
+                connection.spawn(async move {
+                    let opened = Arc::clone(&agent).new_session(request, cx).await;
+                    let id = opened.as_ref().ok().map(|opened| opened.session_id.clone());
+                    responder.respond_with_result(opened)?;
+                    agent.announce_commands(id.as_ref());
+                    Ok(())
+                })
             },
             on_receive_request!(),
         )
@@ -68,8 +75,11 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
             async move |request: LoadSessionRequest, responder, connection: ConnectionTo<Client>| {
                 let (agent, cx) = (Arc::clone(&load), connection.clone());
                 connection.spawn(async move {
-                    let opened = agent.reopen(request.session_id, request.cwd, cx, true).await;
-                    responder.respond_with_result(opened.map(|()| LoadSessionResponse::new()))
+                    let id = request.session_id.clone();
+                    let opened = Arc::clone(&agent).reopen(request.session_id, request.cwd, cx, true).await;
+                    responder.respond_with_result(opened.map(|()| LoadSessionResponse::new()))?;
+                    agent.announce_commands(Some(&id));
+                    Ok(())
                 })
             },
             on_receive_request!(),
@@ -78,8 +88,11 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
             async move |request: ResumeSessionRequest, responder, connection: ConnectionTo<Client>| {
                 let (agent, cx) = (Arc::clone(&resume), connection.clone());
                 connection.spawn(async move {
-                    let opened = agent.reopen(request.session_id, request.cwd, cx, false).await;
-                    responder.respond_with_result(opened.map(|()| ResumeSessionResponse::new()))
+                    let id = request.session_id.clone();
+                    let opened = Arc::clone(&agent).reopen(request.session_id, request.cwd, cx, false).await;
+                    responder.respond_with_result(opened.map(|()| ResumeSessionResponse::new()))?;
+                    agent.announce_commands(Some(&id));
+                    Ok(())
                 })
             },
             on_receive_request!(),
@@ -156,6 +169,13 @@ impl RyeAgent {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets a session send its commands to the client, once the client knows the session.
+    fn announce_commands(&self, id: Option<&SessionId>) {
+        if let Some(session) = id.and_then(|id| self.lock().get(&*id.0).cloned()) {
+            session.send(SessionCommand::ListCommands).ok();
+        }
+    }
+
     /// Returns the engine of the project of a folder.
     async fn engine(&self, folder: &Path) -> Result<(Spaces, Engine), Error> {
         let spaces = find_project(folder).map_err(|failure| request_error(&failure))?;
@@ -214,8 +234,10 @@ impl RyeAgent {
         let mapper = UpdateMapper::new(plan.map_or(0, |parent| parent.plan().model.context_window));
         let (sender, commands) = unbounded_channel();
         self.lock().insert(id.to_string(), sender);
-        let (session, spaces) = (Arc::new(session), spaces.clone());
-        let task = SessionTask { id: id.clone(), session, events, commands, connection, spaces, mapper };
+        let (control, engine, spaces) = (session.control(), engine.inner().clone(), spaces.clone());
+        let requests = Arc::new(RequestHandler { control, engine, spaces });
+        let session = Arc::new(session);
+        let task = SessionTask { id: id.clone(), session, events, commands, connection, requests, mapper };
         tokio::spawn(task.run());
         Ok(id)
     }
@@ -283,7 +305,7 @@ impl RyeAgent {
                 SessionCommand::Prompt { responder, .. } => {
                     responder.respond_with_error(unknown_session(&request.session_id))
                 }
-                SessionCommand::Cancel | SessionCommand::Close => Ok(()),
+                SessionCommand::Cancel | SessionCommand::ListCommands | SessionCommand::Close => Ok(()),
             },
         }
     }

@@ -5,17 +5,21 @@ use std::sync::Arc;
 
 use agent_client_protocol::Client;
 use agent_client_protocol::v1::schema::{
-    PromptResponse, RequestPermissionOutcome, SessionId, SessionNotification, SessionUpdate, StopReason,
+    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, PromptResponse, RequestPermissionOutcome,
+    SessionId, SessionNotification, SessionUpdate, StopReason, UnstructuredCommandInput,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use rye::{Answer, LiveEvent, LiveEvents, Question, Session};
 use rye_engine::event::{Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
 use rye_engine::thread_id::ThreadId;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::permission::{SessionGrants, permission_request};
-use crate::workspace::Spaces;
+use crate::command::chat::commands::{TypedText, help, list_commands, response_note};
+use crate::command::chat::json::{ChatRequest, ChatVerb};
+use crate::command::chat::requests::RequestHandler;
 
 /// A message to the task of a session.
 pub enum SessionCommand {
@@ -25,6 +29,8 @@ pub enum SessionCommand {
         responder: Box<Responder<PromptResponse>>,
     },
     Cancel,
+    /// Sends the list of commands to the client.
+    ListCommands,
     /// Interrupts the prompt and closes the session.
     Close,
 }
@@ -73,14 +79,15 @@ pub struct SessionTask {
     pub events: LiveEvents,
     pub commands: UnboundedReceiver<SessionCommand>,
     pub connection: ConnectionTo<Client>,
-    pub spaces: Spaces,
+    pub requests: Arc<RequestHandler>,
     pub mapper: UpdateMapper,
 }
 
 impl SessionTask {
     /// Runs until the thread has ended.
     pub async fn run(mut self) {
-        let main = self.session.thread_id().clone();
+        // The thread that has the session; another one may continue it.
+        let mut main = self.session.thread_id().clone();
         let grants = Arc::new(SessionGrants::default());
         let mut pending: VecDeque<PendingPrompt> = VecDeque::new();
         let mut waiting = WaitingQuestions::default();
@@ -89,10 +96,9 @@ impl SessionTask {
             tokio::select! {
                 command = self.commands.recv(), if is_open => match command {
                     Some(SessionCommand::Prompt { text, delivery, responder }) => {
-                        let input = UserInput { source: InputSource::Rpc, ..UserInput::text(text) };
-                        let receipt = self.session.submit(input, delivery).await;
-                        pending.push_back(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
+                        pending.extend(self.submit(text, delivery, responder).await);
                     }
+                    Some(SessionCommand::ListCommands) => self.list_commands(),
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
@@ -102,6 +108,16 @@ impl SessionTask {
                 },
                 event = self.events.next() => match event {
                     Some(LiveEvent::Event { thread, event }) => {
+                        if let EventBody::Opened(opened) = &event.body
+                            && opened.parent.is_none()
+                            && thread != main
+                        {
+                            main = thread.clone();
+                            self.list_commands();
+                        }
+                        if let EventBody::ShellRan(ran) = &event.body {
+                            self.update(agent_text(&ran.output));
+                        }
                         if thread == main {
                             for update in self.mapper.event(&event.body, false) {
                                 self.update(update);
@@ -139,6 +155,61 @@ impl SessionTask {
         self.connection.send_notification(SessionNotification::new(self.id.clone(), update)).ok();
     }
 
+    /// Submits a text, or answers a typed command beside the session.
+    async fn submit(
+        &self,
+        text: String,
+        delivery: Delivery,
+        responder: Box<Responder<PromptResponse>>,
+    ) -> Option<PendingPrompt> {
+        let verb = match TypedText::parse(&text) {
+            TypedText::Message => {
+                let input = UserInput { source: InputSource::Rpc, ..UserInput::text(text) };
+                let receipt = self.session.submit(input, delivery).await;
+                return Some(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
+            }
+            TypedText::Request(verb @ ChatVerb::Retry {}) => {
+                // The response follows the prompt.
+                let response = self.requests.answer(ChatRequest { id: Value::Null, verb }).await;
+                let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
+                if let Some(input) = input.map(str::to_owned) {
+                    return Some(PendingPrompt { input: Some(input), responder });
+                }
+                Err(response.error.unwrap_or_default())
+            }
+            TypedText::Help => Err(help()),
+            TypedText::Invalid(reason) => Err(reason),
+            TypedText::Leave => Err("the client closes its sessions".to_owned()),
+            TypedText::Request(verb) => Ok(verb),
+        };
+        let (requests, connection, id) = (Arc::clone(&self.requests), self.connection.clone(), self.id.clone());
+        tokio::spawn(async move {
+            let note = match verb {
+                Ok(verb) => response_note(&requests.answer(ChatRequest { id: Value::Null, verb }).await),
+                Err(note) => Some(note),
+            };
+            if let Some(note) = note {
+                connection.send_notification(SessionNotification::new(id, agent_text(&note))).ok();
+            }
+            responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
+        });
+        None
+    }
+
+    /// Sends the commands, prompt templates and skills that a prompt can call.
+    fn list_commands(&self) {
+        let Ok(world) = self.requests.spaces.open() else { return };
+        let mut listed = list_commands(&world);
+        // Editors have their own commands for these.
+        listed.retain(|command| !["exit", "quit"].contains(&command.name.as_str()));
+        let commands = listed.into_iter().map(|command| {
+            let hint = Some(command.arguments).filter(|hint| !hint.is_empty());
+            let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
+            AvailableCommand::new(command.name, command.description).input(input)
+        });
+        self.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
+    }
+
     /// Responds to the prompts that an event ends.
     fn answer_prompts(&self, body: &EventBody, pending: &mut VecDeque<PendingPrompt>) {
         if let EventBody::HookPoint(run) = body {
@@ -164,13 +235,13 @@ impl SessionTask {
 
     /// Asks the client, unless an earlier answer covers the question.
     fn ask(&self, question: Question, grants: &Arc<SessionGrants>, main: &ThreadId) {
-        if grants.allows(&question, &self.spaces) {
+        if grants.allows(&question, &self.requests.spaces) {
             self.session.answer(question.id, Answer::Approve);
             return;
         }
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
         let request = permission_request(&self.id, &question, call);
-        let (session, grants, spaces) = (Arc::clone(&self.session), Arc::clone(grants), self.spaces.clone());
+        let (session, grants, spaces) = (Arc::clone(&self.session), Arc::clone(grants), self.requests.spaces.clone());
         let (connection, id) = (self.connection.clone(), self.id.clone());
         tokio::spawn(async move {
             let answered = connection.send_request(request).block_task().await;

@@ -1,13 +1,16 @@
 //! Typed commands of a session: `/model fast`, `!ls`. Each is a request of the JSON protocol.
 
+use rye_compiler::item::Items;
+use rye_compiler::world::{ItemKind, World};
 use rye_engine::session_tree::SessionThread;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::json::{ChatResponse, ChatVerb};
 use crate::present::truncate_line;
 
 /// The commands of a session, each with its arguments and its summary.
-pub const COMMANDS: [(&str, &str, &str); 15] = [
+pub const COMMANDS: [(&str, &str, &str); 16] = [
     ("help", "", "list the commands"),
     ("exit", "", "close the session; `rye chat -c` opens it again"),
     ("quit", "", "close the session, like /exit"),
@@ -15,6 +18,7 @@ pub const COMMANDS: [(&str, &str, &str); 15] = [
     ("reload", "", "compile the directive again and continue with the new plan"),
     ("fork", "N", "continue from the end of the prompt before prompt N"),
     ("rewind", "N", "like /fork; files stay as they are"),
+    ("retry", "", "send the last prompt again, in place of its reply"),
     ("compact", "[FOCUS]", "replace the conversation by a summary"),
     ("name", "TITLE", "set the title of the session"),
     ("tree", "", "list the threads of the session and their prompts"),
@@ -89,6 +93,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
             Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
             Err(_) => Err(format!("/{name} needs the number of a prompt: `/{name} 2`; /tree lists them")),
         },
+        "retry" => Ok(ChatVerb::Retry {}),
         "compact" => Ok(ChatVerb::Compact { focus: text }),
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
         "tree" => Ok(ChatVerb::Tree {}),
@@ -99,6 +104,45 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "clear" => Ok(ChatVerb::ClearQueue {}),
         _ => return None,
     })
+}
+
+/// A command, prompt template or skill that a message can call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedCommand {
+    /// The name without its slash.
+    pub name: String,
+    /// `command`, `prompt` or `skill`.
+    pub kind: &'static str,
+    pub description: String,
+    /// A hint for the text after the name; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub arguments: String,
+}
+
+/// Lists the commands of a session: built-in ones, prompt templates and skills.
+pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
+    let items = Items::new(world);
+    let row = |name: String, kind, description: &str, arguments: &str| ListedCommand {
+        name,
+        kind,
+        description: description.to_owned(),
+        arguments: arguments.to_owned(),
+    };
+    let own = COMMANDS.iter().map(|(name, arguments, about)| row((*name).to_owned(), "command", about, arguments));
+    let mut list: Vec<ListedCommand> = own.collect();
+    let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
+    let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+    list.extend(templates.filter_map(|entry| items.prompt_template(&entry.id)).map(|template| {
+        let (about, hint) = (template.description.as_deref(), template.argument_hint.as_deref());
+        row(template.command(), "prompt", about.unwrap_or_default(), hint.unwrap_or_default())
+    }));
+    let skills = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+    list.extend(
+        skills
+            .filter_map(|entry| items.skill(&entry.id))
+            .map(|skill| row(format!("skill:{}", skill.file.id), "skill", &skill.description, "")),
+    );
+    list
 }
 
 /// Returns the list of commands.
@@ -189,6 +233,7 @@ mod tests {
             ("/reload confirm", "reload"),
             ("/fork 2", "fork"),
             ("/rewind 1", "fork"),
+            ("/retry", "retry"),
             ("/compact the tests", "compact"),
             ("/name my work", "name"),
             ("/tree", "tree"),

@@ -109,6 +109,8 @@ pub enum ChatVerb {
         /// Number of the prompt, from 1.
         prompt: u64,
     },
+    /// Sends the last prompt again, from the end of the prompt before it.
+    Retry {},
     /// Replaces the conversation by a summary, at the next idle step.
     Compact {
         /// The subject that the summary keeps in detail.
@@ -210,6 +212,7 @@ impl ChatVerb {
             Self::Model { .. } => "model",
             Self::Reload { .. } => "reload",
             Self::Fork { .. } => "fork",
+            Self::Retry {} => "retry",
             Self::Compact { .. } => "compact",
             Self::Bash { .. } => "bash",
             Self::Name { .. } => "name",
@@ -266,6 +269,7 @@ mod tests {
             (json!({"type": "model", "model": "fast"}), "model"),
             (json!({"type": "reload", "confirm": true}), "reload"),
             (json!({"type": "fork", "prompt": 2}), "fork"),
+            (json!({"type": "retry"}), "retry"),
             (json!({"type": "compact", "focus": "tests"}), "compact"),
             (json!({"type": "bash", "command": "ls", "excluded": true}), "bash"),
             (json!({"type": "name", "name": "n"}), "name"),

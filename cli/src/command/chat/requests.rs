@@ -1,21 +1,19 @@
 //! The answers to the JSON requests of a session.
 
 use rye_compiler::compile::Compilation;
-use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
-use rye_compiler::world::{ItemKind, World};
 use rye_engine::control::ControlSender;
 use rye_engine::engine::Engine;
 use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
 use rye_engine::image::ImageRef;
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::{SessionThread, session_rows, session_tree};
+use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_tree};
 use rye_engine::thread::Cost;
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
-use super::commands::COMMANDS;
+use super::commands::list_commands;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::replan::{describe_changes, recompile};
 use crate::command::run::images::read_images;
@@ -75,6 +73,7 @@ impl RequestHandler {
             ChatVerb::Model { model, confirm } => self.replan(Some(&model), confirm).await,
             ChatVerb::Reload { confirm } => self.replan(None, confirm).await,
             ChatVerb::Fork { prompt } => self.fork(prompt).await,
+            ChatVerb::Retry {} => self.retry().await,
             ChatVerb::Compact { focus } => self.compact(focus).await,
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
             ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
@@ -170,12 +169,29 @@ impl RequestHandler {
         if !(1..=prompts).contains(&prompt) {
             return Err(format!("the session has the prompts 1 to {prompts}"));
         }
-        let text = self.tree_of_session().await?.into_iter().rev().find_map(|thread| {
-            let mut prompts = thread.prompts.into_iter();
-            prompts.find(|one| one.number == prompt).map(|one| one.text)
-        });
+        let text = self.prompt_of_session(prompt).await?.map(|prompt| prompt.text);
         let id = self.control.send_with_id(ControlMessage::Fork { prompt }).ok_or(ENDED)?;
         Ok(Some(json!({"message": id, "text": text})))
+    }
+
+    /// Sends the last prompt again, from the end of the prompt before it.
+    async fn retry(&self) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());
+        let last = chat.ok_or("a prompt runs: interrupt it first")?.prompts;
+        let Some(prompt) = self.prompt_of_session(last).await? else {
+            return Err("the session has no prompt yet".to_owned());
+        };
+        self.control.send_with_id(ControlMessage::Fork { prompt: last }).ok_or(ENDED)?;
+        let input = UserInput { images: prompt.images, source: InputSource::Rpc, ..UserInput::text(prompt.text) };
+        let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
+        Ok(Some(json!({"input": id})))
+    }
+
+    /// Returns the prompt with a number in the newest thread that has it.
+    async fn prompt_of_session(&self, number: u64) -> Result<Option<SessionPrompt>, String> {
+        let threads = self.tree_of_session().await?;
+        Ok(threads.into_iter().rev().flat_map(|thread| thread.prompts).find(|prompt| prompt.number == number))
     }
 
     async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
@@ -197,31 +213,8 @@ impl RequestHandler {
 
     fn commands(&self) -> Result<Option<Value>, String> {
         let world = self.spaces.open().map_err(|error| error.to_string())?;
-        Ok(Some(list_commands(&world)))
+        serde_json::to_value(list_commands(&world)).map(Some).map_err(|error| error.to_string())
     }
-}
-
-/// Returns the commands of a session: built-in ones, prompt templates and skills.
-fn list_commands(world: &dyn World) -> Value {
-    let items = Items::new(world);
-    let row =
-        |name: String, kind: &str, description: &str| json!({"name": name, "kind": kind, "description": description});
-    let own = COMMANDS.iter().map(|(name, _, about)| row((*name).to_owned(), "command", about));
-    let mut list: Vec<Value> = own.collect();
-    let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
-    let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
-    list.extend(
-        templates
-            .filter_map(|entry| items.prompt_template(&entry.id))
-            .map(|template| row(template.command(), "prompt", template.description.as_deref().unwrap_or_default())),
-    );
-    let skills = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
-    list.extend(
-        skills
-            .filter_map(|entry| items.skill(&entry.id))
-            .map(|skill| row(format!("skill:{}", skill.file.id), "skill", &skill.description)),
-    );
-    Value::Array(list)
 }
 
 fn dollars(nanos: u64) -> Value {

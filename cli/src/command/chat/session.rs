@@ -147,7 +147,8 @@ impl SessionInput {
             }
             let thread = current_thread(&handler.control);
             let response = handler.answer(request).await;
-            let sent = response.data.as_ref().and_then(|data| data.get("message")?.as_str());
+            let sent = response.data.as_ref();
+            let sent = sent.and_then(|data| data.get("message").or_else(|| data.get("input"))?.as_str());
             if let Some(sent) = sent.filter(|_| waits) {
                 handler.control.settled(sent, thread.as_deref()).await;
             }
