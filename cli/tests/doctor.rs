@@ -99,6 +99,43 @@ fn problems_have_fixes_and_no_secrets() {
 }
 
 #[test]
+fn programs_and_folders_that_do_not_exist_are_reported() {
+    let place = TestProject::new();
+    let tool = |program: &str| format!("description: Mine.\nkind: command\ncommand: [\"{program}\"]\n");
+    for (name, program) in [
+        ("slip", "./scripts/bulid.sh"),
+        ("right", "scripts/build.sh"),
+        ("later", "{program}"),
+        ("shell", "sh"),
+        ("none", "no-such-program"),
+    ] {
+        place.write(&format!(".ai/tools/{name}.yaml"), &tool(program));
+    }
+    place.write("scripts/build.sh", "true\n");
+    place.write("output/a.txt", "a\n");
+    place.write(
+        ".ai/directives/d.md",
+        "```xml\n<directive name=\"d\"><metadata><permissions><execute><tool write=\"ouput/,new/,output/\">rye.file-system.write</tool>\
+         </execute></permissions></metadata></directive>\n```\n\nWrite.\n",
+    );
+    let (code, doctor) = place.json(&["doctor"]);
+    assert_eq!(code, Some(1), "{doctor}");
+    let mut found: Vec<String> = about(&doctor, "places")
+        .iter()
+        .map(|finding| format!("{} {} {}", finding["state"], finding["text"], finding["fix"]).replace(['"', '\\'], ""))
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "note `d` grants writes to `ouput/`, which does not exist did you mean `output`?",
+            "note the program `no-such-program` of the tool `none` is not in `PATH` null",
+            "wrong the program `./scripts/bulid.sh` of the tool `slip` does not exist did you mean `scripts/build.sh`?",
+        ]
+    );
+}
+
+#[test]
 fn commands_without_a_project_use_the_user_space() {
     let place = TestProject::new();
     let (_, found) = place.json(&["doctor"]);

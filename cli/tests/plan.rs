@@ -75,6 +75,8 @@ fn why_names_the_line() {
     let missing = rye(&["why", "limit.spnd"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("did you mean `limit.spend`?"), "{}", text(&missing.stderr));
+    let missing = rye(&["why", "rye/agent/core/base_reviw"]);
+    assert!(text(&missing.stderr).contains("did you mean `rye/agent/core/base_review`?"), "{}", text(&missing.stderr));
 }
 
 #[test]

@@ -28,8 +28,10 @@ use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::{Printer, printable};
 use crate::workspace::{self, Spaces};
+use places::{MissingPlace, missing_places};
 use runtimes::{Probe, probe_runtimes};
 
+mod places;
 mod runtimes;
 
 #[derive(Debug, Args)]
@@ -45,7 +47,8 @@ pub struct DoctorOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `runtime`, `store` or `project`.
+    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `runtime`, `store`,
+    /// `project` or `places`.
     pub about: &'static str,
     pub state: FindingState,
     pub text: String,
@@ -89,6 +92,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.approvals(&world, spaces.own);
             if has_project {
                 found.project(&world);
+                found.places(&world, &spaces);
             }
             found.sandbox(offers, &bubblewrap_state(&world, &spaces));
             sandboxes = tool_sandboxes(&world, offers);
@@ -318,6 +322,27 @@ impl Findings {
                     self.add("runtime", FindingState::Note, text, Some(fix));
                 }
             }
+        }
+    }
+
+    fn places(&mut self, world: &dyn World, spaces: &Spaces) {
+        for missing in missing_places(world, &spaces.project) {
+            let (state, text, nearest) = match missing {
+                MissingPlace::Program { tool, program, nearest } => (
+                    FindingState::Wrong,
+                    format!("the program `{program}` of the tool `{tool}` does not exist"),
+                    nearest,
+                ),
+                MissingPlace::Command { tool, program } => {
+                    (FindingState::Note, format!("the program `{program}` of the tool `{tool}` is not in `PATH`"), None)
+                }
+                MissingPlace::Folder { directive, folder, nearest } => {
+                    let text = format!("`{directive}` grants writes to `{folder}`, which does not exist");
+                    (FindingState::Note, text, Some(nearest))
+                }
+            };
+            let fix = nearest.map(|nearest| format!("did you mean `{nearest}`?"));
+            self.add("places", state, text, fix.as_deref());
         }
     }
 

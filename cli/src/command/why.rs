@@ -1,5 +1,7 @@
 //! `rye why THING`: prints the origin of a part of a plan, or the reason why the part is absent.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use indexmap::IndexMap;
 use rye_compiler::compile::{CompileRequest, compile, compile_with_sources};
@@ -97,7 +99,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     if items.is_empty() && answers.is_empty() {
         let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
         let failure = CommandError::failed(format!("no part of {place} is named `{}`", args.thing));
-        return Err(match suggestion {
+        return Err(match nearest_name(&args.thing, suggestion, &world) {
             None if args.of.is_none() && args.thing.starts_with("rye.") => failure.with_help(
                 "no directive grants it; `rye why CAPABILITY --of ID` names what the grants of a directive lack",
             ),
@@ -128,6 +130,13 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
         }));
     }
     Ok(items)
+}
+
+/// Returns the most similar name: the suggestion of the plans, or the id of an item.
+fn nearest_name(thing: &str, of_plans: Option<String>, world: &dyn World) -> Option<String> {
+    let entries = ItemKind::ALL.into_iter().flat_map(|kind| world.list(kind).unwrap_or_default());
+    let names: BTreeSet<String> = entries.map(|entry| entry.id.to_string()).chain(of_plans).collect();
+    closest(thing, names.iter().map(String::as_str))
 }
 
 fn space_name(space: Space) -> &'static str {

@@ -8,11 +8,12 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// The condition requires a call of one tool, and reads a parameter that the tool does not have.
-    #[error("the hook `{id}` reads the parameter `{name}`, which `{tool}` does not have")]
+    /// The condition reads a parameter that the tool of the call does not have; `tool` is `None` if the condition requires
+    /// no tool, and no tool has the parameter.
+    #[error("the hook `{id}` reads the parameter `{name}`, which {}", if let Some(tool) = tool { format!("`{tool}` does not have") } else { "no tool has".to_owned() })]
     UnknownParameter {
         id: String,
-        tool: String,
+        tool: Option<String>,
         name: String,
         span: Span,
         suggestion: Option<String>,
@@ -127,9 +128,9 @@ impl Problem for HookError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::UnknownParameter { suggestion, known, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("parameters: {}", quote_list(known))))
-            }
+            Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
+                (!known.is_empty()).then(|| format!("parameters: {}", quote_list(known)))
+            }),
             Self::UnknownEvent { event, suggestion, .. } => {
                 let translated = foreign_words::help_for(WordPlace::Event, event).map(str::to_owned);
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
@@ -194,7 +195,10 @@ impl Problem for HookError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
+            Self::UnknownParameter { tool: Some(tool), span, .. } => {
+                vec![new_label(*span, format!("no parameter of `{tool}`"))]
+            }
+            Self::UnknownParameter { tool: None, span, .. } => vec![new_label(*span, "no parameter of any tool")],
             Self::UnknownEvent { span, .. } => vec![new_label(*span, "no such event")],
             Self::UnknownFact { event, span, .. } => {
                 vec![new_label(*span, format!("`{event}` has no such fact"))]

@@ -13,7 +13,7 @@ use super::capability::{granted_places, write_bound};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
-use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, closest};
+use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, closest};
 use crate::item::{Dependency, Directive, Items, Tool, shorten};
 use crate::palette::tool_name;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
@@ -55,6 +55,7 @@ impl BodyCallChecker {
             let called = after.starts_with('(');
             let primary = name.strip_prefix("rye_").and_then(Primary::parse);
             if let Some(primary) = primary.filter(|_| called) {
+                check_parameters_type(leaf, primary, at + end, after, found);
                 for call in primary_calls(primary, after) {
                     let span = body_span(leaf, at + end + call.at, call.id.len());
                     starts.add_call(items, &call, span);
@@ -216,6 +217,24 @@ fn mapping(arguments: &CallArguments, names: &[&str]) -> Option<CallArguments> {
     match &arguments.named(names)?.value {
         ArgumentValue::Mapping(inner) => Some(inner.clone()),
         ArgumentValue::Literal(_) | ArgumentValue::Open => None,
+    }
+}
+
+/// Reports literal `parameters` of `rye_execute` that are no object, such as an object in quotes. `after` is the text from
+/// the opening parenthesis, which is at `start` in the body.
+fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
+    let Some(arguments) = CallArguments::read(bounded(after)).filter(|_| primary == Primary::Execute) else { return };
+    let Some(argument) = arguments.named(&["parameters"]) else { return };
+    if let ArgumentValue::Literal(value) = &argument.value
+        && !value.is_object()
+    {
+        found.push(InterfaceError::Type {
+            what: format!("the argument `parameters` of `{}`", primary.tool_name()),
+            expected: "an object".to_owned(),
+            found: format!("`{}`", shorten(&value.to_string())),
+            span: Some(body_span(leaf, start + argument.at, argument.len)),
+            declared: None,
+        });
     }
 }
 

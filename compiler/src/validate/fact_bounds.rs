@@ -8,15 +8,16 @@ use rye_grammar::condition::Path;
 use serde_json::Value;
 
 use super::model::ModelIds;
-use super::unreachable_limits::may_lift_limits;
-use crate::compose::Composed;
+use crate::compose::{Composed, ComposedHook};
+use crate::hook::{HookAction, HookPoint};
 use crate::item::{HookDecl, Items};
 use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::{self, CapabilityRequest, CapabilitySet, ItemType};
-use crate::semantics::condition::Domain;
+use crate::semantics::condition::{Domain, Verdict};
+use crate::semantics::facts::Facts;
 use crate::semantics::hook_table::INFRASTRUCTURE_LAYER;
-use crate::semantics::limits::{Limits, resolve};
+use crate::semantics::limits::{LimitName, Limits, resolve};
 use crate::world::ItemKind;
 
 /// The cause of a bound.
@@ -56,23 +57,19 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         }
     }
 
-    /// Returns the bound of a fact that a limit bounds. A hook that lifts limits removes it.
+    /// Returns the bound of a fact that a limit bounds. A hook that lifts the limit removes it.
     fn cost(&self, fact: &str) -> Option<Domain> {
-        let limits = || self.limits.get_or_init(|| declared_limits(self.composed)).as_ref();
-        #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
-        let most = match fact {
-            "cost.turns" | "turn" | "loop_count" => {
-                Domain::Number { whole: true, least: Some(0), most: Some(limits()?.turns as f64), optional: false }
-            }
-            "cost.spend" => Domain::Number {
-                whole: false,
-                least: Some(0),
-                most: limits()?.spend.to_string().parse().ok(),
-                optional: false,
-            },
+        let limit = match fact {
+            "cost.turns" | "turn" | "loop_count" => LimitName::Turns,
+            "cost.spend" => LimitName::Spend,
             _ => return None,
         };
-        Some(most)
+        let limits = self.limits.get_or_init(|| declared_limits(self.composed)).as_ref()?;
+        #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
+        let declared =
+            if limit == LimitName::Turns { limits.turns as f64 } else { limits.spend.to_string().parse().ok()? };
+        let most = Some(highest_limit(self.composed, limit, declared)?);
+        Some(Domain::Number { whole: limit == LimitName::Turns, least: Some(0), most, optional: false })
     }
 
     /// Returns the compared texts that a call can have, and one text for all others; `None` if the condition uses the
@@ -123,14 +120,102 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     }
 }
 
-/// Returns the limits of a run of a directive; `None` if a hook may lift them, or if they are invalid.
+/// Returns the limits of a run of a directive; `None` if they are invalid.
 fn declared_limits(composed: &Composed) -> Option<Limits> {
-    let lifts = composed.hooks.iter().any(|hook| {
-        // Hooks of the infrastructure layer never lift a limit.
-        hook.is_live()
-            && hook.layer < INFRASTRUCTURE_LAYER
-            && may_lift_limits(hook.decl.event, hook.decl.action.as_ref().map(|action| &action.node))
-    });
     let declared = &composed.limits;
-    resolve(&declared.defaults, &declared.directive, &[], &[]).ok().map(|resolved| resolved.limits).filter(|_| !lifts)
+    resolve(&declared.defaults, &declared.directive, &[], &[]).ok().map(|resolved| resolved.limits)
+}
+
+/// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. Returns `None`
+/// if a hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so: after every other
+/// event, the limits are checked again. Hooks of the infrastructure layer never do.
+fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
+    let is_lifting = |hook: &&ComposedHook| {
+        let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;
+        is_at_limit && may_apply(hook, limit)
+    };
+    let mut most = declared;
+    for hook in composed.hooks.iter().filter(is_lifting) {
+        match hook.decl.action.as_ref().map(|action| &action.node) {
+            Some(HookAction::Raise { limit: raised, value }) => match LimitName::parse(raised) {
+                Some(raised) if raised == limit => most = most.max(value.as_f64()?),
+                Some(_) => {}
+                None => return None,
+            },
+            // The answer of an executed item may be any action of the event.
+            Some(HookAction::Retry { .. } | HookAction::Continue | HookAction::Execute { .. }) => return None,
+            Some(_) | None => {}
+        }
+    }
+    Some(most)
+}
+
+/// Returns false if the condition of a `limit` hook is false whenever this limit is exceeded.
+fn may_apply(hook: &ComposedHook, limit: LimitName) -> bool {
+    let Some(condition) = &hook.decl.compiled else { return true };
+    let mut facts = Facts::new();
+    for root in condition.roots().filter(|root| *root != "limit_code") {
+        facts.declare_unknown(root);
+    }
+    facts.set("limit_code", Value::from(format!("{limit}_exceeded")));
+    condition.evaluate(&facts) != Verdict::False
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::validate::{Selection, check};
+
+    /// Checks whether the hook `late` of a directive with 15 turns can never fire beside this hook.
+    fn is_never(condition: &str, beside: &str) -> bool {
+        let late = format!(
+            "<hook id=\"late\" event=\"after_step\"><when>{condition}</when><terminate error=\"too long\"/></hook>"
+        );
+        let inside = format!("<metadata><permissions/><hooks>{late}{beside}</hooks></metadata>");
+        let world = with_directives(minimal_world(), &[("leaf", "", &inside, "Look.")]);
+        let report = check(&world, &Selection::All);
+        let errors: Vec<String> = report
+            .diagnostics
+            .iter()
+            .filter(|found| found.is_error())
+            .map(crate::diagnostics::Diagnostic::message)
+            .collect();
+        assert!(errors.is_empty(), "{beside}: {errors:?}");
+        report.diagnostics.iter().any(|found| found.code() == "hook::never" && found.message().contains("`late`"))
+    }
+
+    #[test]
+    fn only_hooks_that_lift_a_limit_remove_its_bound() {
+        let turns = "cost.turns &gt;= 50";
+        for keeps in [
+            "",
+            "<hook id=\"h\" event=\"error\"><when>attempt &lt; 2</when><retry/></hook>",
+            "<hook id=\"h\" event=\"error\"><continue/></hook>",
+            "<hook id=\"h\" event=\"after_step\"><when>turn &lt; 2</when><continue/></hook>",
+            "<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"9\"/></hook>",
+            "<hook id=\"h\" event=\"limit\"><raise limit=\"turns\" value=\"30\"/></hook>",
+            "<hook id=\"h\" event=\"limit\"><when>limit_code == \"spend_exceeded\"</when><continue/></hook>",
+            "<hook id=\"h\" event=\"limit\" layer=\"3\"><when>limit_code == \"tokens_exceeded\"</when><continue/></hook>",
+        ] {
+            assert!(is_never(turns, keeps), "{keeps}");
+        }
+        for lifts in [
+            "<hook id=\"h\" event=\"limit\"><continue/></hook>",
+            "<hook id=\"h\" event=\"limit\"><when>limit_code == \"turns_exceeded\"</when><continue/></hook>",
+            "<hook id=\"h\" event=\"limit\"><when>limit_code != \"spend_exceeded\"</when><retry/></hook>",
+            "<hook id=\"h\" event=\"limit\"><raise limit=\"turns\" value=\"60\"/></hook>",
+            "<hook id=\"h\" event=\"limit\"><execute item_type=\"tool\" item_id=\"rye/look\"/></hook>",
+        ] {
+            assert!(!is_never(turns, lifts), "{lifts}");
+        }
+        assert!(is_never(
+            "cost.spend &gt; 8",
+            "<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"7\"/></hook>"
+        ));
+        assert!(!is_never(
+            "cost.spend &gt; 8",
+            "<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"9\"/></hook>"
+        ));
+    }
 }

@@ -1,6 +1,8 @@
 //! Checks of a single hook: the facts, items and parameters it names (`language.md` 7). For hooks that never fire see
 //! `hook_use`.
 
+use std::collections::BTreeSet;
+
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::{Map, Value};
@@ -311,34 +313,70 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports parameters of a call that a hook reads and none of the tools it guards has. Reads the tools, so only `check`
-/// calls this.
+/// Reports parameters of a call that a hook reads and that no tool has: none of the tools it guards, or none at all if the
+/// condition requires no tool. Reads the tools, so only `check` calls this.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
-    let Some(required) = required_tools(items, &condition.node) else { return };
-    let tools: Option<Vec<_>> = required.iter().map(|id| items.tool(id)).collect();
-    let schemas: Option<Vec<&Map<String, Value>>> =
-        tools.iter().flatten().map(|tool| closed_properties(&tool.spec.parameters)).collect();
-    let (Some(first), Some(schemas)) = (required.first(), schemas.filter(|schemas| !schemas.is_empty())) else {
-        return;
-    };
-    let known = || schemas.iter().flat_map(|properties| properties.keys());
     let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
-    for (path, span) in condition_paths(&condition.node).into_iter().chain(placeholders) {
-        let [Segment::Name(call), Segment::Name(input), Segment::Name(name), ..] = path.segments.as_slice() else {
-            continue;
-        };
-        if call == "call" && input == "input" && !known().any(|property| property == name) {
-            found.push(HookError::UnknownParameter {
-                id: hook.id.node.clone(),
-                tool: first.to_string(),
-                name: name.clone(),
-                span,
-                suggestion: closest(name, known().map(String::as_str)),
-                known: known().cloned().collect(),
-            });
+    let parameter = |(path, span): (&Path, Span)| match path.segments.as_slice() {
+        [Segment::Name(call), Segment::Name(input), Segment::Name(name), ..] if call == "call" && input == "input" => {
+            Some((name.clone(), span))
         }
+        _ => None,
+    };
+    let paths = condition_paths(&condition.node).into_iter().chain(placeholders);
+    let read: Vec<(String, Span)> = paths.filter_map(parameter).collect();
+    if read.is_empty() {
+        return;
     }
+    let required = required_tools(items, &condition.node);
+    let Some(known) = known_parameters(items, required.as_deref()) else { return };
+    let tool = required.iter().flatten().next();
+    for (name, span) in read.into_iter().filter(|(name, _)| !known.names.contains(name)) {
+        let suggestion = closest(&name, known.names.iter().map(String::as_str));
+        // A tool that accepts any parameter may have it, unless the name is a slip.
+        if !known.is_complete && suggestion.is_none() {
+            continue;
+        }
+        found.push(HookError::UnknownParameter {
+            id: hook.id.node.clone(),
+            tool: tool.map(ToString::to_string),
+            name,
+            span,
+            suggestion,
+            known: known.names.iter().filter(|_| tool.is_some()).cloned().collect(),
+        });
+    }
+}
+
+struct KnownParameters {
+    names: BTreeSet<String>,
+    /// Set if no tool accepts other parameters.
+    is_complete: bool,
+}
+
+/// Returns the parameters of the required tools; `None` if there is none, or if one of them accepts others. If no tool is
+/// required, returns the parameters of all tools and primaries, and the inputs of all directives, which calls start too.
+fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
+    if let Some(required) = required {
+        let tools: Vec<_> = required.iter().map(|id| items.tool(id)).collect::<Option<_>>()?;
+        let names: Option<Vec<_>> = tools.iter().map(|tool| closed_properties(&tool.spec.parameters)).collect();
+        let names: BTreeSet<String> = names?.into_iter().flat_map(|properties| properties.keys().cloned()).collect();
+        return (!tools.is_empty()).then_some(KnownParameters { names, is_complete: true });
+    }
+    let (tools, directives) = (items.list(ItemKind::Tool), items.list(ItemKind::Directive));
+    let tools = tools.iter().filter_map(|entry| items.tool(&entry.id));
+    let schemas = tools.map(|tool| tool.spec.parameters.clone());
+    let primaries = Primary::ALL.into_iter().map(|primary| primary.definition().schema);
+    let directives = directives.iter().filter_map(|entry| items.directive(&entry.id));
+    let names = directives.flat_map(|directive| directive.inputs.keys().cloned().collect::<Vec<_>>()).collect();
+    let mut known = KnownParameters { names, is_complete: true };
+    for schema in schemas.chain(primaries) {
+        known.is_complete &= closed_properties(&schema).is_some();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        known.names.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
+    }
+    Some(known)
 }
 
 /// Returns the parameters of a tool that has no others.

@@ -68,6 +68,9 @@ fn literal_arguments_of_a_body_call_are_checked() {
     assert_eq!(found(start), ["interface::type"]);
     assert_eq!(execute("tool", "lib/find", "{}"), ["interface::missing-input"]);
     assert_eq!(execute("tool", "lib/find", "{\"path\": 3}"), ["interface::type"]);
+    for text in ["\"{'path': 'a'}\"", "\"path=a\"", "[1]", "3"] {
+        assert_eq!(execute("tool", "lib/find", text), ["interface::type"], "{text}");
+    }
     assert_eq!(execute("tool", "lib/find", "{\"path\": \"x\", \"mode\": \"slwo\"}"), ["interface::type"]);
     assert_eq!(found("Call `lib_find`, or `rye_lib_find`."), Vec::<&str>::new());
 }
@@ -196,12 +199,19 @@ fn parameter_that_the_guarded_tool_lacks_is_reported() {
         "call.name == \"lib_find\" && call.input.pth == \"x\"",
         "call.item_id in [\"lib/find\"] && call.input.pth == \"x\"",
         "(call.item_id == \"lib/find\" || call.name == \"lib_find\") && call.input.pth == \"x\"",
+        // Without a named tool, no tool has the parameter.
+        "call.input.pth == \"x\"",
+        "call.item_id == \"lib/find\" || call.input.pth == \"x\"",
+        "call.item_id contains \"find\" && call.input.paht contains \"rm\"",
     ] {
         assert_eq!(found(wrong), ["hook::unknown-parameter"], "{wrong}");
     }
     for fine in [
+        "call.input.path == \"x\"",
+        "call.input.item_id == \"lib/find\"",
+        "turn > 3 && call.input.path != \"x\"",
         "call.item_id == \"lib/find\" && call.input.path == \"x\"",
-        "call.item_id == \"lib/find\" || call.input.pth == \"x\"",
+        "call.item_id == \"lib/find\" || call.input.path == \"x\"",
         "call.item_id == \"rye/bash/bash\" && call.input.pth == \"x\"",
     ] {
         assert_eq!(found(fine), Vec::<&str>::new(), "{fine}");
