@@ -5,11 +5,11 @@
 mod harness {
     pub mod bounds;
     pub mod case;
+    mod format_event;
     pub mod fuzz;
     pub mod render;
     pub mod run;
     pub mod space;
-    mod told;
 }
 
 pub use harness::bounds::{RunTotals, check_run_bounds};

@@ -88,11 +88,11 @@ mod tests {
     use super::*;
     use crate::args::Args;
 
-    fn leaves(command: &Command, parent: &str, found: &mut Vec<String>) {
+    fn list_leaf_commands(command: &Command, parent: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
             let path = format!("{parent} {}", sub.get_name()).trim().to_owned();
             if sub.has_subcommands() {
-                leaves(sub, &path, found);
+                list_leaf_commands(sub, &path, found);
             } else {
                 found.push(path);
             }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn every_command_has_an_example_that_parses() {
         let (mut commands, mut wrong) = (Vec::new(), Vec::new());
-        leaves(&Args::command(), "", &mut commands);
+        list_leaf_commands(&Args::command(), "", &mut commands);
         for command in &commands {
             let Some((_, lines)) = EXAMPLES.iter().find(|(of, _)| of == command) else {
                 wrong.push(format!("`rye {command}` has no example"));

@@ -244,7 +244,7 @@ fn wait_follows_a_handoff() {
 
 /// Returns a project whose directive starts a shell command asynchronously; the command writes its pid and runs until
 /// `out/go` exists.
-fn apart() -> TestProject {
+fn async_call() -> TestProject {
     let command = "echo $$ > out/pid; touch out/begun; while [ ! -e out/go ]; do sleep 0.05; done; echo let go";
     let input =
         json!({"item_type": "tool", "item_id": "rye/bash/bash", "parameters": {"command": command}, "async": true});
@@ -274,7 +274,7 @@ fn is_alive(place: &TestProject) -> bool {
 
 #[test]
 fn async_tool_call_is_listed_and_keeps_its_process() {
-    let place = apart();
+    let place = async_call();
     let mut process = RyeProcess::start(&place, &["run", "shell"]);
     let (root, run) = begun(&place);
     let (code, early) = place.json(&["threads", "wait", &run, "--timeout", "0"]);
@@ -312,7 +312,7 @@ fn async_tool_call_is_listed_and_keeps_its_process() {
 #[test]
 fn async_tool_call_is_stopped_with_its_descendants() {
     for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {
-        let place = apart();
+        let place = async_call();
         let process = RyeProcess::start(&place, &["run", "shell"]);
         let (_, run) = begun(&place);
         place.run_ok(&["threads", how, &run]);
@@ -326,7 +326,7 @@ fn async_tool_call_is_stopped_with_its_descendants() {
 
 #[test]
 fn async_tool_call_is_interrupted_when_its_process_dies() {
-    let place = apart();
+    let place = async_call();
     let process = RyeProcess::start(&place, &["run", "shell"]);
     let (_, run) = begun(&place);
     drop(process);

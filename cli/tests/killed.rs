@@ -20,12 +20,12 @@ struct KilledRun {
     threads: usize,
 }
 
-const LOOK: &str = "{ name: rye_file_system_read, input: { path: a.txt } }, { name: rye_file_system_ls, input: { path: . } }, \
+const TWO_READS: &str = "{ name: rye_file_system_read, input: { path: a.txt } }, { name: rye_file_system_ls, input: { path: . } }, \
                     { name: rye_file_system_grep, input: { pattern: a, path: . } }";
 const USAGE: &str = "delay_ms: 3, usage: { input: 100, output: 10 }";
 
 const PARALLEL: KilledRun = KilledRun {
-    script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, tool_calls: [LOOK, LOOK] }\n  - { USAGE, text: the end }\n",
+    script: "steps:\n  - { USAGE, tool_calls: [TWO_READS] }\n  - { USAGE, tool_calls: [TWO_READS, TWO_READS] }\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 1,
 };
@@ -34,27 +34,27 @@ const CHILDREN: KilledRun = KilledRun {
     script: "threads:\n  root:\n    - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }, \
              { name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
              - { USAGE, tool_calls: [{ name: rye_execute, input: { item_type: directive, item_id: child } }] }\n    \
-             - { USAGE, text: the end }\n  child:\n    - { USAGE, tool_calls: [LOOK] }\n    - { USAGE, text: done }\n",
+             - { USAGE, text: the end }\n  child:\n    - { USAGE, tool_calls: [TWO_READS] }\n    - { USAGE, text: done }\n",
     resumes: &[],
     threads: 4,
 };
 
 const RETRY: KilledRun = KilledRun {
-    script: "steps:\n  - fault: { status: 529, headers: { retry-after-ms: \"5\" } }\n    times: 2\n  - { USAGE, tool_calls: [LOOK] }\n  \
+    script: "steps:\n  - fault: { status: 529, headers: { retry-after-ms: \"5\" } }\n    times: 2\n  - { USAGE, tool_calls: [TWO_READS] }\n  \
              - fault: { status: 503, headers: { retry-after-ms: \"5\" }, usage: { input: 40, output: 2 } }\n    after: \"half of \"\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 1,
 };
 
 const RESUMED: KilledRun = KilledRun {
-    script: "steps:\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
+    script: "steps:\n  - { USAGE, tool_calls: [TWO_READS] }\n  - { USAGE, text: the end }\n",
     resumes: &["and then?", "and now?"],
     threads: 3,
 };
 
 /// Asynchronous tool calls, which may outlive the calling thread.
 const APART: KilledRun = KilledRun {
-    script: "steps:\n  - { USAGE, tool_calls: [READ, READ] }\n  - { USAGE, tool_calls: [LOOK] }\n  - { USAGE, text: the end }\n",
+    script: "steps:\n  - { USAGE, tool_calls: [READ, READ] }\n  - { USAGE, tool_calls: [TWO_READS] }\n  - { USAGE, text: the end }\n",
     resumes: &[],
     threads: 3,
 };
@@ -71,7 +71,10 @@ fn place(run: &KilledRun) -> TestProject {
         );
         place.write(&format!(".ai/directives/{name}.md"), &text);
     }
-    place.write("script.yaml", &run.script.replace("USAGE", USAGE).replace("LOOK", LOOK).replace("READ", READ));
+    place.write(
+        "script.yaml",
+        &run.script.replace("USAGE", USAGE).replace("TWO_READS", TWO_READS).replace("READ", READ),
+    );
     place.write("a.txt", "a\n");
     place
 }

@@ -29,7 +29,7 @@ fn nanos(dollars: &Value) -> u64 {
 }
 
 /// Cost of a turn in nano-dollars: a dollar per million input tokens, five per million output tokens.
-const TURN: u64 = 100 * 1_000 + 10 * 5_000;
+const TURN_NANOS: u64 = 100 * 1_000 + 10 * 5_000;
 
 #[test]
 fn a_tree_of_three_levels_runs_twice_in_one_project() {
@@ -49,14 +49,14 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
     for round in 1..=2 {
         let (code, result) = place.json(&["run", "top"]);
         assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "round {round}: {result}");
-        assert_eq!(nanos(&result["cost"]["spend"]), 5 * TURN);
+        assert_eq!(nanos(&result["cost"]["spend"]), 5 * TURN_NANOS);
         let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
         let ledger = shown["ledger"].as_array().unwrap();
         let told: Vec<(u64, &str)> =
             ledger.iter().map(|row| (nanos(&row["spent"]), row["standing"].as_str().unwrap())).collect();
         assert_eq!(
             told,
-            [(5 * TURN, "released"), (3 * TURN, "released"), (TURN, "released")],
+            [(5 * TURN_NANOS, "released"), (3 * TURN_NANOS, "released"), (TURN_NANOS, "released")],
             "round {round}: {shown}"
         );
     }

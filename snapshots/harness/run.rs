@@ -21,7 +21,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::bounds::check_run_bounds;
-use super::told::format_event;
+use super::format_event::format_event;
 
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const START_TIME_MS: i64 = 1_767_225_600_000;

@@ -11,6 +11,7 @@ mod laws {
     pub mod map;
     pub mod page;
     pub mod recipes;
+    pub mod replaced_names;
     pub mod shown;
     pub mod standard;
     pub mod types;

@@ -12,7 +12,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use super::rye::TestProject;
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const OUTPUT_TIMEOUT: Duration = Duration::from_mins(2);
 /// Rows of the emulator's scrollback.
 const SCROLLBACK_ROWS: usize = 30_000;
 
@@ -113,7 +113,7 @@ impl PtyTerminal {
 
     /// Waits until the screen meets a condition.
     pub fn wait_until(&self, what: &str, is_met: impl Fn(&[String]) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OUTPUT_TIMEOUT;
         while !is_met(&self.rows()) {
             assert!(Instant::now() < until, "never shown: {what}\n{}", self.rows().join("\n"));
             std::thread::sleep(Duration::from_millis(10));
@@ -139,7 +139,7 @@ impl PtyTerminal {
 
     /// Waits for the end of the process; returns its exit code and the rows of the scrollback and the screen.
     pub fn end(mut self) -> (u32, Vec<String>, Vec<u8>) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OUTPUT_TIMEOUT;
         let code = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status.exit_code();

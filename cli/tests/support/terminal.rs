@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::rye::TestProject;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A command at a terminal, with all of its output so far.
 pub struct Terminal {
@@ -46,7 +46,7 @@ impl Terminal {
 
     /// Waits until the output contains this text this often.
     pub fn wait_for(&self, text: &str, times: usize) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OUTPUT_TIMEOUT;
         while self.shown().matches(text).count() < times {
             assert!(Instant::now() < until, "`{text}` was not shown {times} times:\n{}", self.shown());
             std::thread::sleep(Duration::from_millis(10));
@@ -59,7 +59,7 @@ impl Terminal {
 
     /// Waits for the end; returns the exit code and all output, with line breaks as `\n`.
     pub fn end(mut self) -> (Option<i32>, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + OUTPUT_TIMEOUT;
         let code = loop {
             if let Some(status) = self.process.try_wait().unwrap() {
                 break status.code();

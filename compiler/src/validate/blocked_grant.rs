@@ -66,7 +66,7 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::validate::{Selection, check};
 
-    fn told(condition: &str) -> Vec<String> {
+    fn messages_for(condition: &str) -> Vec<String> {
         let inside = "<metadata><permissions><execute><tool>rye.look</tool></execute></permissions></metadata>";
         let hooks = format!(
             "hooks:\n  - {{ id: guard, event: tool_call, condition: '{condition}', action: {{ block: {{ reason: no }} }} }}\n"
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn grants_whose_every_call_is_blocked_are_reported() {
         for always in ["call.item_id == \"rye/look\"", "directive == \"leaf\" && call.item_id contains \"look\""] {
-            let found = told(always);
+            let found = messages_for(always);
             assert!(found.len() == 1 && found.concat().contains("the hook `guard` blocks it"), "{always}: {found:?}");
         }
         for sometimes in [
@@ -91,7 +91,7 @@ mod tests {
             "call.name == \"rye_look\"",
             "directive == \"other\"",
         ] {
-            assert_eq!(told(sometimes), Vec::<String>::new(), "{sometimes}");
+            assert_eq!(messages_for(sometimes), Vec::<String>::new(), "{sometimes}");
         }
     }
 }

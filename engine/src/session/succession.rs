@@ -18,7 +18,7 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 /// A position in the threads of a session, with the conversation up to it.
-struct Place {
+struct BranchPoint {
     thread: ThreadId,
     at: u64,
     hash: String,
@@ -38,7 +38,7 @@ impl EngineContext {
         sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
         let PriorThread { at, hash, opened, plan_id: old_id, plan: old_plan, state } = before;
-        let whole = || Place {
+        let whole = || BranchPoint {
             thread: thread.clone(),
             at,
             hash,
@@ -49,7 +49,7 @@ impl EngineContext {
             None => whole(),
             Some(prompt) => {
                 let (engine, last) = (Arc::clone(self), thread.clone());
-                blocking(move || engine.place_before_prompt(last, prompt)).await?
+                blocking(move || engine.branch_point_before_prompt(last, prompt)).await?
             }
         };
         let plan_id = successor.plan.unwrap_or(old_id);
@@ -101,7 +101,7 @@ impl EngineContext {
     }
 
     /// Finds the position before a prompt, in a thread or in those that it continues. Blocks.
-    fn place_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<Place, DriveError> {
+    fn branch_point_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<BranchPoint, DriveError> {
         let mut thread = last;
         for _ in 0..MAX_CHAIN_THREADS {
             let events = self.threads().transcript(&thread)?;
@@ -109,7 +109,7 @@ impl EngineContext {
             if let Some(at) = end_before(&events, prompt) {
                 let plan_id = head.plan_id.unwrap_or_default().to_owned();
                 let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
-                return Ok(Place { thread, at, hash, plan_id, messages: state.talk.messages });
+                return Ok(BranchPoint { thread, at, hash, plan_id, messages: state.talk.messages });
             }
             let Some(continues) = head.continues else { break };
             thread = ThreadId::parse(&continues.thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;

@@ -10,7 +10,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    fn look() -> Self {
+    fn collect() -> Self {
         let folders = ["grammar", "compiler", "engine", "cli", "snapshots"];
         let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".rs"));
         Self { sources: files.map(|path| fs::read_to_string(path).unwrap()).collect() }
@@ -40,7 +40,7 @@ fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let rows = rows(&text, from);
     assert!(rows.len() > least, "the law must see the rows it judges: {}", rows.len());
-    let there = Evidence::look();
+    let there = Evidence::collect();
     let mut missing = Vec::new();
     for row in rows {
         let shown_by = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();

@@ -205,7 +205,7 @@ impl HumanRenderer {
                 if self.main.as_ref() == Some(thread) {
                     self.limit = None;
                 }
-                self.replied(thread, reply);
+                self.record_reply(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             // A failed attempt without cost has been printed already.
@@ -309,7 +309,7 @@ impl HumanRenderer {
         }
     }
 
-    fn replied(&mut self, thread: &ThreadId, reply: &CognitionOut) {
+    fn record_reply(&mut self, thread: &ThreadId, reply: &CognitionOut) {
         for block in &reply.content {
             if let ContentBlock::ToolCall(called) = block {
                 let shown = format_call(called, MAX_DETAIL_CHARS);

@@ -19,8 +19,12 @@ const MAX_GRANTS: usize = 1_000;
 pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     check_attributes(found, element, &["seal"]);
     check_children(found, element, &PERMISSION_ELEMENTS);
-    let mut permissions =
-        Permissions { span: element.span, sealed: seal(element, found), grants: Vec::new(), acknowledged: Vec::new() };
+    let mut permissions = Permissions {
+        span: element.span,
+        sealed: read_seal(element, found),
+        grants: Vec::new(),
+        acknowledged: Vec::new(),
+    };
     if let Some(span) = wildcard_span(element, found) {
         permissions.grants.push(grant_of_pattern(Pattern("rye.*".into()), span));
     }
@@ -46,7 +50,7 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
 }
 
 /// Reads `seal`.
-fn seal(element: &Element, found: &mut Diagnostics) -> bool {
+fn read_seal(element: &Element, found: &mut Diagnostics) -> bool {
     let Some(seal) = element.attribute("seal") else { return false };
     let value = seal.node.trim();
     if !matches!(value, "true" | "false") {

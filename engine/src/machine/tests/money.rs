@@ -18,13 +18,13 @@ fn settled(play: &SimulatedThread) -> Vec<&Settled> {
     play.events.iter().filter_map(|e| if let EventBody::Settled(s) = &e.body { Some(s) } else { None }).collect()
 }
 
-fn look() -> Vec<(String, serde_json::Value)> {
+fn lookup_calls() -> Vec<(String, serde_json::Value)> {
     vec![call("a_look", serde_json::json!({"path": "お茶"}))]
 }
 
 #[test]
 fn first_request_is_bound_by_its_bytes_and_later_ones_by_the_count_and_new_bytes() {
-    let counted = |input| calls(&look()).map(|reply| Reply { usage: Usage { input, ..reply.usage }, ..reply });
+    let counted = |input| calls(&lookup_calls()).map(|reply| Reply { usage: Usage { input, ..reply.usage }, ..reply });
     let mut play = SimulatedThread::new(plan(), vec![counted(100), counted(5_000), text("done")]);
     play.run();
     let bounds: Vec<u64> = intended(&play).iter().map(|attempt| attempt.input_bound).collect();
@@ -44,7 +44,7 @@ fn count_of_another_model_bounds_nothing() {
     let other = PlannedModel { id: "other".into(), fallback: None, ..plan.model.clone() };
     plan.model.fallback = Some(Box::new(other));
     let gone = super::super::fixture::status(404, &[]);
-    let mut play = SimulatedThread::new(plan, vec![calls(&look()), gone, text("done")]);
+    let mut play = SimulatedThread::new(plan, vec![calls(&lookup_calls()), gone, text("done")]);
     play.run();
     let bounds: Vec<u64> = intended(&play).iter().map(|attempt| attempt.input_bound).collect();
     assert_eq!(bounds.len(), 3);
@@ -69,7 +69,7 @@ fn reply_without_usable_usage_is_settled_at_its_worst_case() {
 
 #[test]
 fn overspent_attempt_is_booked_recorded_and_the_last_one() {
-    let lying = calls(&look()).map(|reply| Reply { usage: Usage { input: 900_000, ..reply.usage }, ..reply });
+    let lying = calls(&lookup_calls()).map(|reply| Reply { usage: Usage { input: 900_000, ..reply.usage }, ..reply });
     let mut play = SimulatedThread::new(plan(), vec![lying, text("done")]);
     (play.plan.limits.spend, play.plan.limits.tokens) = (100_000_000, 10_000_000);
     play.run();

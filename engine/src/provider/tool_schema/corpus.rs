@@ -386,9 +386,9 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
 }
 
 /// The places of a parameter's schema below the root: a name, and the schema around it with the value around its value.
-type Place = (&'static str, fn(Value, Value) -> (Value, Value));
+type Nesting = (&'static str, fn(Value, Value) -> (Value, Value));
 
-const PLACES: [Place; 8] = [
+const NESTINGS: [Nesting; 8] = [
     ("in an object", |schema, value| {
         let object =
             json!({"type": "object", "properties": {"v": schema}, "required": ["v"], "additionalProperties": false});
@@ -433,7 +433,7 @@ const PLACES: [Place; 8] = [
 pub fn nested_schemas() -> Vec<SchemaCase> {
     let mut found = Vec::new();
     for case in parameter_schemas() {
-        for (place, around) in PLACES {
+        for (place, around) in NESTINGS {
             let inner = case.schema["properties"]["a"].clone();
             let calls = |list: &[Value]| list.iter().map(|call| around(inner.clone(), call["a"].clone()).1).collect();
             found.push(SchemaCase {

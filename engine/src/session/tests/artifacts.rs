@@ -48,7 +48,7 @@ async fn ran(lab: &Lab) -> (Engine, ThreadId) {
     (engine, thread(&result))
 }
 
-fn look(lab: &Lab, engine: &Engine, id: &ThreadId) -> ThreadVerification {
+fn verify_thread(lab: &Lab, engine: &Engine, id: &ThreadId) -> ThreadVerification {
     engine.threads().verify(id, &trust(lab)).unwrap()
 }
 
@@ -89,7 +89,7 @@ async fn thread_signs_its_transcript_and_artifacts() {
     }
     assert!(export.len() < 20_000, "{}", export.len());
 
-    let found = look(&lab, &engine, &id);
+    let found = verify_thread(&lab, &engine, &id);
     assert_eq!((found.verdict, found.checkpoints), (ThreadVerdict::Sound, 3), "{found:?}");
     assert_eq!((found.vouched, found.signed_by), (found.events, vec![key.key_id().to_owned()]));
 }
@@ -99,7 +99,7 @@ async fn without_a_key_the_process_signs_with_one_of_its_own() {
     let lab = lab(false);
     let (engine, id) = ran(&lab).await;
     assert_eq!(engine.signer().fallback_reason(), Some("no signing key found"));
-    let found = look(&lab, &engine, &id);
+    let found = verify_thread(&lab, &engine, &id);
     assert_eq!((found.verdict, &found.faults), (ThreadVerdict::Unproven, &Vec::new()), "{found:?}");
     assert!(found.signed_by.iter().all(|name| name.starts_with(TEMPORARY_KEY_PREFIX)) && !found.signed_by.is_empty());
     // A signature that cannot be verified would make the file unreadable.
@@ -108,7 +108,7 @@ async fn without_a_key_the_process_signs_with_one_of_its_own() {
     let path = lab.path().join(layout::transcript(&id));
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"signature\":\"", "\"signature\":\"A", 1)).unwrap();
-    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Damaged);
+    assert_eq!(verify_thread(&lab, &engine, &id).verdict, ThreadVerdict::Damaged);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn verify_finds_every_changed_byte_of_a_transcript() {
             let mut changed = sound.clone();
             changed[at + offset] ^= 1;
             fs::write(&path, changed).unwrap();
-            let found = look(&lab, &engine, &id);
+            let found = verify_thread(&lab, &engine, &id);
             assert_eq!(found.verdict, ThreadVerdict::Damaged, "line {} byte {offset}", n + 1);
             let fault = &found.faults[0];
             assert_eq!(
@@ -153,7 +153,7 @@ async fn verify_finds_every_changed_byte_of_a_transcript() {
         let mut removed = sound.clone();
         removed.drain(at..at + line.len());
         fs::write(&path, removed).unwrap();
-        let found = look(&lab, &engine, &id);
+        let found = verify_thread(&lab, &engine, &id);
         assert_eq!(found.faults[0].line, Some(n as u64 + 1), "line {} removed: {found:?}", n + 1);
         at += line.len();
     }
@@ -200,7 +200,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
         assert!(found.faults.iter().any(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
     }
     fs::write(&path, sound).unwrap();
-    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
+    assert_eq!(verify_thread(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
 }
 
 #[tokio::test]
@@ -210,16 +210,16 @@ async fn verify_accepts_a_torn_tail_and_rejects_a_shortened_transcript() {
     let path = lab.path().join(layout::transcript(&id));
     let sound = fs::read(&path).unwrap();
     fs::write(&path, [sound.as_slice(), b"{\"v\":1,\"seq\":99,\"ts\""].concat()).unwrap();
-    let found = look(&lab, &engine, &id);
+    let found = verify_thread(&lab, &engine, &id);
     assert_eq!(found.verdict, ThreadVerdict::Sound, "{found:?}");
     assert!(found.notes.iter().any(|note| note.contains("torn tail")), "{found:?}");
     let shorter = sound.iter().rposition(|byte| *byte == b'{').unwrap();
     for cut in [shorter, sound.len() - 1, 0] {
         fs::write(&path, &sound[..cut]).unwrap();
-        assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Damaged, "{cut}");
+        assert_eq!(verify_thread(&lab, &engine, &id).verdict, ThreadVerdict::Damaged, "{cut}");
     }
     fs::remove_file(&path).unwrap();
-    assert!(look(&lab, &engine, &id).faults[0].reason.contains("missing"));
+    assert!(verify_thread(&lab, &engine, &id).faults[0].reason.contains("missing"));
 }
 
 #[tokio::test]
@@ -280,12 +280,12 @@ async fn verify_finds_changed_swapped_and_foreign_artifacts() {
     for (path, bytes, expected) in cases {
         let before = fs::read(named(path.clone())).unwrap();
         fs::write(named(path.clone()), bytes).unwrap();
-        let found = look(&lab, &engine, &id);
+        let found = verify_thread(&lab, &engine, &id);
         assert_eq!(found.verdict, ThreadVerdict::Damaged, "{expected}");
         let fault = found.faults.iter().find(|fault| fault.file == path.to_str().unwrap());
         assert!(fault.is_some_and(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
         fs::write(named(path.clone()), before).unwrap();
-        assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
+        assert_eq!(verify_thread(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
     }
 }
 
@@ -307,14 +307,14 @@ async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names
                 Some(bytes) => fs::write(&path, bytes).unwrap(),
                 None => fs::remove_file(&path).unwrap(),
             }
-            let found = look(&lab, &engine, &id);
+            let found = verify_thread(&lab, &engine, &id);
             let fault = &found.faults[0];
             assert!(fault.file.ends_with(object.as_str()), "{found:?}");
             assert!(fault.reason.contains(&format!("line {line} of the transcript names it")), "{found:?}");
         }
         fs::write(&path, sound).unwrap();
     }
-    assert_eq!(look(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
+    assert_eq!(verify_thread(&lab, &engine, &id).verdict, ThreadVerdict::Sound);
 }
 
 #[tokio::test]
@@ -337,7 +337,7 @@ async fn pruning_removes_the_objects_that_no_other_thread_names() {
     );
     assert!(!export(&first).exists() && export(&second).exists());
     let busy = lab.engine();
-    assert_eq!(look(&lab, &busy, &second).verdict, ThreadVerdict::Sound);
+    assert_eq!(verify_thread(&lab, &busy, &second).verdict, ThreadVerdict::Sound);
     let (three, third) = ran(&lab).await;
     drop(three);
     assert_eq!((prune(&disk, &[second]).unwrap(), objects()), (0, all));

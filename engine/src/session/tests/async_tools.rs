@@ -95,7 +95,7 @@ pub(super) fn engine(lab: &Lab, gate: &Arc<Gate>) -> Engine {
     Engine::open(&lab.path(), options).unwrap()
 }
 
-fn apart(item: &str, parameters: &Value) -> (&'static str, Value) {
+fn async_call(item: &str, parameters: &Value) -> (&'static str, Value) {
     ("rye_execute", json!({"item_type": "tool", "item_id": item, "parameters": parameters, "async": true}))
 }
 
@@ -105,7 +105,7 @@ fn ask(operation: &str, mut given: Value) -> (&'static str, Value) {
 }
 
 /// Returns the results of a thread's calls, in order.
-fn told(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
+fn results(engine: &Engine, thread: &ThreadId) -> Vec<(ResultKind, String)> {
     let events = engine.threads().transcript(thread).unwrap();
     let result = |event: crate::event::Event| match event.body {
         EventBody::ToolCallResult(result) => Some((result.turn, result.index, result.why, result.content)),
@@ -138,7 +138,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let (opens, begun) = (Arc::clone(&gate), Arc::clone(&gate));
     let lab = lab(move |request, turn| {
         Ok(match turn {
-            0 => calls(&[apart("test/waits", &json!({"n": 1}))]),
+            0 => calls(&[async_call("test/waits", &json!({"n": 1}))]),
             1 => calls(&[ask("get_status", json!({"thread_id": ids(request)[0]})), ask("list_active", json!({}))]),
             2 => {
                 opens.open();
@@ -151,24 +151,24 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let result = lab.run(&engine, "parent").await;
     begun.begun().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
-    let told = told(&engine, &thread(&result));
-    let first: Value = serde_json::from_str(&told[0].1).unwrap();
+    let results = results(&engine, &thread(&result));
+    let first: Value = serde_json::from_str(&results[0].1).unwrap();
     assert_eq!(
-        (&told[0].0, &first["status"], &first["pid"]),
+        (&results[0].0, &first["status"], &first["pid"]),
         (&ResultKind::Ran, &json!("running"), &json!(std::process::id()))
     );
     let id = first["thread_id"].as_str().unwrap();
     // Version 7: `xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx`.
     let parts: Vec<usize> = id.split('-').map(str::len).collect();
     assert_eq!((parts.as_slice(), &id[14..15]), ([8, 4, 4, 4, 12].as_slice(), "7"), "{id}");
-    let status: Value = serde_json::from_str(&told[1].1).unwrap();
+    let status: Value = serde_json::from_str(&results[1].1).unwrap();
     assert_eq!(
         (&status["tool"], &status["status"], &status["directive"], &status["parent"]),
         (&json!("test/waits"), &json!("running"), &json!("test/parent"), &json!(result.thread_id))
     );
-    let active: Value = serde_json::from_str(&told[2].1).unwrap();
+    let active: Value = serde_json::from_str(&results[2].1).unwrap();
     assert_eq!(active["threads"].as_array().unwrap().len(), 2, "{active:#}");
-    let waited: Value = serde_json::from_str(&told[3].1).unwrap();
+    let waited: Value = serde_json::from_str(&results[3].1).unwrap();
     let of_tool = &waited["threads"][0];
     assert_eq!(
         (&waited["all_finished"], &of_tool["status"], &of_tool["success"]),
@@ -194,7 +194,7 @@ async fn detached_tool_ends_with_its_parent_as_the_policy_says() {
     {
         let gate = Arc::new(Gate::default());
         let lab = lab(move |_, turn| match turn {
-            0 => Ok(calls(&[apart("test/waits", &json!({}))])),
+            0 => Ok(calls(&[async_call("test/waits", &json!({}))])),
             _ if fails => Err(CallError::new(FailedStage::Setup, "no key")),
             _ => Ok(say("done")),
         });
@@ -218,7 +218,7 @@ async fn detached_tool_can_be_stopped_by_caller_and_others() {
         let gate = Arc::new(Gate::default());
         let lab = lab(move |request, turn| {
             Ok(match turn {
-                0 => calls(&[apart("test/waits", &json!({}))]),
+                0 => calls(&[async_call("test/waits", &json!({}))]),
                 1 => calls(&[ask(operation, json!({"thread_id": ids(request)[0]}))]),
                 2 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
                 _ => say("done"),
@@ -226,7 +226,7 @@ async fn detached_tool_can_be_stopped_by_caller_and_others() {
         });
         let engine = engine(&lab, &gate);
         let result = lab.run(&engine, "parent").await;
-        let waited: Value = serde_json::from_str(&told(&engine, &thread(&result))[2].1).unwrap();
+        let waited: Value = serde_json::from_str(&results(&engine, &thread(&result))[2].1).unwrap();
         assert_eq!(waited["threads"][0]["status"], status.as_str(), "{waited:#}");
         quiet(&engine).await;
         assert_eq!(runs(&engine)[0].status, status);
@@ -239,17 +239,17 @@ async fn invalid_detached_call_fails_at_once_without_a_run() {
     let lab = lab(move |_, turn| {
         Ok(match turn {
             0 => calls(&[
-                apart("test/nowhere", &json!({})),
-                apart("test/waits", &json!({"n": "one"})),
-                apart("rye/agent/threads/state", &json!({"operation": "get"})),
+                async_call("test/nowhere", &json!({})),
+                async_call("test/waits", &json!({"n": "one"})),
+                async_call("rye/agent/threads/state", &json!({"operation": "get"})),
             ]),
             _ => say("done"),
         })
     });
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
-    let told = told(&engine, &thread(&result));
-    for ((why, text), says) in told.iter().zip(["unknown tool `test/nowhere`", "n", "leave `async` out"]) {
+    let results = results(&engine, &thread(&result));
+    for ((why, text), says) in results.iter().zip(["unknown tool `test/nowhere`", "n", "leave `async` out"]) {
         assert_eq!(*why, ResultKind::Refused, "{text}");
         assert!(text.contains(says), "{text}");
     }
@@ -264,7 +264,7 @@ async fn long_detached_result_is_truncated_in_the_transcript_only() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |request, turn| {
         Ok(match turn {
-            0 => calls(&[apart("test/long", &json!({}))]),
+            0 => calls(&[async_call("test/long", &json!({}))]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
             _ => say("done"),
         })
@@ -292,7 +292,7 @@ async fn detached_tool_run_cannot_be_continued_or_steered() {
     let opens = Arc::clone(&gate);
     let lab = lab(move |request, turn| {
         Ok(match turn {
-            0 => calls(&[apart("test/waits", &json!({}))]),
+            0 => calls(&[async_call("test/waits", &json!({}))]),
             1 => calls(&[ask("handoff_thread", json!({"thread_id": ids(request)[0]}))]),
             2 => {
                 opens.open();
@@ -307,9 +307,9 @@ async fn detached_tool_run_cannot_be_continued_or_steered() {
     });
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
-    let told = told(&engine, &thread(&result));
+    let results = results(&engine, &thread(&result));
     for at in [1, 3, 4] {
-        assert!(told[at].1.contains("is a run of the tool `test/waits`"), "{told:?}");
+        assert!(results[at].1.contains("is a run of the tool `test/waits`"), "{results:?}");
     }
     let id = runs(&engine)[0].id.clone();
     let error = engine.resume(&id, "and now?").await.err().unwrap().to_string();
@@ -321,7 +321,7 @@ async fn detached_tools_beyond_the_limit_are_queued() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |_, turn| {
         Ok(match turn {
-            0 => calls(&[apart("test/waits", &json!({"n": 1})), apart("test/waits", &json!({"n": 2}))]),
+            0 => calls(&[async_call("test/waits", &json!({"n": 1})), async_call("test/waits", &json!({"n": 2}))]),
             _ => say("done"),
         })
     });
@@ -345,7 +345,7 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
     let gate = Arc::new(Gate::default());
     let lab = lab(move |request, turn| {
         Ok(match turn {
-            0 => calls(&[apart("test/waits", &json!({}))]),
+            0 => calls(&[async_call("test/waits", &json!({}))]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
             _ => say("done"),
         })
@@ -376,7 +376,8 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
 async fn repair_restores_detached_tool_runs() {
     let gate = Arc::new(Gate::default());
     gate.open();
-    let lab = lab(move |_, turn| Ok(if turn == 0 { calls(&[apart("test/waits", &json!({}))]) } else { say("done") }));
+    let lab =
+        lab(move |_, turn| Ok(if turn == 0 { calls(&[async_call("test/waits", &json!({}))]) } else { say("done") }));
     let before = {
         let engine = engine(&lab, &gate);
         lab.run(&engine, "parent").await;

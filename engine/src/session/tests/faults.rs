@@ -45,7 +45,7 @@ enum Silence {
 #[derive(Clone)]
 struct SilenceSignal {
     when: Silence,
-    told: Arc<Notify>,
+    noticed: Arc<Notify>,
 }
 
 /// A server with an address that changes between threads, and its silence.
@@ -64,18 +64,18 @@ impl Provider for SilenceAwareProvider {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
-        let Some(SilenceSignal { when, told }) = self.silent.clone().filter(|_| request.cue.attempt == 0) else {
+        let Some(SilenceSignal { when, noticed }) = self.silent.clone().filter(|_| request.cue.attempt == 0) else {
             return self.server.call(request, live);
         };
         Box::pin(async move {
-            let heard = Arc::clone(&told);
+            let heard = Arc::clone(&noticed);
             let live = move |delta| {
                 if when == Silence::Within {
                     heard.notify_one();
                 }
                 live(delta);
             };
-            TEST_TIMEOUT_SIGNAL.scope(told, self.server.call(request, &live)).await
+            TEST_TIMEOUT_SIGNAL.scope(noticed, self.server.call(request, &live)).await
         })
     }
 }
@@ -133,12 +133,12 @@ impl FaultLab {
     /// Runs a thread against a server that goes silent at the first attempt.
     async fn run_silent(&self, scripts: Vec<Vec<ServerMove>>, silence: Option<Silence>) -> (RunResult, Vec<Event>) {
         let server = ScriptedServer::start_each(scripts);
-        let silent = silence.map(|when| SilenceSignal { when, told: Arc::default() });
+        let silent = silence.map(|when| SilenceSignal { when, noticed: Arc::default() });
         let url = server.url.clone();
-        if let Some(SilenceSignal { when: Silence::Before, told }) = silent.clone() {
+        if let Some(SilenceSignal { when: Silence::Before, noticed }) = silent.clone() {
             std::thread::spawn(move || {
                 server.next_request();
-                told.notify_one();
+                noticed.notify_one();
             });
         }
         self.run_at(&url, silent).await
@@ -169,7 +169,7 @@ fn status(status: u16, headers: &str, code: &str) -> Vec<ServerMove> {
 }
 
 /// A stream that ends with an error of this type.
-fn told(kind: &str) -> Vec<ServerMove> {
+fn error_event(kind: &str) -> Vec<ServerMove> {
     let event = format!(
         "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"told\"}}}}\n\n"
     );
@@ -265,7 +265,12 @@ fn rows() -> Vec<FaultCase> {
         ("authentication_error", AUTH),
         ("permission_error", AUTH),
     ] {
-        rows.push(FaultCase::new(format!("an error event `{kind}`"), told(kind), FailedStage::StreamError, class));
+        rows.push(FaultCase::new(
+            format!("an error event `{kind}`"),
+            error_event(kind),
+            FailedStage::StreamError,
+            class,
+        ));
     }
     let cut = STREAM.find("event: message_delta").unwrap();
     let early = vec![closing(), chunk(&STREAM.as_bytes()[..cut]), last_chunk()];

@@ -17,16 +17,16 @@ use crate::thread::{RunResult, Status};
 const ORCHESTRA: &str = "<permissions><execute><directive>test.*</directive><tool>rye.agent.threads.*</tool>\
      <tool>rye.file-system.read</tool></execute></permissions><limits spend=\"3\"/>";
 
-fn told(engine: &Engine, result: &RunResult) -> Vec<(ResultKind, Value)> {
+fn results(engine: &Engine, result: &RunResult) -> Vec<(ResultKind, Value)> {
     let events = engine.threads().transcript(&thread(result)).unwrap();
-    let told = |event: crate::event::Event| match event.body {
+    let results = |event: crate::event::Event| match event.body {
         EventBody::ToolCallResult(r) => {
             let value = serde_json::from_str(&r.content).unwrap_or(Value::String(r.content));
             Some((r.why, value))
         }
         _ => None,
     };
-    events.into_iter().filter_map(told).collect()
+    events.into_iter().filter_map(results).collect()
 }
 
 /// Returns the values of `key` in the results of a request.
@@ -78,22 +78,22 @@ async fn threads_tool_waits_reads_stops_and_continues() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
-    let told = told(&engine, &result);
-    let (_, waited) = &told[2];
+    let results = results(&engine, &result);
+    let (_, waited) = &results[2];
     assert_eq!(
         (&waited["all_finished"], &waited["threads"][0]["result"]),
         (&json!(true), &json!("quick is done")),
-        "{told:#?}"
+        "{results:#?}"
     );
-    assert_eq!(told[4].1["threads"][0]["status"], "cancelled", "{told:#?}");
-    assert_eq!(told[5].1["status"], "completed");
-    assert!(!told[6].1["matches"].as_array().unwrap().is_empty());
-    assert_eq!(told[7].1["events"][0]["event"]["type"], "ended");
-    assert!(told[8].1["threads"].as_array().unwrap().len() == 1, "only the caller runs: {:#?}", told[8]);
-    assert_eq!(told[9].1["status"], "running", "{:#?}", told[9]);
-    assert!(told[10].1.as_str().unwrap().contains("no such thread"), "{:#?}", told[10]);
-    assert_eq!(told[11].1["chain"].as_array().unwrap().len(), 2, "{:#?}", told[11]);
-    assert_eq!(told[12].1["threads"][0]["status"], "completed");
+    assert_eq!(results[4].1["threads"][0]["status"], "cancelled", "{results:#?}");
+    assert_eq!(results[5].1["status"], "completed");
+    assert!(!results[6].1["matches"].as_array().unwrap().is_empty());
+    assert_eq!(results[7].1["events"][0]["event"]["type"], "ended");
+    assert!(results[8].1["threads"].as_array().unwrap().len() == 1, "only the caller runs: {:#?}", results[8]);
+    assert_eq!(results[9].1["status"], "running", "{:#?}", results[9]);
+    assert!(results[10].1.as_str().unwrap().contains("no such thread"), "{:#?}", results[10]);
+    assert_eq!(results[11].1["chain"].as_array().unwrap().len(), 2, "{:#?}", results[11]);
+    assert_eq!(results[12].1["threads"][0]["status"], "completed");
     engine.wait_idle().await;
     let rows = engine.threads().list().unwrap();
     let resumed = rows.iter().find(|listed| listed.row.continues.is_some()).unwrap();
@@ -122,9 +122,9 @@ async fn threads_tool_stops_only_descendants() {
     assert_eq!(result.status, Status::Completed);
     let child = engine.threads().list().unwrap().into_iter().find(|listed| listed.row.parent.is_some()).unwrap();
     let of_child = RunResult { thread_id: child.row.id.to_string(), ..result };
-    let told = told(&engine, &of_child);
-    assert!(told[1].1.as_str().unwrap().contains("is not a descendant of"), "{told:#?}");
-    assert!(told[2].1.as_str().unwrap().contains("cannot wait for itself"), "{told:#?}");
+    let results = results(&engine, &of_child);
+    assert!(results[1].1.as_str().unwrap().contains("is not a descendant of"), "{results:#?}");
+    assert!(results[2].1.as_str().unwrap().contains("cannot wait for itself"), "{results:#?}");
 }
 
 /// Builds a call of an operation.
@@ -182,21 +182,21 @@ async fn aggregate_returns_ended_and_running_threads() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.result.as_deref(), Some("all told"), "{result:?}");
-    let told = told(&engine, &result);
-    let all = &told[3].1["threads"];
-    assert_eq!((&all[0]["status"], &all[0]["result"]), (&json!("completed"), &json!("quick is done")), "{told:#?}");
+    let results = results(&engine, &result);
+    let all = &results[3].1["threads"];
+    assert_eq!((&all[0]["status"], &all[0]["result"]), (&json!("completed"), &json!("quick is done")), "{results:#?}");
     assert_eq!(all[0]["cost"]["turns"], 1);
     assert_eq!(
         (&all[1]["status"], &all[1]["wait"], &all[1]["result"]),
         (&json!("running"), &json!("running"), &Value::Null)
     );
     assert_eq!((&all[2]["requested"], &all[2]["wait"]), (&json!("test/unknown-1"), &json!("unknown")));
-    assert_eq!(told[4].1["threads"].as_array().unwrap().len(), 1);
-    assert!(told[5].1.as_str().unwrap().contains("must be a list of ids"), "{:?}", told[5]);
-    let early = &told[6].1;
+    assert_eq!(results[4].1["threads"].as_array().unwrap().len(), 1);
+    assert!(results[5].1.as_str().unwrap().contains("must be a list of ids"), "{:?}", results[5]);
+    let early = &results[6].1;
     assert_eq!((&early["all_finished"], &early["threads"][1]["wait"]), (&json!(false), &json!("timed_out")));
-    assert_eq!(told[8].1["all_finished"], true);
-    let late = &told[9].1["threads"];
+    assert_eq!(results[8].1["all_finished"], true);
+    let late = &results[9].1["threads"];
     assert_eq!((&late[0]["result"], &late[1]["status"]), (&json!("quick is done"), &json!("cancelled")));
     assert_eq!(late[1]["error"]["code"], "cancelled");
 }
@@ -225,23 +225,23 @@ async fn wait_follows_the_handoff_of_a_child() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.result.as_deref(), Some("all told"), "{result:?}");
-    let told = told(&engine, &result);
-    assert_eq!(told[2].1["handoff"], "after this turn", "{told:#?}");
-    let (first, waited) = (&told[2].1["thread_id"], &told[3].1["threads"][0]);
-    assert_eq!((&waited["requested"], &waited["result"]), (first, &json!("test/endless went on")), "{told:#?}");
+    let results = results(&engine, &result);
+    assert_eq!(results[2].1["handoff"], "after this turn", "{results:#?}");
+    let (first, waited) = (&results[2].1["thread_id"], &results[3].1["threads"][0]);
+    assert_eq!((&waited["requested"], &waited["result"]), (first, &json!("test/endless went on")), "{results:#?}");
     assert_ne!(&waited["thread_id"], first);
-    assert_eq!((&told[4].1["thread_id"], &told[4].1["continues"]), (&waited["thread_id"], first));
-    let chain = told[5].1["chain"].as_array().unwrap();
+    assert_eq!((&results[4].1["thread_id"], &results[4].1["continues"]), (&waited["thread_id"], first));
+    let chain = results[5].1["chain"].as_array().unwrap();
     let told_chain: Vec<(&Value, &Value)> = chain.iter().map(|row| (&row["thread_id"], &row["status"])).collect();
     assert_eq!(told_chain, [(first, &json!("continued")), (&waited["thread_id"], &json!("completed"))]);
-    assert_eq!(told[7].1["status"], "running", "{told:#?}");
-    assert!(told[8].1.as_str().unwrap().contains("no such thread"), "{told:#?}");
-    let last = &told[9].1["threads"][0];
-    assert_eq!((&last["thread_id"], &last["result"]), (&told[7].1["thread_id"], &json!("quick is done")));
+    assert_eq!(results[7].1["status"], "running", "{results:#?}");
+    assert!(results[8].1.as_str().unwrap().contains("no such thread"), "{results:#?}");
+    let last = &results[9].1["threads"][0];
+    assert_eq!((&last["thread_id"], &last["result"]), (&results[7].1["thread_id"], &json!("quick is done")));
     engine.wait_idle().await;
     let rows = engine.threads().list().unwrap();
     assert!(rows.iter().all(|listed| listed.row.root == thread(&result)));
-    let next = rows.iter().find(|listed| json!(listed.row.id) == told[7].1["thread_id"]).unwrap();
+    let next = rows.iter().find(|listed| json!(listed.row.id) == results[7].1["thread_id"]).unwrap();
     assert_eq!(next.row.parent, Some(thread(&result)), "it runs below who asked for it");
 }
 
@@ -278,7 +278,7 @@ async fn cancelled_thread_stops_waiting() {
     handle.send(ControlMessage::Cancel);
     let result = tokio::time::timeout(Duration::from_secs(20), handle.join()).await.unwrap();
     assert_eq!(result.status, Status::Cancelled);
-    let waited = told(&engine, &result).pop().unwrap();
+    let waited = results(&engine, &result).pop().unwrap();
     assert_eq!(waited.1, json!("orchestrator: stopped: the thread was cancelled"));
     other.kill();
     assert_eq!(other.join().await.status, Status::Killed);
@@ -327,7 +327,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
     runtime().block_on(async {
         let result = engine.recover(&root).await.unwrap().join().await;
         assert_eq!(result.result.as_deref(), Some("test/parent is done"), "{result:?}");
-        let (why, waited) = told(&engine, &result).pop().unwrap();
+        let (why, waited) = results(&engine, &result).pop().unwrap();
         assert_eq!((why, &waited["all_finished"]), (ResultKind::Ran, &json!(true)), "{waited:#}");
         assert_eq!(waited["threads"][0]["result"], "test/slow is done");
         let events = engine.threads().transcript(&root).unwrap();

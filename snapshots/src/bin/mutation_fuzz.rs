@@ -1,4 +1,4 @@
-//! `soup SECONDS [TARGET…]`: runs mutated seeds through every parser, or the named ones, for a fixed time each, and
+//! `mutation_fuzz SECONDS [TARGET…]`: runs mutated seeds through every parser, or the named ones, for a fixed time each, and
 //! prints one line per target. An input that panics is written to `fuzz/found/TARGET` and makes the program fail. The
 //! mutation is not guided by coverage: use `cargo fuzz` for that (`fuzz/README.md`).
 
@@ -15,7 +15,7 @@ use rye_snapshots::fuzz::{FuzzTarget, TARGETS, seeds};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let seconds: u64 = args.next().ok_or("usage: soup SECONDS [TARGET…]")?.parse()?;
+    let seconds: u64 = args.next().ok_or("usage: mutation_fuzz SECONDS [TARGET…]")?.parse()?;
     let named: Vec<String> = args.collect();
     let mut broken = Vec::new();
     for target in TARGETS.iter().filter(|t| named.is_empty() || named.iter().any(|n| n == t.name)) {

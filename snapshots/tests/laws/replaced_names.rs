@@ -1,0 +1,170 @@
+//! Names that the glossary replaced: no declaration and no file uses them again.
+
+use std::fs;
+use std::path::Path;
+
+use super::house::{root, sources};
+
+/// Replaced names of types, traits and constants.
+const TYPES: [&str; 47] = [
+    "About",
+    "Acted",
+    "Acts",
+    "Asker",
+    "AskedGrant",
+    "Beginning",
+    "Block",
+    "Brought",
+    "By",
+    "Considered",
+    "Course",
+    "Deed",
+    "Draw",
+    "Effort",
+    "Executes",
+    "FAREWELL",
+    "Gathering",
+    "Halt",
+    "Halting",
+    "HookLine",
+    "How",
+    "Judged",
+    "Keep",
+    "Kept",
+    "KeptWorld",
+    "Known",
+    "LAST_WORDS",
+    "LOOK",
+    "Letter",
+    "Looked",
+    "PATIENCE",
+    "Pace",
+    "Paper",
+    "Papers",
+    "People",
+    "Place",
+    "Remembered",
+    "Ruling",
+    "Said",
+    "Sealer",
+    "Stirred",
+    "Stray",
+    "TURN",
+    "ToldError",
+    "Unattended",
+    "Wall",
+    "Why",
+];
+
+/// Replaced names of functions.
+const FUNCTIONS: [&str; 31] = [
+    "apart",
+    "brought_once",
+    "bury",
+    "compile_showing",
+    "complain",
+    "forget_former",
+    "give_up",
+    "give_way",
+    "go_on",
+    "heard",
+    "helped",
+    "is_law",
+    "keep_asked",
+    "keep_back",
+    "leaves",
+    "look",
+    "move_to",
+    "must_leave",
+    "palettes_again",
+    "pass_on",
+    "replied",
+    "room_above",
+    "said",
+    "say_model",
+    "seal",
+    "speaks",
+    "take_up",
+    "tell_all",
+    "told",
+    "twice",
+    "weigh",
+];
+
+/// Replaced names of modules and files.
+const MODULES: [&str; 23] = [
+    "attend",
+    "book",
+    "caught",
+    "complaint",
+    "crew",
+    "go_on",
+    "lifted",
+    "lookalike",
+    "one_line",
+    "orchestrate",
+    "outer",
+    "papers",
+    "people",
+    "seal",
+    "sound",
+    "soup",
+    "stamps",
+    "standing",
+    "storm",
+    "stray",
+    "told",
+    "vacuous",
+    "wall",
+];
+
+/// Returns the name that a line declares, with the replaced names of its kind.
+fn declared_name(line: &str) -> Option<(&str, &'static [&'static str])> {
+    let mut words = line.split("//").next()?.split_whitespace().peekable();
+    loop {
+        let replaced: &[&str] = match words.next()? {
+            "pub" | "async" | "unsafe" => continue,
+            word if word.starts_with("pub(") => continue,
+            "const" if words.peek() == Some(&"fn") => continue,
+            "struct" | "enum" | "trait" | "type" | "union" | "const" | "static" => &TYPES,
+            "fn" => &FUNCTIONS,
+            "mod" => &MODULES,
+            _ => return None,
+        };
+        let name = words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        return Some((name, replaced));
+    }
+}
+
+/// Returns the declarations of a source whose name is replaced.
+fn replaced_declarations(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter_map(declared_name)
+        .filter(|(name, replaced)| replaced.contains(name))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[test]
+fn declarations_and_files_exclude_replaced_names() {
+    let mut found = Vec::new();
+    for folder in ["grammar", "compiler", "engine", "stdlib", "rye", "cli", "snapshots"] {
+        for path in sources(&root().join(folder), ".rs") {
+            let is_law = path.ends_with("laws/replaced_names.rs");
+            let text = fs::read_to_string(&path).unwrap();
+            let declared = replaced_declarations(&text).into_iter().filter(|_| !is_law);
+            found.extend(declared.map(|name| format!("{}: `{name}`", path.display())));
+            let parts = path.strip_prefix(root()).unwrap_or(&path).iter().map(|part| Path::new(part).file_stem());
+            let replaced = parts.flatten().filter(|part| MODULES.iter().any(|name| *part == *name));
+            found.extend(replaced.map(|part| format!("{}: `{}`", path.display(), part.display())));
+        }
+    }
+    assert!(found.is_empty(), "names that the glossary replaced:\n{}", found.join("\n"));
+}
+
+#[test]
+fn replaced_names_are_found_in_declarations_only() {
+    let source = "pub(super) struct Stray<T>(T);\n    pub const fn take_up() {}\nmod wall;\nconst TURN: u8 = 1;\n\
+                  // fn told() {}\nlet look = told(1);\nstruct Strays;\nfn look_up() {}\nasync fn told(&self) {}\n";
+    assert_eq!(replaced_declarations(source), ["Stray", "take_up", "wall", "TURN", "told"]);
+}
