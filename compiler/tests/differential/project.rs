@@ -140,7 +140,7 @@ impl Project {
             };
             project.hooks.push(hook);
         }
-        for n in 0..=rng.below(4) {
+        for n in 0..=rng.below(6) {
             project.hooks.push(Hook::generate(rng, &format!("hook{n}"), &names));
         }
         project
@@ -185,7 +185,9 @@ impl Directive {
     fn generate(rng: &mut Rng, used: &[(&str, &'static str)], id: &str, extends: Option<String>) -> Self {
         let mut inputs = Vec::new();
         for (name, kind) in used {
-            if rng.once_in(if id == "main" { 2 } else { 3 }) {
+            // Calls with inputs that the chain of a route does not declare are refused.
+            let is_declared = if id == "main" { !rng.once_in(6) } else { rng.once_in(4) };
+            if is_declared {
                 inputs.push(Input::generate(rng, name, kind));
             }
         }
@@ -258,7 +260,7 @@ impl Directive {
 
 impl Input {
     fn generate(rng: &mut Rng, name: &str, kind: &'static str) -> Self {
-        let required = rng.once_in(2);
+        let required = rng.once_in(4);
         let choices: Vec<String> = if name == "mode" {
             let mut choices: Vec<String> = MODES.iter().map(|mode| (*mode).to_owned()).collect();
             choices.remove(rng.below(choices.len()));
@@ -331,7 +333,7 @@ fn condition(rng: &mut Rng, inputs: &[&Input], depth: usize, facts: &[&str]) -> 
             _ => Condition::All(parts),
         };
     }
-    if inputs.is_empty() || rng.once_in(6) {
+    if inputs.is_empty() || rng.once_in(3) {
         return match rng.one_of(facts) {
             "directive" => Condition::Compare(
                 rng.one_of(&["==", "!="]),
