@@ -110,6 +110,14 @@ fn closed_session_continues_in_the_same_thread() {
 }
 
 #[test]
+fn limits_of_a_session_are_shown_with_unlimited_spawns() {
+    let place = project("steps: [{ text: One. }]");
+    chat(&place, &["talk"], b"first\n");
+    let shown = place.rye(&["threads", "show", "--last"]);
+    assert!(shown.stdout.contains("spawns unlimited, depth"), "{}", shown.stdout);
+}
+
+#[test]
 fn run_resumes_a_closed_session_for_a_single_prompt() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     chat(&place, &["talk"], b"first\n");

@@ -207,6 +207,11 @@ pub struct PlanLimits {
     pub output: u64,
 }
 
+impl PlanLimits {
+    /// A number without a bound; the largest integer that JSON represents exactly.
+    pub const UNLIMITED: u64 = u64::MAX >> 11;
+}
+
 impl From<Limits> for PlanLimits {
     fn from(limits: Limits) -> Self {
         let Limits { turns, tokens, spend, spawns, depth, duration_seconds, output } = limits;

@@ -71,7 +71,7 @@ impl SessionLimits {
             tokens: within(LimitName::Tokens, self.tokens),
             spend: within(LimitName::Spend, self.spend),
             duration_seconds: within(LimitName::DurationSeconds, self.duration_seconds),
-            spawns: u64::MAX >> 11,
+            spawns: PlanLimits::UNLIMITED,
             ..*prompt
         }
     }

@@ -278,6 +278,7 @@ fn limits_output(limits: &PlanLimits) -> Map<String, Value> {
 
 fn limit_line(limits: &PlanLimits) -> String {
     let PlanLimits { turns, tokens, spend, spawns, depth, duration_seconds, output } = *limits;
+    let spawns = if spawns == PlanLimits::UNLIMITED { "unlimited".to_owned() } else { spawns.to_string() };
     format!(
         "turns {turns}, tokens {tokens}, spend {}, spawns {spawns}, depth {depth}, duration {duration_seconds}s, output {output}",
         format_money(spend)
@@ -291,9 +292,9 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
         let AccountInTree { thread, level, account } = held;
         let [reserved, spent, remaining] =
             [account.reserved(), account.spent(), account.remaining()].map(format_signed_money);
-        let standing = account_status_name(account.status());
+        let status = account_status_name(account.status());
         let indent = "  ".repeat(*level);
-        format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {standing}")
+        format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {status}")
     };
     ledger.iter().map(line).collect()
 }
