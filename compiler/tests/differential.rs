@@ -258,22 +258,14 @@ impl Subject {
         counts.open += usize::from(!matrix.open.is_empty());
         for (call, expected) in self.answered() {
             counts.calls_in_regions += 1;
-            // An input whose default depends on the route counts as absent.
-            let views = [&self.project.routing_inputs(call), &expected.inputs];
-            let is_open = |view: &&Map<String, Value>| {
-                let holds = |one: &String| read(one).evaluate(*view) == Some(true);
-                regions_of(&matrix, view).is_empty() && matrix.open.iter().any(holds)
-            };
-            if views.iter().any(is_open) {
+            let inputs = self.project.region_inputs(call, expected);
+            let found = regions_of(&matrix, &inputs);
+            if found.is_empty() && matrix.open.iter().any(|one| read(one).evaluate(&inputs) == Some(true)) {
                 counts.calls_without_region += 1;
                 continue;
             }
-            let Some(region) = views.iter().find_map(|view| match regions_of(&matrix, view).as_slice() {
-                [region] => Some(*region),
-                _ => None,
-            }) else {
-                let found = views.map(|view| regions_of(&matrix, view).len());
-                self.fail(counts, "partition", &format!("{call:?} is in {found:?} regions of {matrix:#?}"));
+            let [region] = found.as_slice() else {
+                self.fail(counts, "partition", &format!("{call:?} is in {} regions of {matrix:#?}", found.len()));
                 continue;
             };
             let Some(context) = region else {

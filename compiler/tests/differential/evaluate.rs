@@ -1,7 +1,8 @@
 //! The meaning of a project for one call: its route, chain, hooks and prompt layers, from the specification and apart
 //! from the compiler. `enumerate` lists calls at which a condition can change its result.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -57,7 +58,64 @@ impl Facts for Before<'_> {
     }
 }
 
+/// Unknown facts that record which paths are read.
+#[derive(Default)]
+struct RecordedPaths(RefCell<BTreeSet<String>>);
+
+impl Facts for RecordedPaths {
+    fn read(&self, path: &str) -> Reading {
+        self.0.borrow_mut().insert(path.to_owned());
+        Reading::Unknown
+    }
+}
+
+/// The facts of every call: the inputs are unknown.
+struct AnyInputs {
+    has_extends: bool,
+}
+
+impl Facts for AnyInputs {
+    fn read(&self, path: &str) -> Reading {
+        match path {
+            "directive" => Reading::Value(json!("main")),
+            "has_extends" => Reading::Value(json!(self.has_extends)),
+            _ => Reading::Unknown,
+        }
+    }
+}
+
 impl Project {
+    /// Returns the inputs by which the regions of a matrix are described. An input without a value has its default if
+    /// `main` declares it, or if there is one chain only and no route depends on the input.
+    pub fn region_inputs(&self, given: &Map<String, Value>, expected: &Expected) -> Map<String, Value> {
+        let main = self.directive("main");
+        let read = RecordedPaths::default();
+        let unknown = AnyInputs { has_extends: main.extends.is_some() };
+        let mut chains: BTreeSet<Option<&str>> = BTreeSet::new();
+        let mut is_decided = false;
+        for hook in &self.hooks {
+            let Action::Route(to) = hook.action else { continue };
+            let truth = |facts: &dyn Facts| hook.condition.as_ref().map_or(Some(true), |one| one.evaluate(facts));
+            // Evaluated to record its paths.
+            truth(&read);
+            let chosen = truth(&unknown);
+            if chosen != Some(false) && !is_decided {
+                chains.insert(Some(to));
+                is_decided = chosen == Some(true);
+            }
+        }
+        if !is_decided {
+            chains.insert(main.extends.as_deref());
+        }
+        let read = read.0.into_inner();
+        let mut inputs = expected.inputs.clone();
+        inputs.retain(|name, _| {
+            let is_own = main.inputs.iter().any(|input| input.name == *name && input.default.is_some());
+            given.contains_key(name) || is_own || chains.len() == 1 && !read.contains(&format!("inputs.{name}"))
+        });
+        inputs
+    }
+
     /// Returns the inputs that the choice of the route sees.
     pub fn routing_inputs(&self, given: &Map<String, Value>) -> Map<String, Value> {
         with_defaults(given, &self.directive("main").inputs)
