@@ -17,7 +17,7 @@ pub struct Template {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TemplatePart {
     Text(String),
-    Hole(Placeholder),
+    Placeholder(Placeholder),
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -220,14 +220,14 @@ fn large_files_parse_in_linear_time() {
         assert_eq!((parsed.errors.len(), parsed.tree.body.node.len()), (0, text.len() - 1));
         assert_eq!(knowledge::parse(SOURCE, &tenth("```\n- ~~~\n"), KnowledgeFormat::Markdown).errors, []);
     });
-    timed("openings of holes in knowledge", || {
+    timed("openings of placeholders in knowledge", || {
         assert_eq!(template::scan_knowledge(SOURCE, &tenth("${a${a $${"), 0).parts.len(), 1);
     });
-    timed("holes", || {
+    timed("placeholders", || {
         let text = "${a} text ".repeat(100_000);
         assert_eq!(template::parse(SOURCE, &text, 0).unwrap().parts.len(), 200_000);
     });
-    timed("a template without holes", || assert!(template::parse(SOURCE, &fill("{no hole} $ "), 0).is_ok()));
+    timed("a template without placeholders", || assert!(template::parse(SOURCE, &fill("{no hole} $ "), 0).is_ok()));
     timed("an input that is never closed", || assert!(template::parse_inputs(SOURCE, &fill("{input:a "), 0).is_err()));
     timed("one YAML string", || {
         let text = format!("a: \"{}\"", fill("text "));
@@ -374,7 +374,7 @@ proptest! {
             .into_iter()
             .map(|part| match part {
                 template::TemplatePart::Text(text) => text,
-                template::TemplatePart::Hole(placeholder) => placeholder.raw,
+                template::TemplatePart::Placeholder(placeholder) => placeholder.raw,
             })
             .collect();
         prop_assert_eq!(joined, text);

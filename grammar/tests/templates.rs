@@ -9,7 +9,7 @@ const SOURCE: SourceId = SourceId(0);
 fn show(template: &Template) -> Vec<String> {
     let part = |part: &TemplatePart| match part {
         TemplatePart::Text(text) => format!("{text:?}"),
-        TemplatePart::Hole(placeholder) => match &placeholder.fallback {
+        TemplatePart::Placeholder(placeholder) => match &placeholder.fallback {
             Some(fallback) => format!("{} or {fallback:?}", placeholder.path),
             None => placeholder.path.to_string(),
         },
@@ -36,7 +36,7 @@ fn placeholders_and_text_are_separated() {
 #[test]
 fn placeholder_has_its_span() {
     let template = template::parse(SOURCE, "ab ${ x } c", 10).unwrap();
-    let Some(TemplatePart::Hole(placeholder)) = template.parts.get(1) else { panic!("a hole") };
+    let Some(TemplatePart::Placeholder(placeholder)) = template.parts.get(1) else { panic!("no placeholder") };
     assert_eq!((placeholder.span.start, placeholder.span.end, placeholder.raw.as_str()), (13, 19, "${ x }"));
 }
 

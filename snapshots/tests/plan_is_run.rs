@@ -221,7 +221,7 @@ struct NoFacts;
 
 impl PromptFacts for NoFacts {
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
-        panic!("there is a hole: {}", placeholder.marker())
+        panic!("a placeholder is left: {}", placeholder.marker())
     }
 
     fn fires(&mut self, hook: &str) -> bool {

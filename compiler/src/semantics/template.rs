@@ -49,7 +49,7 @@ pub fn placeholders(template: &Template) -> impl Iterator<Item = &Placeholder> {
     template
         .parts
         .iter()
-        .filter_map(|part| if let TemplatePart::Hole(placeholder) = part { Some(placeholder) } else { None })
+        .filter_map(|part| if let TemplatePart::Placeholder(placeholder) = part { Some(placeholder) } else { None })
 }
 
 /// Returns the `{input:…}` placeholders of a text, in order.
@@ -62,7 +62,7 @@ pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlace
 /// Renders a template. A single placeholder without other text keeps its value's type, or is null if the value is
 /// missing.
 pub fn render(template: &Template, facts: &Facts) -> Rendered {
-    if let [TemplatePart::Hole(placeholder)] = template.parts.as_slice() {
+    if let [TemplatePart::Placeholder(placeholder)] = template.parts.as_slice() {
         return match fill_placeholder(placeholder, facts) {
             FilledPlaceholder::Value(value) => Rendered::Value(value.clone()),
             FilledPlaceholder::Fallback(text) => Rendered::Value(Value::String(text.to_owned())),
@@ -86,7 +86,7 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text.push_str(literal),
-            TemplatePart::Hole(placeholder) => match fill_placeholder(placeholder, facts) {
+            TemplatePart::Placeholder(placeholder) => match fill_placeholder(placeholder, facts) {
                 FilledPlaceholder::Value(value) => text.push_str(&inline_text(value)),
                 FilledPlaceholder::Fallback(fallback) => text.push_str(fallback),
                 FilledPlaceholder::Nothing => {}
@@ -114,13 +114,15 @@ pub fn render_knowledge(template: &Template, facts: &Facts, is_fact: &dyn Fn(&st
     render_where(template, facts, &|path| root(path).is_some_and(is_fact))
 }
 
-fn render_where(template: &Template, facts: &Facts, is_hole: &dyn Fn(&Path) -> bool) -> Vec<RenderedPart> {
+fn render_where(template: &Template, facts: &Facts, is_placeholder: &dyn Fn(&Path) -> bool) -> Vec<RenderedPart> {
     let mut parts: Vec<RenderedPart> = Vec::new();
     for part in &template.parts {
         match part {
             TemplatePart::Text(text) => push_text(&mut parts, text),
-            TemplatePart::Hole(placeholder) if !is_hole(&placeholder.path) => push_text(&mut parts, &placeholder.raw),
-            TemplatePart::Hole(placeholder) => match fill_placeholder(placeholder, facts) {
+            TemplatePart::Placeholder(placeholder) if !is_placeholder(&placeholder.path) => {
+                push_text(&mut parts, &placeholder.raw);
+            }
+            TemplatePart::Placeholder(placeholder) => match fill_placeholder(placeholder, facts) {
                 FilledPlaceholder::Value(value) => push_text(&mut parts, &inline_text(value)),
                 FilledPlaceholder::Fallback(text) => push_text(&mut parts, text),
                 FilledPlaceholder::Nothing => {}

@@ -45,7 +45,7 @@ impl ReportedPlaces {
     }
 }
 
-/// Checks one settings file; [`SettingShape::Elsewhere`] files are checked by their own readers.
+/// Checks one settings file; [`SettingShape::Opaque`] files are checked by their own readers.
 pub fn check_file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, found: &mut Diagnostics) {
     let Some(file) = schema::find_file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Opaque)) else {
         return;

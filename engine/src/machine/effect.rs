@@ -109,7 +109,7 @@ pub struct HookRun {
     /// The index of a call, or the number of an event.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
-    /// The current turn. `left_ms` is the remaining duration of the thread in milliseconds.
+    /// The current turn. `remaining_ms` is the remaining duration of the thread in milliseconds.
     pub turn: u64,
     pub remaining_ms: u64,
     /// The values of the thread's store.

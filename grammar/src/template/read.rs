@@ -61,7 +61,7 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
             continue;
         };
         at = next.start + placeholder.raw.len();
-        parts.done.push(TemplatePart::Hole(placeholder));
+        parts.done.push(TemplatePart::Placeholder(placeholder));
     }
     parts.text(slice(text, at, text.len()));
     Parsed { tree: Template { parts: parts.done }, errors }
@@ -85,7 +85,7 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
         if next.escaped {
             parts.text(&placeholder.raw);
         } else {
-            parts.done.push(TemplatePart::Hole(placeholder));
+            parts.done.push(TemplatePart::Placeholder(placeholder));
         }
         from = at;
     }

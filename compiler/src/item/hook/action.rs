@@ -431,7 +431,7 @@ impl ActionReader<'_> {
         };
         let read = template::read(source, text, base);
         self.placeholders.facts.extend(read.tree.parts.into_iter().filter_map(|part| match part {
-            TemplatePart::Hole(placeholder) => Some(HookFactPlaceholder {
+            TemplatePart::Placeholder(placeholder) => Some(HookFactPlaceholder {
                 path: placeholder.path,
                 span: place(placeholder.span),
                 field: field.to_owned(),

@@ -86,10 +86,12 @@ pub fn lower_knowledge(
     for part in &template.parts {
         match part {
             TemplatePart::Text(literal) => text(&mut writer, literal),
-            TemplatePart::Hole(placeholder) if !first_segment(&placeholder.path).is_some_and(|r| line.has_fact(r)) => {
+            TemplatePart::Placeholder(placeholder)
+                if !first_segment(&placeholder.path).is_some_and(|r| line.has_fact(r)) =>
+            {
                 text(&mut writer, &placeholder.raw);
             }
-            TemplatePart::Hole(placeholder) => match facts.lookup(&placeholder.path) {
+            TemplatePart::Placeholder(placeholder) => match facts.lookup(&placeholder.path) {
                 Lookup::Unknown(_) => {
                     let path = placeholder.path.to_string();
                     let why = format!("`{path}` is known at run");
@@ -97,7 +99,7 @@ pub fn lower_knowledge(
                 }
                 Lookup::Known(_) | Lookup::Absent => {
                     // Rendered alone, as text; all its facts are known.
-                    let alone = Template { parts: vec![TemplatePart::Hole(Placeholder::clone(placeholder))] };
+                    let alone = Template { parts: vec![TemplatePart::Placeholder(Placeholder::clone(placeholder))] };
                     writer.value(render_text(&alone, &facts).unwrap_or_default());
                 }
             },

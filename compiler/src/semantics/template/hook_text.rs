@@ -83,9 +83,9 @@ impl HookText {
         }
         let parts = self.template.parts.iter().map(|part| match part {
             TemplatePart::Text(text) => Ok(TemplatePart::Text(self.fill_marks(text, inputs)?)),
-            TemplatePart::Hole(placeholder) => {
+            TemplatePart::Placeholder(placeholder) => {
                 let fallback = placeholder.fallback.as_ref().map(|text| self.fill_marks(text, inputs)).transpose()?;
-                Ok(TemplatePart::Hole(Placeholder { fallback, ..placeholder.clone() }))
+                Ok(TemplatePart::Placeholder(Placeholder { fallback, ..placeholder.clone() }))
             }
         });
         Ok(Template { parts: parts.collect::<Result<_, _>>()? })

@@ -42,7 +42,7 @@ impl TemplateText for Template {
 
     fn set_span(&mut self, to: Span) {
         for part in &mut self.parts {
-            if let TemplatePart::Hole(placeholder) = part {
+            if let TemplatePart::Placeholder(placeholder) = part {
                 placeholder.span = to;
             }
         }
