@@ -29,9 +29,9 @@ impl Revision {
         }
         let wanted = format!("{revision}^{{commit}}");
         let commit = git_output_text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
-        let commit = commit.map_err(|said| {
+        let commit = commit.map_err(|stderr| {
             let failure = CommandError::usage(format!("unknown git revision `{revision}`"));
-            if said.is_empty() { failure } else { failure.with_help(said) }
+            if stderr.is_empty() { failure } else { failure.with_help(stderr) }
         })?;
         let commit = commit.trim().to_owned();
         if commit.len() < 40 || !commit.chars().all(|c| c.is_ascii_hexdigit()) {

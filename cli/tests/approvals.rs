@@ -119,7 +119,7 @@ fn headless_policy_comes_from_flag_and_settings() {
 #[test]
 fn plan_and_doctor_print_the_headless_policy() {
     let place = place();
-    let told = |place: &TestProject| {
+    let doctor_report = |place: &TestProject| {
         let (_, plan) = place.json(&["plan", "shell", "--model", "scripted/fast"]);
         assert_eq!(plan["approvals_required"][0]["pattern"], "rye.execute.tool.rye.bash.bash");
         let text = place.run_ok(&["plan", "shell", "--model", "scripted/fast"]);
@@ -128,12 +128,12 @@ fn plan_and_doctor_print_the_headless_policy() {
         let finding = doctor.lines().find(|line| line.contains("\tapprovals\t")).unwrap().to_owned();
         (plan["headless_policy"].as_str().unwrap().to_owned(), line, finding)
     };
-    let (way, line, finding) = told(&place);
+    let (way, line, finding) = doctor_report(&place);
     assert_eq!(way, "allow");
     assert!(line.ends_with("without a terminal: allowed without approval"), "{line}");
     assert!(finding.starts_with("note\t") && finding.contains("allowed without approval"), "{finding}");
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: queue }\n");
-    let (way, line, finding) = told(&place);
+    let (way, line, finding) = doctor_report(&place);
     assert_eq!(way, "queue");
     assert_eq!(
         line,
@@ -259,8 +259,8 @@ fn settings_of_a_run_survive_a_crash_and_an_approval() {
     ] {
         let resumed = place.rye(&resume);
         assert_eq!((resumed.code, log(&place).as_str()), (Some(5), done), "{resume:?} {}", resumed.stderr);
-        let told = "the thread keeps the settings of its run: `--unattended queue`, `--script ";
-        assert!(resumed.stderr.contains(told), "{resume:?} {}", resumed.stderr);
+        let message = "the thread keeps the settings of its run: `--unattended queue`, `--script ";
+        assert!(resumed.stderr.contains(message), "{resume:?} {}", resumed.stderr);
     }
     let last = place.rye(&["threads", "approve", &id]);
     assert_eq!((last.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", last.stderr);

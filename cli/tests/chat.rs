@@ -320,8 +320,8 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
     assert_eq!(body("named").unwrap()["name"], "my work");
     assert_eq!(body("shell_ran").unwrap()["output"].as_str().unwrap().lines().next(), Some("shown"));
     assert!(body("system_prompt").unwrap()["text"].as_str().unwrap().contains("Answer in one sentence."));
-    let said = body("cognition_in").unwrap();
-    assert_eq!(said["message"]["content"][0]["text"], "third");
+    let prompt_event = body("cognition_in").unwrap();
+    assert_eq!(prompt_event["message"]["content"][0]["text"], "third");
     place.run_ok(&["threads", "verify", "--last"]);
 }
 
@@ -335,8 +335,8 @@ fn retry_sends_the_last_prompt_again_in_place_of_its_reply() {
     let (_, listed) = place.json(&["threads", "list"]);
     let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
     let events = place.transcript(last["thread_id"].as_str().unwrap());
-    let said = events.iter().find(|event| event["type"] == "cognition_in").unwrap();
-    assert_eq!(said["message"]["content"][0]["text"], "Hello you.");
+    let prompt_event = events.iter().find(|event| event["type"] == "cognition_in").unwrap();
+    assert_eq!(prompt_event["message"]["content"][0]["text"], "Hello you.");
     assert_eq!(done.stderr.matches("\n  2  /greet you\n").count(), 2, "{}", done.stderr);
     // The first reply is no part of the conversation.
     let continued = events.iter().find(|event| event["type"] == "continues").unwrap();
@@ -361,8 +361,9 @@ fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
     let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
     let events = place.transcript(last["thread_id"].as_str().unwrap());
     assert_eq!(events[0]["origin"], "replan", "{}", events[0]);
-    let said = events.iter().find(|event| event["type"] == "cognition_in" || event["event_type"] == "cognition_in");
-    assert_eq!(said.unwrap()["message"]["content"][0]["text"], "second");
+    let prompt_event =
+        events.iter().find(|event| event["type"] == "cognition_in" || event["event_type"] == "cognition_in");
+    assert_eq!(prompt_event.unwrap()["message"]["content"][0]["text"], "second");
 }
 
 #[test]

@@ -176,9 +176,9 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     assert_eq!((&sent["event"]["raw"], &sent["event"]["text"]), (&json!("/review main.rs"), &json!("Review main.rs.")));
     assert_eq!(sent["event"]["expansions"][0]["item"], "review");
     assert_eq!(sent["event"]["source"], "rpc");
-    let said = client.event("cognition_in");
+    let prompt_event = client.event("cognition_in");
     let shown = &preview["request"]["messages"][0]["content"];
-    assert_eq!(&said["event"]["message"]["content"], shown);
+    assert_eq!(&prompt_event["event"]["message"]["content"], shown);
     client.event("prompt_ended");
     let cost = client.ask(json!({"type": "cost"}));
     assert_eq!(cost["data"]["session"]["turns"], 1, "{cost}");

@@ -63,9 +63,9 @@ fn invalid_server_files_are_reported() {
         let output = rye(folder.path(), &["check", "--format", "json"]);
         assert_eq!(output.status.code(), Some(1), "{content}");
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let told = &found["diagnostics"][0];
-        assert_eq!(told["code"], "rye::config::invalid", "{content}");
-        assert!(told["message"].as_str().unwrap().contains(wanted), "{content}: {told}");
+        let diagnostic = &found["diagnostics"][0];
+        assert_eq!(diagnostic["code"], "rye::config::invalid", "{content}");
+        assert!(diagnostic["message"].as_str().unwrap().contains(wanted), "{content}: {diagnostic}");
     }
     let fine = "{\"mcpServers\": {\"x\": {\"command\": \"npx\"}}, \"other\": 1}";
     let folder = project(&[(".ai/directives/greet.md", GOOD), (".mcp.json", fine)]);

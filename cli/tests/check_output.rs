@@ -182,8 +182,8 @@ fn watch_detects_unreported_changes() {
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut sums = lines.map(|line| line.unwrap()).filter(|line| line.starts_with("checked "));
     let mut until = |what: &str| {
-        let said: Vec<String> = sums.by_ref().take(20).take_while(|sum| !sum.contains(what)).collect();
-        assert!(said.len() < 20, "{what}: {said:?}");
+        let part: Vec<String> = sums.by_ref().take(20).take_while(|sum| !sum.contains(what)).collect();
+        assert!(part.len() < 20, "{what}: {part:?}");
     };
     until("0 errors, 1 warning");
     place.write(".mcp.json", "{ not json");

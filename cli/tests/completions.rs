@@ -59,15 +59,15 @@ fn bash_script_calls_this_binary() {
                   _clap_complete_rye rye deploy_s plan; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_rye")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-    let told = std::process::Command::new("bash")
+    let completion = std::process::Command::new("bash")
         .args(["--norc", "-c", script])
         .current_dir(place.project())
         .env("PATH", path)
         .env("RYE_USER_SPACE", place.user())
         .output()
         .unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.trim().starts_with("deploy_staging"), "{told:?}");
+    let completion = String::from_utf8(completion.stdout).unwrap();
+    assert!(completion.trim().starts_with("deploy_staging"), "{completion:?}");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn bash_completes_words_with_colons_and_equals_signs() {
         let mut bash = std::process::Command::new("bash");
         bash.args(["--norc", "-c", &script]).current_dir(place.project());
         let done = bash.env("PATH", &path).env("RYE_USER_SPACE", place.user()).output().unwrap();
-        let told = String::from_utf8(done.stdout).unwrap();
-        assert!(told.lines().any(|line| line.trim() == wanted), "{words}: {told:?}");
+        let completion = String::from_utf8(done.stdout).unwrap();
+        assert!(completion.lines().any(|line| line.trim() == wanted), "{words}: {completion:?}");
     }
 }
 

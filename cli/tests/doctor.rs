@@ -24,16 +24,16 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
         about(&doctor, "trust")[0]["text"].as_str().unwrap().ends_with("all trusted"),
         "the example came with this program"
     );
-    let walls = doctor["sandboxes"].as_array().unwrap();
-    let kind = |tool: &str| walls.iter().find(|wall| wall["tool"] == tool).unwrap()["kind"].clone();
+    let sandboxes = doctor["sandboxes"].as_array().unwrap();
+    let kind = |tool: &str| sandboxes.iter().find(|sandbox| sandbox["tool"] == tool).unwrap()["kind"].clone();
     assert_eq!(kind("rye/bash/bash"), "process");
     assert_eq!(kind("rye/file-system/read"), "files");
     assert_eq!(kind("project/deploy/rollout (project)"), "process");
-    let told = place.run_ok(&["doctor"]);
-    assert!(told.contains("rye/bash/bash") && told.contains("your key is"), "{told}");
+    let report = place.run_ok(&["doctor"]);
+    assert!(report.contains("rye/bash/bash") && report.contains("your key is"), "{report}");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
-    let told = place.run_ok(&["doctor"]);
-    assert!(told.contains("fix: create one with `rye keys generate`"), "{told}");
+    let report = place.run_ok(&["doctor"]);
+    assert!(report.contains("fix: create one with `rye keys generate`"), "{report}");
 }
 
 #[test]

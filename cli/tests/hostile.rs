@@ -198,18 +198,18 @@ fn resume_prints_recorded_grants_first() {
     // The changed file applies to new threads only; this thread keeps its grants.
     place.write(".ai/directives/talk.md", &directive(""));
     for args in [&["threads", "resume", id, "--message", "more"][..], &["run", "--resume", id, "--message", "more"]] {
-        let said = place.rye(args).stderr;
+        let stderr = place.rye(args).stderr;
         for part in [
             "resumes with its recorded grants: `rye.execute.tool.rye.bash.*` (write out/)",
             "rye_bash_bash: a process; reads the project, writes out/ of it; no network",
             "no terminal for approvals",
         ] {
-            assert!(said.contains(part), "{args:?}: {said}");
+            assert!(stderr.contains(part), "{args:?}: {stderr}");
         }
     }
     let (_, other) = place.json(&["run", "talk"]);
-    let said = place.rye(&["threads", "resume", other["thread_id"].as_str().unwrap(), "--message", "more"]).stderr;
-    assert!(said.contains("resumes with its recorded grants: nothing\n"), "{said}");
+    let stderr = place.rye(&["threads", "resume", other["thread_id"].as_str().unwrap(), "--message", "more"]).stderr;
+    assert!(stderr.contains("resumes with its recorded grants: nothing\n"), "{stderr}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn invalid_image_is_rejected_before_the_run() {
     huge.set_len(50 * 1024 * 1024).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(place.project().join("pipe.png")).status().unwrap();
     assert!(fifo.success());
-    for (file, told) in [
+    for (file, message) in [
         ("missing.png", "the image `missing.png` cannot be read"),
         ("note.png", "the image `note.png` cannot be sent: not a PNG, JPEG, GIF or WebP image"),
         ("wide.png", "it has 9000 × 1 pixels"),
@@ -106,7 +106,7 @@ fn invalid_image_is_rejected_before_the_run() {
     ] {
         let refused = place.rye(&[&RUN[..], &[file]].concat());
         assert_eq!(refused.code, Some(2), "{file}: {}", refused.stderr);
-        assert!(refused.stderr.contains(told), "{file}: {}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{file}: {}", refused.stderr);
     }
     place.write(
         "../user/.ai/config/agent/providers/blind.yaml",

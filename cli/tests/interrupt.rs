@@ -280,7 +280,7 @@ fn early_ctrl_c_leaves_no_stuck_thread() {
 struct TerminalRun {
     process: Child,
     /// Output so far.
-    said: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
 
@@ -293,15 +293,15 @@ impl TerminalRun {
         command.args(["-q", "-e", "-c", &format!("{rye} run work --format human"), "/dev/null"]);
         command.current_dir(place.project()).env("RYE_USER_SPACE", place.user()).env("SHELL", "/bin/sh");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-        let said = Arc::new(Mutex::new(String::new()));
-        let (mut out, heard) = (process.stdout.take().unwrap(), Arc::clone(&said));
+        let output = Arc::new(Mutex::new(String::new()));
+        let (mut out, shared_output) = (process.stdout.take().unwrap(), Arc::clone(&output));
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 1024];
             while let Some(read) = out.read(&mut buffer).ok().filter(|read| *read > 0) {
-                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
+                shared_output.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
-        Some(Self { process, said, reader })
+        Some(Self { process, output, reader })
     }
 
     /// Sends the bytes of a key.
@@ -317,8 +317,8 @@ impl TerminalRun {
         let code = self.process.wait().unwrap().code();
         drop(keys);
         self.reader.join().unwrap();
-        let said = self.said.lock().unwrap().clone();
-        (code, said)
+        let output = self.output.lock().unwrap().clone();
+        (code, output)
     }
 }
 
@@ -334,7 +334,7 @@ fn asking() -> Option<(TestProject, TerminalRun, String)> {
         &directive.replace("<acknowledge risk=\"elevated\">to wait</acknowledge>", ""),
     );
     let terminal = TerminalRun::start(&place)?;
-    wait_until("asked", || terminal.said.lock().unwrap().contains("Allow?"));
+    wait_until("asked", || terminal.output.lock().unwrap().contains("Allow?"));
     let (_, listed) = place.json(&["threads", "list"]);
     let id = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
     Some((place, terminal, id))
@@ -344,8 +344,8 @@ fn asking() -> Option<(TestProject, TerminalRun, String)> {
 fn ctrl_c_ends_a_thread_waiting_for_approval() {
     let Some((place, mut terminal, id)) = asking() else { return };
     terminal.press(b"\x03");
-    let (code, said) = terminal.end();
-    assert_eq!(code, Some(130), "{said}");
+    let (code, output) = terminal.end();
+    assert_eq!(code, Some(130), "{output}");
     assert_eq!(place.run_ok(&["threads", "status", &id]), format!("{id}\tcancelled\n"));
     assert!(!place.project().join("out/ran").exists());
     let (_, shown) = place.json(&["threads", "show", &id]);
@@ -357,13 +357,13 @@ fn ctrl_c_ends_a_thread_waiting_for_approval() {
 fn terminal_request_accepts_local_and_remote_answers() {
     let Some((place, mut terminal, _)) = asking() else { return };
     terminal.press(b"y\n");
-    let (code, said) = terminal.end();
-    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
+    let (code, output) = terminal.end();
+    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{output}");
 
     let Some((place, terminal, id)) = asking() else { return };
     place.run_ok(&["threads", "approve", &id]);
-    let (code, said) = terminal.end();
-    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{said}");
+    let (code, output) = terminal.end();
+    assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{output}");
 }
 
 /// SIGHUP, as when the terminal closes, is a cancellation like SIGTERM, however often it is sent.

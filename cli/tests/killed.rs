@@ -169,29 +169,29 @@ fn picture(place: &TestProject, what: &str) -> Vec<Value> {
             .filter(|line| line["type"] == "settled" && line["unknown_outcome"] == true)
             .map(|line| (&line["turn"], &line["attempt"]))
             .collect();
-        let (mut told, mut results, mut spent) = (Vec::new(), Vec::new(), 0);
+        let (mut steps, mut results, mut spent) = (Vec::new(), Vec::new(), 0);
         for line in &record {
             let attempt = (&line["turn"], &line["attempt"]);
             match line["type"].as_str().unwrap() {
-                "cognition_out" => told.push(json!(["said", line["turn"], line["content"]])),
+                "cognition_out" => steps.push(json!(["said", line["turn"], line["content"]])),
                 "attempt_failed" if !cut.contains(&attempt) => {
-                    told.push(json!(["failed", line["turn"], line["classification"]["name"]]));
+                    steps.push(json!(["failed", line["turn"], line["classification"]["name"]]));
                 }
                 "tool_call_result" => {
                     assert_eq!(line["is_error"], false, "{what}: {line}");
                     results.push(json!([line["turn"], line["index"], line["name"], line["why"]]));
                 }
                 "settled" if line["unknown_outcome"] != true => spent += line["amount"].as_u64().unwrap(),
-                "ended" => told.push(json!(["ended", line["status"], line["result"]])),
+                "ended" => steps.push(json!(["ended", line["status"], line["result"]])),
                 _ => {}
             }
         }
         // Results of parallel calls have no fixed order.
         results.sort_by_key(ToString::to_string);
         let (_, shown) = place.json(&["threads", "show", id]);
-        let standing = shown["ledger"].as_array().unwrap().iter().find(|held| held["thread_id"] == id);
-        assert_eq!(standing.unwrap()["standing"], "released", "{what}: {shown}");
-        threads.push(json!([thread["directive"], thread["tool"], told, results, spent]));
+        let account = shown["ledger"].as_array().unwrap().iter().find(|held| held["thread_id"] == id);
+        assert_eq!(account.unwrap()["standing"], "released", "{what}: {shown}");
+        threads.push(json!([thread["directive"], thread["tool"], steps, results, spent]));
     }
     threads.sort_by_key(ToString::to_string);
     place.run_ok(&["threads", "verify"]);

@@ -43,13 +43,16 @@ fn directive_run_sends_progress() {
     let mut client = McpClient::new(&place, &[], &json!({}));
     let answer = client.ask("tools/call", &count(&json!({"progressToken": "p-1"})));
     assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("All counted."), "{answer}");
-    let told: Vec<&Value> = client.others.iter().filter(|m| m["method"] == "notifications/progress").collect();
-    assert!(told.len() > 5, "{told:?}");
-    assert!(told.iter().all(|m| m["params"]["progressToken"] == "p-1"), "{told:?}");
+    let progress: Vec<&Value> = client.others.iter().filter(|m| m["method"] == "notifications/progress").collect();
+    assert!(progress.len() > 5, "{progress:?}");
+    assert!(progress.iter().all(|m| m["params"]["progressToken"] == "p-1"), "{progress:?}");
     let grows =
-        told.windows(2).all(|pair| pair[0]["params"]["progress"].as_f64() < pair[1]["params"]["progress"].as_f64());
-    assert!(grows, "{told:?}");
-    assert!(told.iter().any(|m| m["params"]["message"].as_str().unwrap().contains("rye_file_system_ls")), "{told:?}");
+        progress.windows(2).all(|pair| pair[0]["params"]["progress"].as_f64() < pair[1]["params"]["progress"].as_f64());
+    assert!(grows, "{progress:?}");
+    assert!(
+        progress.iter().any(|m| m["params"]["message"].as_str().unwrap().contains("rye_file_system_ls")),
+        "{progress:?}"
+    );
     client.others.clear();
     // Without a progress token there are no notifications.
     client.ask("tools/call", &count(&json!({})));

@@ -35,8 +35,8 @@ fn prove_uses_stored_copies_of_changed_sources() {
     let (code, kept) = place.json(&["threads", "prove", thread]);
     assert_eq!((code, &kept["proved"], &kept["sources"]), (Some(0), &true.into(), &"kept".into()), "{kept}");
     assert_eq!(kept["changed"][0], "knowledge project/deploy/environment-rules");
-    let told = place.rye(&["threads", "prove", thread]).stdout;
-    assert!(told.contains("the sources have changed (knowledge project/deploy/environment-rules)"), "{told}");
+    let stdout = place.rye(&["threads", "prove", thread]).stdout;
+    assert!(stdout.contains("the sources have changed (knowledge project/deploy/environment-rules)"), "{stdout}");
 
     // Neither an altered nor a missing copy proves anything.
     let sources = place.project().join(".ai/state/sources");

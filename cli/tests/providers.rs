@@ -90,15 +90,18 @@ fn every_provider_is_listed_with_its_key_and_its_prices() {
 #[test]
 fn providers_test_reports_success_and_failure() {
     let place_that_works = place(&server("200 OK", "text/event-stream", TEXT));
-    let (code, told) = place_that_works.json(&["providers", "test"]);
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!((&told["ok"], &told["provider"], &told["model"]), (&json!(true), &json!("local"), &json!("small")));
+    let (code, report) = place_that_works.json(&["providers", "test"]);
+    assert_eq!(code, Some(0), "{report}");
     assert_eq!(
-        (&told["input_tokens"], &told["output_tokens"], &told["cost"]),
+        (&report["ok"], &report["provider"], &report["model"]),
+        (&json!(true), &json!("local"), &json!("small"))
+    );
+    assert_eq!(
+        (&report["input_tokens"], &report["output_tokens"], &report["cost"]),
         (&json!(1625), &json!(15), &Value::Null)
     );
-    let said = place_that_works.run_ok(&["providers", "test", "local"]);
-    assert!(said.starts_with("local/small: ok in ") && said.contains("price unknown: Grüße, world"), "{said}");
+    let line = place_that_works.run_ok(&["providers", "test", "local"]);
+    assert!(line.starts_with("local/small: ok in ") && line.contains("price unknown: Grüße, world"), "{line}");
 
     let refused = place(&server("401 Unauthorized", "application/json", r#"{"error":{"message":"who are you?"}}"#));
     let done = refused.rye(&["providers", "test"]);

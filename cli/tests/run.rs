@@ -68,8 +68,8 @@ fn a_newcomer_inits_checks_runs_and_lists() {
     assert_eq!(shown["capabilities"][0][0], "rye.execute.tool.rye.file-system.ls");
     assert_eq!(shown["ledger"][0]["spent"], shown["cost"]["spend"]);
     assert!(place.run_ok(&["threads", "show", id]).contains("topic = \"tea\""));
-    let told = place.run_ok(&["threads", "transcript", id]);
-    assert!(told.contains("thread_started") && told.contains("thread_completed"), "{told}");
+    let transcript = place.run_ok(&["threads", "transcript", id]);
+    assert!(transcript.contains("thread_started") && transcript.contains("thread_completed"), "{transcript}");
     let lines = place.run_ok(&["threads", "transcript", id, "--json"]);
     assert_eq!(lines, place.read(shown["transcript"].as_str().unwrap()));
     let tail = place.run_ok(&["threads", "transcript", id, "--json", "--tail", "1"]);
@@ -102,8 +102,8 @@ fn events_come_before_the_result_and_are_the_transcript() {
     let (result, events) = lines.split_last().unwrap();
     let (pieces, events): (Vec<&Value>, Vec<&Value>) =
         events.iter().partition(|line| line["event"]["type"] == "token_delta");
-    let said: String = pieces.iter().filter_map(|piece| piece["event"]["text"].as_str()).collect();
-    assert!(said.contains("Let me look who is coming."), "what streams in is shown too: {pieces:?}");
+    let streamed: String = pieces.iter().filter_map(|piece| piece["event"]["text"].as_str()).collect();
+    assert!(streamed.contains("Let me look who is coming."), "what streams in is shown too: {pieces:?}");
     assert!(pieces.iter().all(|piece| piece["thread_id"] == result["thread_id"] && piece["event"]["kind"].is_string()));
     let recorded = place.transcript(result["thread_id"].as_str().unwrap());
     assert_eq!(events.len(), recorded.len());
@@ -117,10 +117,10 @@ fn events_come_before_the_result_and_are_the_transcript() {
 #[test]
 fn invalid_call_is_rejected_before_the_run() {
     let place = TestProject::example("deploy");
-    let refused = |args: &[&str], code: i32, said: &str| {
+    let refused = |args: &[&str], code: i32, message: &str| {
         let done = place.rye(args);
         assert_eq!(done.code, Some(code), "{args:?}\n{}", done.stderr);
-        assert!(done.stderr.contains(said), "{args:?}\n{}", done.stderr);
+        assert!(done.stderr.contains(message), "{args:?}\n{}", done.stderr);
         assert_eq!(done.stdout, "");
     };
     refused(&["run", "deploy_staging"], 1, "service");
@@ -181,8 +181,8 @@ fn a_limit_ends_with_its_own_exit_code_and_the_partial_result() {
         (Some(4), &json!("error"), &json!("turns_exceeded"))
     );
     assert_eq!(result["cost"]["turns"], 2);
-    let told = place.rye(&["run", "review", "--limit", "turns=2"]);
-    assert!(told.stderr.contains("error: turns_exceeded: 2 of 2\n"), "{}", told.stderr);
+    let run = place.rye(&["run", "review", "--limit", "turns=2"]);
+    assert!(run.stderr.contains("error: turns_exceeded: 2 of 2\n"), "{}", run.stderr);
     let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
     assert_eq!((&shown["limits"]["turns"], &shown["status"]), (&json!(2), &json!("error")));
 }
@@ -221,11 +221,11 @@ fn human_output_prints_each_text_once() {
     place.run_ok(&["keys", "generate"]);
     let run = place.rye(&["run", "talk"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "One two\nthree.\n"));
-    let said: Vec<&str> = run.stderr.lines().collect();
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].starts_with("thread talk-"));
-    assert_eq!(said[1], "turn 1: 10 tokens in, 2 out, $0.00002");
-    assert!(said[2].starts_with("completed  1 turn, 10 tokens in, 2 out, $0.00002  talk-"));
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("thread talk-"));
+    assert_eq!(lines[1], "turn 1: 10 tokens in, 2 out, $0.00002");
+    assert!(lines[2].starts_with("completed  1 turn, 10 tokens in, 2 out, $0.00002  talk-"));
     let quiet = place.rye(&["run", "talk", "-q"]);
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("One two\nthree.\n", ""));
     let plain = place.rye(&["run", "talk", "--format", "plain"]);

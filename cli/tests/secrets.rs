@@ -37,8 +37,8 @@ fn key_printed_by_a_tool_is_masked() {
     }
     assert!(masked >= 2, "both answers hold it, masked");
     assert!(!done.stdout.contains(own) && !done.stderr.contains(own) && !done.stderr.contains(&github));
-    let told = place.run_ok(&["threads", "list", "--format", "json"]);
-    assert!(!told.contains(own));
+    let listing = place.run_ok(&["threads", "list", "--format", "json"]);
+    assert!(!listing.contains(own));
 }
 
 #[test]

@@ -94,8 +94,8 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
     assert!(shown.code == Some(2) && shown.stderr.contains("messages are text only"), "{}", shown.stderr);
     place.run_ok(&["threads", "steer", &id, "look left"]);
     assert_eq!(end(process).1["status"], "completed");
-    let said = place.transcript(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
-    assert!(said, "the message never reached the model");
+    let steered = place.transcript(&id).iter().any(|line| line["type"] == "cognition_in" && line["source"] == "steer");
+    assert!(steered, "the message never reached the model");
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn escalated_limit_waits_for_an_answer() {
     assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
     // A value that raises nothing, or another limit than the one reached, is rejected before the thread is touched.
-    for (raise, said) in [
+    for (raise, message) in [
         ("turns=3", "is already 3"),
         ("turns=1", "is already 3"),
         ("tokens=900000", "reached its limit of turns, which this does not raise"),
     ] {
         let refused = place.rye(&["threads", "approve", id, "--raise", raise]);
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
     }
     let events = place.transcript(id).len();
     let (code, result) = place.json(&["threads", "approve", id, "--raise", "turns=20"]);
@@ -173,8 +173,8 @@ fn escalated_limit_waits_for_an_answer() {
     );
     assert_eq!(result["thread_id"], id, "it is the same thread that goes on");
 
-    let told = place.rye(&["run", "work"]).stderr.replace('\n', " ");
-    assert!(told.contains("--raise turns=N`, deny with"), "{told}");
+    let stderr = place.rye(&["run", "work"]).stderr.replace('\n', " ");
+    assert!(stderr.contains("--raise turns=N`, deny with"), "{stderr}");
     let (_, result) = place.json(&["run", "work"]);
     let id = result["thread_id"].as_str().unwrap();
     let (code, result) = place.json(&["threads", "approve", id, "--deny"]);
@@ -185,10 +185,10 @@ fn escalated_limit_waits_for_an_answer() {
 fn detached_thread_runs_in_the_background() {
     let place = worker("<limits turns=\"100\"/>", 10, 100);
     let began = Instant::now();
-    let (code, said) = place.json(&["run", "work", "--detach"]);
-    assert_eq!((code, &said["status"]), (Some(0), &json!("running")));
+    let (code, detached) = place.json(&["run", "work", "--detach"]);
+    assert_eq!((code, &detached["status"]), (Some(0), &json!("running")));
     assert!(began.elapsed() < Duration::from_secs(8), "it did not wait for the end");
-    let id = said["thread_id"].as_str().unwrap();
+    let id = detached["thread_id"].as_str().unwrap();
     let (_, listed) = place.json(&["threads", "list", "--active"]);
     assert_eq!((&listed["threads"][0]["thread_id"], &listed["threads"][0]["orphaned"]), (&json!(id), &json!(false)));
     let (code, waited) = place.json(&["threads", "wait", id]);

@@ -52,10 +52,10 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
         assert_eq!(nanos(&result["cost"]["spend"]), 5 * TURN_NANOS);
         let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
         let ledger = shown["ledger"].as_array().unwrap();
-        let told: Vec<(u64, &str)> =
+        let accounts: Vec<(u64, &str)> =
             ledger.iter().map(|row| (nanos(&row["spent"]), row["standing"].as_str().unwrap())).collect();
         assert_eq!(
-            told,
+            accounts,
             [(5 * TURN_NANOS, "released"), (3 * TURN_NANOS, "released"), (TURN_NANOS, "released")],
             "round {round}: {shown}"
         );
@@ -90,9 +90,9 @@ fn sequential_children_get_equal_budgets() {
     }
     let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
     let ledger = shown["ledger"].as_array().unwrap();
-    let told: Vec<(u64, u64)> =
+    let reservations: Vec<(u64, u64)> =
         ledger.iter().skip(1).map(|row| (nanos(&row["reserved"]), nanos(&row["spent"]))).collect();
-    assert_eq!(told, [(100_000_000, 100 * 1_000 + 1_000 * 5_000); 4], "{shown}");
+    assert_eq!(reservations, [(100_000_000, 100 * 1_000 + 1_000 * 5_000); 4], "{shown}");
 }
 
 #[test]
@@ -108,19 +108,19 @@ fn limit_error_names_origin_and_next_command() {
         assert_eq!(done.code, Some(4), "{}", done.stderr);
         done.stderr.replace('\n', " ")
     };
-    let told = stopped(&[]);
+    let stderr = stopped(&[]);
     assert!(
-        told.contains("the limit `turns` comes from .ai/directives/top.md:5 (") && told.contains("--limit turns=N"),
-        "{told}"
+        stderr.contains("the limit `turns` comes from .ai/directives/top.md:5 (") && stderr.contains("--limit turns=N"),
+        "{stderr}"
     );
-    let told = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
-    assert!(told.contains("the limit `tokens`: given with the call"), "{told}");
+    let stderr = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
+    assert!(stderr.contains("the limit `tokens`: given with the call"), "{stderr}");
     // No file sets the limit, so the warning names none.
-    assert!(told.contains("the token limit of 5 is below") && !told.contains("resilience.yaml"), "{told}");
+    assert!(stderr.contains("the token limit of 5 is below") && !stderr.contains("resilience.yaml"), "{stderr}");
     // The suggested command works.
     let (_, result) = place.json(&["run", "top"]);
     let thread = result["thread_id"].as_str().unwrap();
-    assert!(told.contains("`rye threads resume top-"), "{told}");
+    assert!(stderr.contains("`rye threads resume top-"), "{stderr}");
     let (_, resumed) = place.json(&["threads", "resume", thread, "--message", "and?"]);
     assert_eq!(
         (&resumed["cost"]["turns"], &resumed["error"]["code"]),

@@ -110,9 +110,9 @@ fn usage_error_is_json_with_format_json() {
     for args in [&["nonsense", "--format", "json"][..], &["--format=json", "run"], &["plan", "--format", "json"]] {
         let done = place.rye(args);
         assert_eq!(done.code, Some(2), "{args:?}");
-        let told: Value = serde_json::from_str(&done.stdout).unwrap();
-        assert_eq!(told["error"]["code"], "usage", "{args:?}");
-        assert!(!told["error"]["message"].as_str().unwrap().is_empty());
+        let error: Value = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(error["error"]["code"], "usage", "{args:?}");
+        assert!(!error["error"]["message"].as_str().unwrap().is_empty());
         assert_eq!(done.stderr, "", "{args:?}");
     }
     let human = place.rye(&["nonsense"]);
@@ -131,9 +131,10 @@ fn every_json_output_is_one_document() {
     assert!(graph["nodes"].as_array().unwrap().iter().any(|node| node == "finish"), "{graph}");
     assert!(!graph["edges"].as_array().unwrap().is_empty());
     assert!(place.run_ok(&["graph", "hello", "--format", "json", "--to", "dot"]).starts_with("digraph"));
-    let told: Value = serde_json::from_str(&place.run_ok(&["threads", "transcript", &id, "--format", "json"])).unwrap();
-    assert_eq!(told["thread_id"], id.as_str());
-    let events = told["events"].as_array().unwrap();
+    let transcript: Value =
+        serde_json::from_str(&place.run_ok(&["threads", "transcript", &id, "--format", "json"])).unwrap();
+    assert_eq!(transcript["thread_id"], id.as_str());
+    let events = transcript["events"].as_array().unwrap();
     let lines = place.run_ok(&["threads", "transcript", &id, "--json"]);
     assert_eq!(events.len(), lines.lines().count());
     assert_eq!((&events[0]["seq"], &events[0]["event"]["type"]), (&json!(0), &json!("opened")));

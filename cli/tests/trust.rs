@@ -194,8 +194,8 @@ fn trusted_projects_are_listed_outside_of_a_project() {
     let (_, json, _) = list(&["trust", "--list", "--format", "json"]);
     let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(listed["projects"][0]["project"], project.as_str());
-    let (code, _, told) = list(&["trust"]);
-    assert!(code == Some(2) && told.contains("rye trust --list"), "{told}");
+    let (code, _, stderr) = list(&["trust"]);
+    assert!(code == Some(2) && stderr.contains("rye trust --list"), "{stderr}");
     std::fs::remove_dir_all(place.project()).unwrap();
     std::fs::create_dir(place.project()).unwrap();
     assert!(list(&["trust", "--list"]).1.contains("missing"));

@@ -96,8 +96,8 @@ fn search_for_a_project_never_chooses_the_user_space() {
                 assert_no_project(&machine.rye(folder, variables, args), &format!("{variables:?} {folder} {args:?}"));
             }
         }
-        let said = machine.rye("home/code", variables, &["run", "talk"]).stderr;
-        assert!(said.contains(&format!("--project {}`", machine.at("home").display())), "{said}");
+        let stderr = machine.rye("home/code", variables, &["run", "talk"]).stderr;
+        assert!(stderr.contains(&format!("--project {}`", machine.at("home").display())), "{stderr}");
     }
     assert!(!machine.at("home/.ai/state").exists(), "nothing ran");
 }
@@ -197,7 +197,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
         call("file_system_read", "{ path: notes.txt }"),
         call("file_system_read", "{ path: .env }"),
     ];
-    let said = events(&machine, "home", &calls.concat());
+    let recorded = events(&machine, "home", &calls.concat());
     for refused in [
         "`.ai/keys/private.pem` is hidden",
         "`hard.txt` is hidden",
@@ -207,13 +207,13 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
         "`.ai/trust/evil.json` is hidden",
         "it links to `.ai/keys` or `.ai/trust`",
     ] {
-        assert!(said.contains(refused), "{refused}: {said}");
+        assert!(recorded.contains(refused), "{refused}: {recorded}");
     }
     assert!(!machine.at("home/.ai/keys/trusted").exists() && !machine.at("home/.ai/trust/evil.json").exists());
     for secret in [key.lines().nth(1).unwrap(), "trust-record", "an-unusual-value-0123456789", "PRIVATE KEY"] {
-        assert!(!said.contains(secret), "{secret}: {said}");
+        assert!(!recorded.contains(secret), "{secret}: {recorded}");
     }
-    assert!(said.matches("[masked: PLANTED_API_KEY]").count() >= 2, "{said}");
+    assert!(recorded.matches("[masked: PLANTED_API_KEY]").count() >= 2, "{recorded}");
     let home = machine.at("home");
     let fetched =
         machine.rye("home", &[("HOME", "home")], &["fetch", "knowledge", "leak", "--project", home.to_str().unwrap()]);
@@ -246,14 +246,14 @@ fn keys_and_trust_are_out_of_reach_if_the_project_contains_the_user_space() {
         ("", "home/.ai/keys", "home/dotfiles/ai"),
         ("", "home/dotfiles/ai/keys", "home/dotfiles/ai"),
     ] {
-        let said = events(&machine, project, &(secrets(path) + &search));
+        let recorded = events(&machine, project, &(secrets(path) + &search));
         let refused = format!("`{hidden}` is hidden from tools");
-        assert!(said.contains(&refused) && said.contains("readable"), "{project} {path}: {said}");
+        assert!(recorded.contains(&refused) && recorded.contains("readable"), "{project} {path}: {recorded}");
         assert!(
-            !said.contains(key.lines().nth(1).unwrap()) && !said.contains("-----BEGIN"),
-            "{project} {path}: {said}"
+            !recorded.contains(key.lines().nth(1).unwrap()) && !recorded.contains("-----BEGIN"),
+            "{project} {path}: {recorded}"
         );
-        assert!(said.contains("[no file matches]"), "{project} {path}: {said}");
+        assert!(recorded.contains("[no file matches]"), "{project} {path}: {recorded}");
     }
 }
 
@@ -264,6 +264,6 @@ fn a_project_that_ships_links_as_keys_hides_nothing_of_others() {
     machine.write("home/code/a.txt", "readable\n");
     symlink(Path::new(".."), machine.at("home/code/.ai/keys")).unwrap();
     symlink(Path::new("/"), machine.at("home/code/.ai/trust")).unwrap();
-    let said = events(&machine, "home/code", &call("file_system_read", "{ path: a.txt }"));
-    assert!(said.contains("readable"), "{said}");
+    let recorded = events(&machine, "home/code", &call("file_system_read", "{ path: a.txt }"));
+    assert!(recorded.contains("readable"), "{recorded}");
 }

@@ -56,16 +56,16 @@ impl HeadlessPolicy {
         let items = Items::new(world);
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::Deny };
         let nodes = items.config_layers(&id);
-        let said = |space: Space| {
+        let setting_of = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
             let approvals = node.get("approvals")?;
             // The check refuses the former name; a run stays as strict as it was.
             let policy = approvals.get("headless").or_else(|| approvals.get("unattended"));
             Self::parse(policy?.as_str()?)
         };
-        let user = if own { said(Space::Project) } else { said(Space::User) };
-        let base = user.or_else(|| said(Space::System)).unwrap_or(Self::Allow);
-        base.max(said(Space::Project).filter(|_| !own).unwrap_or(base))
+        let user = if own { setting_of(Space::Project) } else { setting_of(Space::User) };
+        let base = user.or_else(|| setting_of(Space::System)).unwrap_or(Self::Allow);
+        base.max(setting_of(Space::Project).filter(|_| !own).unwrap_or(base))
     }
 }
 

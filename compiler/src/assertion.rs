@@ -202,9 +202,9 @@ fn violation_reasons(
     facts.set("category", Value::from(thread.directive.category()));
     let mut because = Vec::new();
     for (i, function) in assertion.functions.iter().enumerate() {
-        let (answer, told) = evaluate_function(function, thread, flow, memo);
+        let (answer, reason) = evaluate_function(function, thread, flow, memo);
         facts.set(&format!("assertion.c{i}"), Value::Bool(answer));
-        because.push(told);
+        because.push(reason);
     }
     let holds = assertion.condition.evaluate(&facts) == Verdict::True;
     (holds == assertion.never).then_some(because)
@@ -219,11 +219,11 @@ fn evaluate_function(
     match function {
         AssertionFunction::Reaches(pattern) => {
             let found = thread.reaches(pattern, memo);
-            let told = match &found {
+            let reason = match &found {
                 Some(example) => format!("it reaches `{pattern}`: `{example}`"),
                 None => format!("it does not reach `{pattern}`"),
             };
-            (found.is_some(), told)
+            (found.is_some(), reason)
         }
         AssertionFunction::Passes(gate) => {
             let passes = thread.passes(gate);

@@ -146,7 +146,7 @@ impl HookAction {
 
     /// Returns the item that a fetching, executing or signing action names.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
-        self.call().map(|deed| match deed {
+        self.call().map(|call| match call {
             HookCall::Fetch { item_type, item_id }
             | HookCall::Execute { item_type, item_id, .. }
             | HookCall::Sign { item_type, item_id } => (item_type, item_id),

@@ -37,9 +37,9 @@ impl SandboxKind {
             ToolKind::Command { .. } | ToolKind::Script { .. } => Self::Process,
             ToolKind::Http(_) => Self::Requests,
             ToolKind::Builtin { name } => {
-                BUILT_IN_TOOLS.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, wall)| *wall)
+                BUILT_IN_TOOLS.iter().find(|(known, ..)| known == name).map_or(Self::Engine, |(_, _, sandbox)| *sandbox)
             }
-            ToolKind::Mcp { wall, .. } => match wall {
+            ToolKind::Mcp { sandbox, .. } => match sandbox {
                 ServerSandbox::Net => Self::Requests,
                 ServerSandbox::Process => Self::Process,
                 ServerSandbox::None => Self::None,
@@ -93,31 +93,31 @@ pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
 pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&ItemId>) -> ToolSandbox {
     let found = id.and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));
-    let mut wall = ToolSandbox { name: name.to_owned(), kind, write: Vec::new(), net: Vec::new() };
-    let (Some(found), Some(id)) = (found, id) else { return wall };
+    let mut sandbox = ToolSandbox { name: name.to_owned(), kind, write: Vec::new(), net: Vec::new() };
+    let (Some(found), Some(id)) = (found, id) else { return sandbox };
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
         // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
-        wall.write.clone_from(&found.spec.needs.write);
-        wall.net.clone_from(&found.spec.needs.net);
-        return wall;
+        sandbox.write.clone_from(&found.spec.needs.write);
+        sandbox.net.clone_from(&found.spec.needs.net);
+        return sandbox;
     }
     let wanted = format_capability(Primary::Execute, ItemType::Tool, Some(id));
     if kind == SandboxKind::Files && !is_read_only(&found.spec.kind) {
         let matches = |pattern: &str| CapabilitySet::new([pattern.to_owned()]).first_match(&wanted).is_some();
         let grants: Vec<_> = plan.capabilities.grants.iter().filter(|grant| matches(&grant.pattern)).collect();
         if grants.iter().all(|grant| !grant.write.is_empty()) {
-            wall.write.extend(grants.iter().flat_map(|grant| grant.write.iter().cloned()));
+            sandbox.write.extend(grants.iter().flat_map(|grant| grant.write.iter().cloned()));
         }
     }
     if matches!(kind, SandboxKind::Process | SandboxKind::Requests) {
         for grant in &plan.capabilities.grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
-                wall.write.extend(grant.write.iter().cloned());
-                wall.net.extend(grant.net.iter().cloned());
+                sandbox.write.extend(grant.write.iter().cloned());
+                sandbox.net.extend(grant.net.iter().cloned());
             }
         }
     }
-    wall
+    sandbox
 }
 
 /// Formats the sandbox on one line, for human output.
@@ -160,9 +160,9 @@ mod tests {
     use crate::compile::tests::compile_without_inputs;
     use crate::compile::tests::world::stdlib_world;
 
-    fn server(wall: &str) -> String {
+    fn server(sandbox: &str) -> String {
         format!(
-            "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nsandbox: {wall}\n"
+            "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nsandbox: {sandbox}\n"
         )
     }
 
@@ -180,10 +180,11 @@ mod tests {
             .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
             .project(".ai/tools/mcp/s/b.yaml", server("none"));
         let compilation = compile_without_inputs(&world, "a");
-        let mut told: Vec<String> = compilation.sandboxes.iter().map(|wall| format!("{}: {wall}", wall.name)).collect();
-        told.sort();
+        let mut lines: Vec<String> =
+            compilation.sandboxes.iter().map(|sandbox| format!("{}: {sandbox}", sandbox.name)).collect();
+        lines.sort();
         assert_eq!(
-            told,
+            lines,
             [
                 "asks: requests of the engine, to a.test alone",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",

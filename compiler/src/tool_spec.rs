@@ -72,7 +72,7 @@ pub enum ToolKind {
     /// A tool of an MCP server, under the server's own name. `sha256` is the hash of its definition when it was listed,
     /// `server_sha256` the hash of the settings that reached the server then; `runs` describes those settings for
     /// humans.
-    Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, wall: ServerSandbox },
+    Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, sandbox: ServerSandbox },
 }
 
 /// The sandboxing of an MCP server.

@@ -186,7 +186,7 @@ pub fn requirement_of_call(
         // The file itself is the program; the subject's hash covers it.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
-        ToolKind::Mcp { server, runs, wall, .. } => (describe_server(server, runs, *wall), Vec::new()),
+        ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),
     };
     Some(TrustRequirement {
         kind: TrustRequirementKind::Tool,
@@ -199,8 +199,8 @@ pub fn requirement_of_call(
 }
 
 /// Describes the start of an MCP server, for humans.
-pub fn describe_server(server: &str, runs: &str, wall: ServerSandbox) -> String {
-    match wall {
+pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> String {
+    match sandbox {
         ServerSandbox::Net => format!("connects to the MCP server `{server}` at {runs}"),
         ServerSandbox::Process => format!("starts the MCP server `{server}`: {runs}"),
         ServerSandbox::None => format!("starts the MCP server `{server}` WITHOUT A SANDBOX: {runs}"),

@@ -110,10 +110,10 @@ impl CheckReport {
 /// Checks a world once, without a cache; [`CheckSession::check`] gives the same result incrementally.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
-    let looked = run_checks(&items, Invalidation::default(), CheckCache::default(), selection);
+    let checked = run_checks(&items, Invalidation::default(), CheckCache::default(), selection);
     let parsed = items.parsed_file_count();
     let (sources, rest) = items.into_parts();
-    looked.report(parsed, sources, rest)
+    checked.report(parsed, sources, rest)
 }
 
 /// The outcome of one pass; its diagnostics are not sorted yet.
@@ -288,7 +288,7 @@ struct Checker<'i, 'w> {
     capabilities: PatternMatcher,
     settings: settings::ReportedPlaces,
     continuation: OnceCell<continuation::ContinuationSettings>,
-    told: body_calls::BodyCallChecker,
+    body_calls: body_calls::BodyCallChecker,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -302,7 +302,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             capabilities,
             settings: settings::ReportedPlaces::default(),
             continuation: OnceCell::new(),
-            told: body_calls::BodyCallChecker::default(),
+            body_calls: body_calls::BodyCallChecker::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -402,7 +402,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             share.interface.add(self.items, composed, &mut self.of_hooks);
             share.hooks.add(self.items, composed, &launch, &mut effort);
             share.knowledge.add(composed);
-            let started = self.told.check(self.items, composed, found);
+            let started = self.body_calls.check(self.items, composed, found);
             if let Some(audit) = &audit {
                 unreachable_limits::check_child_grants(composed, audit, !started.named.is_empty(), found);
             }

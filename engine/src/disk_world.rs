@@ -201,8 +201,8 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
     // One byte more than the file's size: a read that leaves it unused has reached the end, which saves a second read.
-    let told = usize::try_from(metadata.len()).unwrap_or(0);
-    let mut bytes = vec![0; told + 1];
+    let expected_length = usize::try_from(metadata.len()).unwrap_or(0);
+    let mut bytes = vec![0; expected_length + 1];
     let read = loop {
         match file.read(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -210,7 +210,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
         }
     };
     bytes.truncate(read);
-    if read != told {
+    if read != expected_length {
         // A short read, or the file grew meanwhile; read one byte beyond the maximum to detect a file that is too
         // large.
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
@@ -292,12 +292,12 @@ impl World for DiskWorld {
         let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else {
             return Ok(Vec::new());
         };
-        let mut strays = listing::list_top_level(*space, dir)?;
+        let mut unrecognized = listing::list_top_level(*space, dir)?;
         for kind in ItemKind::ALL {
-            strays.extend(self.listing(*space, dir, kind)?.strays());
+            unrecognized.extend(self.listing(*space, dir, kind)?.unrecognized());
         }
-        strays.sort();
-        Ok(strays)
+        unrecognized.sort();
+        Ok(unrecognized)
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -207,8 +207,12 @@ impl Engine {
 
     /// Resumes an ended thread: starts a new thread with its conversation and one more message. A thread that has not
     /// ended is recovered instead, and the message steers it.
-    pub async fn resume(&self, thread: &ThreadId, said: impl Into<UserMessage>) -> Result<ThreadHandle, EngineError> {
-        Box::pin(self.inner.resume_root(thread, said.into())).await
+    pub async fn resume(
+        &self,
+        thread: &ThreadId,
+        message: impl Into<UserMessage>,
+    ) -> Result<ThreadHandle, EngineError> {
+        Box::pin(self.inner.resume_root(thread, message.into())).await
     }
 
     /// Starts a new thread that continues another one from the end of an earlier turn, with a message.
@@ -216,9 +220,9 @@ impl Engine {
         &self,
         thread: &ThreadId,
         turn: u64,
-        said: impl Into<UserMessage>,
+        message: impl Into<UserMessage>,
     ) -> Result<ThreadHandle, EngineError> {
-        Box::pin(self.inner.continue_from(thread, ResumePoint::Turn(turn), said.into(), None)).await
+        Box::pin(self.inner.continue_from(thread, ResumePoint::Turn(turn), message.into(), None)).await
     }
 
     /// Starts a new thread that continues an ended one as if its context had been full.

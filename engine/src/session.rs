@@ -150,10 +150,10 @@ impl EngineContext {
     /// Reads the registry.
     pub(crate) async fn read_registry<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
+        scan: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, DriveError> {
         let registry = Arc::clone(self.writer.registry());
-        Ok(self.thread_count.run_blocking(move || look(&registry)).await??)
+        Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
     /// Writes the first events of a thread and starts it. On failure a root is finalized; a child's lease is released,

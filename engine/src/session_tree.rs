@@ -104,8 +104,8 @@ fn read_thread(
             accepted.push((**input).clone());
         }
         let Some(prompt) = prompts.last_mut() else { continue };
-        if let EventBody::CognitionIn(said) = &event.body
-            && let (MessageSource::Prompt, Message::User { content }) = (said.source, &said.message)
+        if let EventBody::CognitionIn(input) = &event.body
+            && let (MessageSource::Prompt, Message::User { content }) = (input.source, &input.message)
         {
             set_text(prompt, &text_of(content), accepted);
         } else if let EventBody::PromptEnded(ended) = &event.body {

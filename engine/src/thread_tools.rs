@@ -95,10 +95,10 @@ impl ThreadsToolCall {
     /// Runs a read of the store on the blocking pool.
     async fn read_store(
         &self,
-        look: impl FnOnce(&Threads) -> Result<Value, RefusalText> + Send + 'static,
+        scan: impl FnOnce(&Threads) -> Result<Value, RefusalText> + Send + 'static,
     ) -> Result<Value, RefusalText> {
         let threads = Arc::clone(&self.threads);
-        blocking(move || Ok(look(&threads))).await.map_err(|error| error.to_string())?
+        blocking(move || Ok(scan(&threads))).await.map_err(|error| error.to_string())?
     }
 
     async fn wait(&self, threads: Vec<ThreadId>, timeout: Option<Duration>) -> Result<Value, RefusalText> {
@@ -239,30 +239,30 @@ fn to_refusal(error: impl ToString) -> RefusalText {
 /// Renders the outcome of a wait. `asked` is the id in the request; `not_over` is the state to report for a running
 /// thread.
 fn render_outcome(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
-    let (mut told, state) = match waited {
+    let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
         WaitOutcome::Orphaned(listed) => (render_row(&listed), Some("orphaned")),
         WaitOutcome::TimedOut(listed) => (render_row(&listed), Some(not_over)),
         WaitOutcome::Unknown => (json!({"thread_id": asked}), Some("unknown")),
     };
-    if let Value::Object(map) = &mut told {
+    if let Value::Object(map) = &mut answer {
         map.insert("requested".into(), asked.as_str().into());
         map.extend(state.map(|state| ("wait".to_owned(), state.into())));
     }
-    told
+    answer
 }
 
 fn render_row(listed: &ListedThread) -> Value {
     let row = &listed.row;
-    let mut told = json!({
+    let mut answer = json!({
         "thread_id": row.id, "directive": row.directive, "status": row.status,
         "orphaned": listed.liveness == Liveness::Orphaned, "parent": row.parent, "root": row.root,
         "cost": PrintedCost::from(row.cost), "continues": row.continues, "continued_by": row.continued_by,
     });
-    if let (Value::Object(map), Some(tool)) = (&mut told, &row.tool) {
+    if let (Value::Object(map), Some(tool)) = (&mut answer, &row.tool) {
         map.insert("tool".into(), tool.as_str().into());
     }
-    told
+    answer
 }
 
 fn status(threads: &Threads, thread: &ThreadId) -> Result<Value, RefusalText> {

@@ -7,11 +7,11 @@ mod attacks;
 mod file_attacks;
 #[path = "supervise/folders.rs"]
 mod folders;
+#[path = "supervise/sandboxes.rs"]
+mod sandboxes;
 #[cfg(feature = "mcp")]
 #[path = "supervise/tools.rs"]
 mod tools;
-#[path = "supervise/walls.rs"]
-mod walls;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let [_, first, project, write, net, command] = arguments.as_slice()
-        && first == walls::SANDBOXED_MODE
+        && first == sandboxes::SANDBOXED_MODE
     {
-        walls::run_sandboxed(project, write, net, command);
+        sandboxes::run_sandboxed(project, write, net, command);
         return ExitCode::SUCCESS;
     }
     #[cfg(feature = "mcp")]
@@ -67,8 +67,12 @@ fn main() -> ExitCode {
         ("survives a stopped supervisor", survives_a_stopped_helper),
         ("dropping the run ends all processes", dropping_the_run_ends_all_processes),
     ];
-    let trials =
-        trials.into_iter().chain(walls::TESTS).chain(attacks::TESTS).chain(file_attacks::TESTS).chain(folders::TESTS);
+    let trials = trials
+        .into_iter()
+        .chain(sandboxes::TESTS)
+        .chain(attacks::TESTS)
+        .chain(file_attacks::TESTS)
+        .chain(folders::TESTS);
     #[cfg(feature = "mcp")]
     let trials = trials.chain(tools::TESTS);
     let trials = trials.map(|(name, test)| {
@@ -88,7 +92,7 @@ fn done(command: &str, timeout: Duration) -> ProgramResult {
         thread_id: "t-1".into(),
         timeout,
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
-        wall: None,
+        sandbox: None,
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
@@ -144,7 +148,7 @@ fn hands_the_input_on() {
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(20),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
-        wall: None,
+        sandbox: None,
         input: vec![b'x'; 300_000],
         environment: Vec::new(),
         streams: StderrMode::Apart,
@@ -164,7 +168,7 @@ fn names_a_program_that_is_not_there() {
         thread_id: "t-1".into(),
         timeout: Duration::from_mins(1),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
-        wall: None,
+        sandbox: None,
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
@@ -240,7 +244,7 @@ fn dropping_the_run_ends_all_processes() {
             thread_id: "t-1".into(),
             timeout: Duration::from_mins(1),
             halt: rye_engine::tool::cancellation::CancellationToken::never(),
-            wall: None,
+            sandbox: None,
             input: Vec::new(),
             environment: Vec::new(),
             streams: StderrMode::Together,

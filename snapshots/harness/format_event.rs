@@ -26,8 +26,8 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         EventBody::ContextInjected(context) => {
             line(format!("{} | {}", context.before.join(", "), context.after.join(", ")))
         }
-        EventBody::CognitionIn(said) if whole => texts(name, &content(&said.message)),
-        EventBody::CognitionIn(said) => line(word(&said.source)),
+        EventBody::CognitionIn(input) if whole => texts(name, &content(&input.message)),
+        EventBody::CognitionIn(input) => line(word(&input.source)),
         EventBody::CognitionOut(reply) => {
             reply.content.iter().filter_map(block).map(|text| format!("{name}  {text}")).collect()
         }

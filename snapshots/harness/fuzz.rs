@@ -73,12 +73,12 @@ pub fn corpus(name: &str) -> PathBuf {
 /// Fails if the folder cannot be read.
 pub fn seeds(name: &str) -> Result<Vec<(String, Vec<u8>)>, String> {
     let folder = corpus(name);
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let describe_error = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut seeds = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(told)? {
-        let path = entry.map_err(told)?.path();
+    for entry in fs::read_dir(&folder).map_err(describe_error)? {
+        let path = entry.map_err(describe_error)?.path();
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        seeds.push((file, fs::read(&path).map_err(told)?));
+        seeds.push((file, fs::read(&path).map_err(describe_error)?));
     }
     seeds.sort();
     Ok(seeds)

@@ -328,7 +328,7 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
         editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
         let world = editor.world(&system);
         let again = memory.check(&world, &Selection::All);
-        assert!(render_report(&again).iter().any(|told| told.contains("user:.ai/tools/area1/other.yaml")), "{text}");
+        assert!(render_report(&again).iter().any(|line| line.contains("user:.ai/tools/area1/other.yaml")), "{text}");
         same(&again, &check(&world, &Selection::All), &[text.to_owned()]);
     }
 }
@@ -365,7 +365,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
         same(&again, &anew, &history);
         let is_read = text == &named || text == &brought;
         assert_eq!(
-            render_report(&anew).iter().any(|told| told.contains("user:")),
+            render_report(&anew).iter().any(|line| line.contains("user:")),
             is_read,
             "{:#?}",
             render_report(&anew)
@@ -430,18 +430,18 @@ fn recheck_recomputes_only_dependents() {
     let system = standard_library();
     let mut editor = Editor { dice: SeededRng(0), files: areas(20), pool: Vec::new() };
     let mut memory = CheckSession::new();
-    let mut look = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
-    let first = look(&editor);
+    let mut scan = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
+    let first = scan(&editor);
     assert_eq!(first.composed, 200);
     assert!(first.parsed > 420, "{first:?}");
-    assert_eq!(look(&editor), CheckStats { parsed: 0, composed: 0 });
+    assert_eq!(scan(&editor), CheckStats { parsed: 0, composed: 0 });
     let mut after = |path: &str, change: &dyn Fn(String) -> Option<String>| {
         let key = (Space::Project, path.to_owned());
         let text = editor.files.remove(&key).map(|bytes| String::from_utf8(bytes).unwrap()).unwrap_or_default();
         if let Some(text) = change(text) {
             editor.files.insert(key, text.into_bytes());
         }
-        let work = look(&editor);
+        let work = scan(&editor);
         (work.parsed, work.composed)
     };
     let louder = |text: String| Some(text + "\nLouder.\n");

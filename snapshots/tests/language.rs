@@ -84,12 +84,12 @@ fn documented_requests_produce_the_documented_answers() {
         while let Some(request) = lines.next() {
             let wanted = lines.next().unwrap().strip_prefix("=> ").unwrap();
             let got: Value = serde_json::from_str(&answer(request)).unwrap();
-            let told = format!("line {}: {request}\n  answers {got}\n  and not {wanted}", block.line);
+            let context = format!("line {}: {request}\n  answers {got}\n  and not {wanted}", block.line);
             if let Some(code) = wanted.strip_prefix("error ") {
-                assert_eq!(got["error"]["code"], code, "{told}");
+                assert_eq!(got["error"]["code"], code, "{context}");
             } else {
                 let wanted: Value = serde_json::from_str(wanted).unwrap();
-                assert!(holds(&got["ok"], &wanted), "{told}");
+                assert!(holds(&got["ok"], &wanted), "{context}");
             }
             asked += 1;
         }
@@ -132,8 +132,8 @@ fn documented_projects_produce_the_documented_output() {
                 let wanted: BTreeSet<&str> = wanted.split_whitespace().filter(|w| *w != "clean").collect();
                 let world = world.take().unwrap_or_else(|| panic!("line {line}: no files"));
                 let found = check(&world).0;
-                let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
-                assert_eq!(found.codes(), wanted, "line {line}: {told:#?}");
+                let messages: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
+                assert_eq!(found.codes(), wanted, "line {line}: {messages:#?}");
                 checked += 1;
             }
         }
@@ -211,8 +211,8 @@ fn standard_library_settings_use_only_known_keys() {
     let about = |d: &&rye_compiler::diagnostics::Diagnostic| {
         ["config::", "model::", "item::unknown-key", "item::stray", "syntax::"].iter().any(|c| d.code().starts_with(c))
     };
-    let told: Vec<String> = found.iter().filter(about).map(|d| format!("{}: {}", d.code(), d.message())).collect();
-    assert!(told.is_empty() && settings.count() > 15, "{told:#?}");
+    let messages: Vec<String> = found.iter().filter(about).map(|d| format!("{}: {}", d.code(), d.message())).collect();
+    assert!(messages.is_empty() && settings.count() > 15, "{messages:#?}");
 }
 
 /// Replaces the part of a page between `<!-- generated NAME -->` and the next `<!-- end -->`.

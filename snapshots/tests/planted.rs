@@ -48,7 +48,7 @@ fn check_finds_exactly_the_known_defects() {
 fn check_finds_nothing_in_the_fixed_projects() {
     for name in ["planted/twin", "planted/yard_twin", "planted/depot_twin"] {
         let (found, _) = case(name).check().unwrap();
-        let told: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
-        assert!(told.is_empty(), "{name}: {told:#?}");
+        let messages: Vec<String> = found.iter().map(|d| format!("{}: {}", d.code(), d.message())).collect();
+        assert!(messages.is_empty(), "{name}: {messages:#?}");
     }
 }

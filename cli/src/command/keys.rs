@@ -59,9 +59,9 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
         KeysCommand::Generate => {
             let there = keys.load()?.is_some();
             let identity = keys.load_or_generate()?;
-            let said = if there { "your key is" } else { "generated your key" };
+            let action = if there { "your key is" } else { "generated your key" };
             report.note(&format!(
-                "{said} {}; give others the public key to trust it:\n{}",
+                "{action} {}; give others the public key to trust it:\n{}",
                 identity.key_id(),
                 read_public_key(&keys)
             ));

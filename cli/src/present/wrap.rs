@@ -22,13 +22,13 @@ pub fn fold_width(stream: OutputStream) -> Option<usize> {
 
 /// Returns the width of a stream: `COLUMNS`, else the terminal's; `None` without a terminal.
 pub fn terminal_columns(stream: OutputStream) -> Option<usize> {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns_variable = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {
         OutputStream::Out if stdout().is_terminal() => terminal_size::terminal_size_of(stdout()),
         OutputStream::Error if stderr().is_terminal() => terminal_size::terminal_size_of(stderr()),
         OutputStream::Out | OutputStream::Error => None,
     };
-    said.or_else(|| seen().map(|(width, _)| usize::from(width.0)))
+    columns_variable.or_else(|| seen().map(|(width, _)| usize::from(width.0)))
 }
 
 /// Folds the long lines of a text.
@@ -47,32 +47,32 @@ fn fold_line(line: &str, width: usize, out: &mut String) {
     let indent = line.len() - line.trim_start_matches(' ').len();
     let hanging = " ".repeat((indent + CONTINUATION_INDENT).min(width / 2));
     let mut rest = line;
-    let mut room = width;
-    while let Some(at) = break_position(rest, room) {
+    let mut max_chars = width;
+    while let Some(at) = break_position(rest, max_chars) {
         let (head, tail) = rest.split_at(at);
         out.push_str(head.trim_end());
         out.push('\n');
         out.push_str(&hanging);
         rest = tail.trim_start();
-        room = width - hanging.len();
+        max_chars = width - hanging.len();
     }
     out.push_str(rest);
 }
 
 /// Returns the position at which to break a text that is too wide: the last end of a column that fits, else of a word,
 /// else the first one after. `None` if the text fits, or has no such position.
-fn break_position(text: &str, room: usize) -> Option<usize> {
-    if text.chars().count() <= room {
+fn break_position(text: &str, max_chars: usize) -> Option<usize> {
+    if text.chars().count() <= max_chars {
         return None;
     }
     let begin = text.len() - text.trim_start().len();
-    let fits = |at: &usize| text.get(..*at).is_some_and(|head| head.chars().count() <= room);
+    let fits = |at: &usize| text.get(..*at).is_some_and(|head| head.chars().count() <= max_chars);
     let ends =
         |gap: &str| -> Vec<usize> { text.match_indices(gap).map(|(at, _)| at).filter(|at| *at > begin).collect() };
     let words = ends(" ");
     let last = |all: &[usize]| all.iter().copied().rfind(fits);
     // Ignore a column that would leave most of the line empty.
-    let column = last(&ends("  ")).filter(|at| *at > begin + room / 3);
+    let column = last(&ends("  ")).filter(|at| *at > begin + max_chars / 3);
     let place = column.or_else(|| last(&words)).or_else(|| words.first().copied())?;
     text.get(place..).is_some_and(|rest| !rest.trim().is_empty()).then_some(place)
 }

@@ -65,12 +65,13 @@ fn child_capabilities_are_bounded_by_parent() {
 fn passes_and_spends_at_most_are_evaluated() {
     let yaml = "lethal_trifecta: off\nassertions:\n  - { id: asked, severity: warning, always: '!reaches(\"rye.execute.tool.rye.web.*\") || passes(\"guard\")' }\n  - { id: cheap, always: 'spends_at_most(0.10)' }\n";
     let found = report(&family(&format!("{CHILD}{WEB}"), WEB, yaml));
-    let told: Vec<_> = found.violations.iter().map(|v| (v.assertion.as_str(), v.severity.as_str())).collect();
-    assert_eq!(told, [("asked", "warning"), ("cheap", "error"), ("asked", "warning"), ("cheap", "error")]);
+    let found_violations: Vec<_> =
+        found.violations.iter().map(|v| (v.assertion.as_str(), v.severity.as_str())).collect();
+    assert_eq!(found_violations, [("asked", "warning"), ("cheap", "error"), ("asked", "warning"), ("cheap", "error")]);
     let hook = "hooks:\n  - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
     let world = family(&format!("{CHILD}{WEB}"), WEB, yaml).project(".ai/config/agent/hooks.yaml", hook);
-    let told: Vec<_> = report(&world).violations.into_iter().map(|v| v.assertion).collect();
-    assert_eq!(told, ["cheap", "cheap"]);
+    let found_violations: Vec<_> = report(&world).violations.into_iter().map(|v| v.assertion).collect();
+    assert_eq!(found_violations, ["cheap", "cheap"]);
 }
 
 #[test]
@@ -128,9 +129,9 @@ fn invalid_assertions_file_reports_each_error() {
         ("lethal_trifecta: loud", "`off`"),
     ] {
         let asserted = assert(&family("", "", yaml), &[]);
-        let told: Vec<String> =
+        let messages: Vec<String> =
             asserted.diagnostics.iter().map(|d| format!("{} {}", d.message(), d.help().unwrap_or_default())).collect();
-        assert!(told.iter().any(|t| t.contains(part)), "{yaml}: {told:?}");
+        assert!(messages.iter().any(|t| t.contains(part)), "{yaml}: {messages:?}");
     }
 }
 

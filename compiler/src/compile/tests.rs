@@ -252,10 +252,10 @@ fn overrides_take_precedence_over_the_directive() {
     request.limits =
         vec![("trns".into(), LimitValue::Text("7".into())), ("spend".into(), LimitValue::Text("no".into()))];
     request.model.model = Some("huge".into());
-    let told = messages(&world, &request);
-    assert!(told.iter().any(|m| m == "limit::unknown: unknown limit `trns`"), "{told:?}");
-    assert!(told.iter().any(|m| m.starts_with("limit::invalid: the limit `spend` cannot be `no`")), "{told:?}");
-    assert!(told.iter().any(|m| m.starts_with("model::unknown")), "{told:?}");
+    let messages = messages(&world, &request);
+    assert!(messages.iter().any(|m| m == "limit::unknown: unknown limit `trns`"), "{messages:?}");
+    assert!(messages.iter().any(|m| m.starts_with("limit::invalid: the limit `spend` cannot be `no`")), "{messages:?}");
+    assert!(messages.iter().any(|m| m.starts_with("model::unknown")), "{messages:?}");
 }
 
 #[test]
@@ -293,9 +293,9 @@ fn compile_rejects_a_spend_limit_below_one_turn() {
     let inside = "<metadata><limits spend=\"0.001\"/></metadata>";
     let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
     let checked = compile(&world, &CompileRequest::new(item_id("leaf")));
-    let told = checked.diagnostics.iter().next().unwrap();
-    assert_eq!((told.code(), told.labels().len()), ("limit::cannot-afford-one-turn", 1));
-    assert_eq!(told.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011676");
+    let diagnostic = checked.diagnostics.iter().next().unwrap();
+    assert_eq!((diagnostic.code(), diagnostic.labels().len()), ("limit::cannot-afford-one-turn", 1));
+    assert_eq!(diagnostic.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011676");
 }
 
 #[test]
@@ -324,6 +324,6 @@ fn check_and_plan_report_the_same_diagnostics() {
     ];
     assert_eq!(planned.codes().into_iter().collect::<Vec<_>>(), wanted);
     assert_eq!(checked.codes().into_iter().collect::<Vec<_>>(), wanted);
-    let told = |all: &Diagnostics| all.iter().map(|d| (d.code(), d.message())).collect::<Vec<_>>();
-    assert_eq!(told(&planned), told(&checked));
+    let codes_and_messages = |all: &Diagnostics| all.iter().map(|d| (d.code(), d.message())).collect::<Vec<_>>();
+    assert_eq!(codes_and_messages(&planned), codes_and_messages(&checked));
 }

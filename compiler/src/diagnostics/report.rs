@@ -53,11 +53,11 @@ impl Report {
                 LabeledSpan::new_with_span(text, span)
             });
         }
-        let said = |text: String| shorten(&sanitize(&text, "\u{fffd}"), MAX_TEXT_BYTES);
+        let safe_text = |text: String| shorten(&sanitize(&text, "\u{fffd}"), MAX_TEXT_BYTES);
         Self {
             code: diagnostic.full_code(),
-            message: said(diagnostic.message()),
-            help: diagnostic.help().map(said),
+            message: safe_text(diagnostic.message()),
+            help: diagnostic.help().map(safe_text),
             severity: to_miette_severity(diagnostic.severity()),
             labels,
             views,

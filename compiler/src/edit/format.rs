@@ -187,7 +187,7 @@ fn joined_body(tree: &DirectiveTree) -> String {
 
 /// Lists every element of the metadata with its attributes and text, without layout, old words and section places.
 fn comparable_meaning(root: &Element) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut meanings = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for element in root.elements().filter(|e| e.name.node != "process") {
         if element.name.node == "metadata" {
@@ -195,16 +195,16 @@ fn comparable_meaning(root: &Element) -> Vec<String> {
         } else if SECTIONS.contains(&element.name.node.as_str()) {
             push_meaning(element, "", &mut second);
         } else {
-            push_meaning(element, "", &mut told);
+            push_meaning(element, "", &mut meanings);
         }
     }
-    told.extend(first);
-    told.extend(second);
-    told.extend(root.attributes.iter().map(|a| format!("{}={}", a.name.node, a.value.node)));
-    told
+    meanings.extend(first);
+    meanings.extend(second);
+    meanings.extend(root.attributes.iter().map(|a| format!("{}={}", a.name.node, a.value.node)));
+    meanings
 }
 
-fn push_meaning(element: &Element, above: &str, told: &mut Vec<String>) {
+fn push_meaning(element: &Element, above: &str, meanings: &mut Vec<String>) {
     let name = match element.name.node.as_str() {
         "search" | "load" if above.ends_with("permissions") || above.ends_with("hook") => "fetch",
         "fail" | "abort" if above.ends_with("hook") => "terminate",
@@ -229,6 +229,6 @@ fn push_meaning(element: &Element, above: &str, told: &mut Vec<String>) {
             line.push_str(piece);
         }
     }
-    told.push(line);
-    element.elements().for_each(|child| push_meaning(child, &path, told));
+    meanings.push(line);
+    element.elements().for_each(|child| push_meaning(child, &path, meanings));
 }

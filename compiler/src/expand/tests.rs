@@ -112,10 +112,10 @@ fn an_unknown_command_is_not_sent_and_has_a_suggestion() {
         let found = expanded(typed);
         assert_eq!(found.text, None);
         let suggestion = suggestion.map(str::to_owned);
-        let ExpansionProblem::Unknown { command: told, suggestion: near } = &found.problems[0] else {
+        let ExpansionProblem::Unknown { command: name, suggestion: near } = &found.problems[0] else {
             panic!("{found:?}")
         };
-        assert_eq!(told, command);
+        assert_eq!(name, command);
         if typed != "/skill:" {
             assert_eq!(*near, suggestion, "{typed}");
         }

@@ -192,8 +192,9 @@ impl<'w> Items<'w> {
         }
         // Merge from the lowest space up. A file that holds only comments overrides nothing.
         let layers = self.config_layers(id);
-        let said = layers.iter().rev().map(|(_, node)| node).filter(|node| !matches!(node.kind, Kind::Null));
-        let merged = said.cloned().reduce(|under, over| Arc::new(config::merge((*over).clone(), (*under).clone())));
+        let documents = layers.iter().rev().map(|(_, node)| node).filter(|node| !matches!(node.kind, Kind::Null));
+        let merged =
+            documents.cloned().reduce(|under, over| Arc::new(config::merge((*over).clone(), (*under).clone())));
         self.cache.configs.borrow_mut().insert(id.clone(), merged.clone());
         merged
     }

@@ -118,13 +118,13 @@ fn unknown_risk_tier_is_reported_once_with_suggestion() {
     let xml =
         r#"<directive name="x"><permissions><acknowledge risk="elevatd">why</acknowledge></permissions></directive>"#;
     let (_, found) = read(xml, "");
-    let told: Vec<String> = found.iter().map(crate::diagnostics::Diagnostic::message).collect();
+    let messages: Vec<String> = found.iter().map(crate::diagnostics::Diagnostic::message).collect();
     assert_eq!(
         found.iter().map(crate::diagnostics::Diagnostic::code).collect::<Vec<_>>(),
         ["item::invalid-value"],
-        "{told:?}"
+        "{messages:?}"
     );
-    let words = format!("{told:?}{:?}", found.iter().next().unwrap().help());
+    let words = format!("{messages:?}{:?}", found.iter().next().unwrap().help());
     assert!(words.contains("did you mean `elevated`?"), "{words}");
 }
 

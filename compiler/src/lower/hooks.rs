@@ -91,7 +91,7 @@ fn describe_verdict(verdict: &PlanVerdict) -> String {
 
 /// Describes the facts that the condition read: "`directive` is `deploy_staging`".
 fn describe_readings(readings: &[FactReading], otherwise: &str) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for reading in readings {
         let path = &reading.path;
         let text = match &reading.found {
@@ -99,9 +99,9 @@ fn describe_readings(readings: &[FactReading], otherwise: &str) -> String {
             ReadingResult::Absent => format!("`{path}` is absent"),
             ReadingResult::Unknown => continue,
         };
-        if !told.contains(&text) {
-            told.push(text);
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
-    if told.is_empty() { otherwise.to_owned() } else { told.join(", ") }
+    if texts.is_empty() { otherwise.to_owned() } else { texts.join(", ") }
 }

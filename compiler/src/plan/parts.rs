@@ -274,7 +274,7 @@ mod tests {
         let fault = |value: Value| parts.find_fault(&value).map(|fault| format!("{} {}", fault.path, fault.problem));
         assert_eq!(fault(json!([])), None);
         assert_eq!(fault(json!([{"file": "a", "severity": "low", "line": null}])), None);
-        for (value, told) in [
+        for (value, expected) in [
             (json!(["a"]), "[0] must be an object, not `\"a\"`"),
             (json!([{"severity": "low"}]), "[0] lacks the field `file`"),
             (json!([{"file": null, "severity": "low"}]), "[0] lacks the field `file`"),
@@ -288,7 +288,7 @@ mod tests {
                 "[0] has the undeclared field `row`; declared are `file`, `line`, `severity`",
             ),
         ] {
-            assert_eq!(fault(value).unwrap(), told);
+            assert_eq!(fault(value).unwrap(), expected);
         }
     }
 

@@ -97,10 +97,10 @@ mod tests {
         let world = world.project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
         let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap();
         let items = compiled.plan.continuation_items();
-        let mut told: Vec<String> = items.iter().map(|item| format!("{} {item}", item.id)).collect();
-        told.sort();
+        let mut lines: Vec<String> = items.iter().map(|item| format!("{} {item}", item.id)).collect();
+        lines.sort();
         assert_eq!(
-            told,
+            lines,
             [
                 "k lost in a continuation",
                 "l restored in a continuation by the hook `again_l`",

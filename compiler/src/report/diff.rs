@@ -216,7 +216,7 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
 fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);
-    let said = match field.as_str() {
+    let is_reported = match field.as_str() {
         "manifest" | "chain" | "graph" => !found.has_no_changes(),
         "prompt" => !found.parts.is_empty() || has(ChangeArea::Interface),
         "palette" => has(ChangeArea::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
@@ -231,7 +231,7 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
         "description" | "category" | "nudge" | "continuation_directive" => has(ChangeArea::Plan),
         _ => false,
     };
-    if said {
+    if is_reported {
         return None;
     }
     // These fields can differ in notation only; their meaning is compared elsewhere.

@@ -136,16 +136,16 @@ impl Plan {
     fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
         let opening = first.input();
         let budget = Nanos::from_u64(self.limits.spend);
-        let mut course = RunEstimate::NONE;
+        let mut estimate = RunEstimate::NONE;
         let mut spent = Nanos::ZERO;
         let mut grown = 0u64;
-        while course.turns < pace.turns {
+        while estimate.turns < pace.turns {
             let prompt = opening.saturating_add(grown);
             let left = budget.saturating_sub(spent);
-            let is_first = course.turns == 0;
+            let is_first = estimate.turns == 0;
             let bound = if is_first { first.input_bound } else { prompt.saturating_add(pace.unmeasured()) };
-            course.stopped = self.stopped(&course, prompt, bound, left);
-            if course.stopped != StopReason::Done {
+            estimate.stopped = self.stopped(&estimate, prompt, bound, left);
+            if estimate.stopped != StopReason::Done {
                 break;
             }
             let output = self.affordable_output(bound, pace.output, left);
@@ -157,22 +157,22 @@ impl Plan {
             // A cost that overflows is above what is left.
             let cost = self.model.prices.map(|prices| prices.cost(&tokens).unwrap_or(left).min(left));
             spent = spent.saturating_add(cost.unwrap_or_default());
-            course.turns += 1;
-            course.input = course.input.saturating_add(prompt);
-            course.cached = course.cached.saturating_add(tokens.cache_read);
-            course.output = course.output.saturating_add(output);
+            estimate.turns += 1;
+            estimate.input = estimate.input.saturating_add(prompt);
+            estimate.cached = estimate.cached.saturating_add(tokens.cache_read);
+            estimate.output = estimate.output.saturating_add(output);
             grown = grown.saturating_add(output).saturating_add(pace.result);
         }
-        course.cost = self.model.prices.map(|_| spent);
-        course
+        estimate.cost = self.model.prices.map(|_| spent);
+        estimate
     }
 
     /// Returns the limit that prevents the next request, checked in the order of a run.
-    fn stopped(&self, course: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
-        if course.turns >= self.limits.turns {
+    fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
+        if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);
         }
-        if course.input.saturating_add(course.output) >= self.limits.tokens {
+        if estimate.input.saturating_add(estimate.output) >= self.limits.tokens {
             return StopReason::Limit(LimitName::Tokens);
         }
         if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output(&self.model)) > left {
@@ -181,7 +181,7 @@ impl Plan {
         // The first request is sent however large it is.
         let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
         let threshold = u128::from(self.settings.values().continuation_threshold);
-        if course.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
+        if estimate.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
             return StopReason::Window;
         }
         StopReason::Done

@@ -228,13 +228,13 @@ impl PlanAccess {
 }
 
 /// Joins the first names that fit, and counts the others.
-fn shorten(names: &[String], room: usize) -> String {
+fn shorten(names: &[String], max_chars: usize) -> String {
     let joined = |count: usize| {
         let shown = names.iter().take(count).cloned().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(count);
         if more == 0 { shown } else { format!("{shown}, {more} more") }
     };
-    let fits = (1..=names.len()).rev().map(joined).find(|text| text.chars().count() <= room);
+    let fits = (1..=names.len()).rev().map(joined).find(|text| text.chars().count() <= max_chars);
     fits.unwrap_or_else(|| joined(1))
 }
 

@@ -24,17 +24,17 @@ use crate::world::{ItemKind, RecordingWorld, Space, World};
 pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
-    let look = WorkspaceScan { items: &items, recording: &recording };
-    let mut found = look.hooks();
-    found.extend(look.tools());
-    found.extend(look.providers());
+    let scan = WorkspaceScan { items: &items, recording: &recording };
+    let mut found = scan.hooks();
+    found.extend(scan.tools());
+    found.extend(scan.providers());
     items.config_by_name(RISK_FILE);
-    let risk = look.subjects(ItemKind::Config, &[RISK_FILE]);
+    let risk = scan.subjects(ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
         found.push(own_risks(risk));
     }
-    found.extend(look.directives());
-    found.extend(look.shadowing_items());
+    found.extend(scan.directives());
+    found.extend(scan.shadowing_items());
     found
 }
 

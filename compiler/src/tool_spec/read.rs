@@ -217,11 +217,11 @@ impl ToolSpecReader {
                     }
                     text
                 });
-                let [server, tool, sha256, server_sha256, runs, wall] = &mut all;
-                let word = wall.take()?;
-                let Some(wall) = ServerSandbox::ALL.into_iter().find(|wall| wall.as_str() == word) else {
+                let [server, tool, sha256, server_sha256, runs, sandbox] = &mut all;
+                let word = sandbox.take()?;
+                let Some(sandbox) = ServerSandbox::ALL.into_iter().find(|sandbox| sandbox.as_str() == word) else {
                     let known = ServerSandbox::ALL.map(ServerSandbox::as_str);
-                    let span = node.get("sandbox").map_or(node.span, |wall| wall.span);
+                    let span = node.get("sandbox").map_or(node.span, |sandbox| sandbox.span);
                     let help = Some(did_you_mean(&word, &known));
                     self.report_bad_value(span, format!("no server has the sandbox `{word}`"), "unknown sandbox", help);
                     return None;
@@ -232,7 +232,7 @@ impl ToolSpecReader {
                     sha256: sha256.take()?,
                     server_sha256: server_sha256.take()?,
                     runs: runs.take()?,
-                    wall,
+                    sandbox,
                 })
             }
             other => {

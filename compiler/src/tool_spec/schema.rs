@@ -104,12 +104,12 @@ impl SchemaChecker<'_, '_> {
     fn check_stray_parameter(&mut self, parameters: &Node) {
         let known = |key: &str| TOP_LEVEL_KEYWORDS.contains(&key) || key.starts_with("x-");
         if parameters.get("properties").is_none()
-            && let Some(stray) = parameters.entries().iter().find(|e| !known(&e.key.node))
+            && let Some(unknown) = parameters.entries().iter().find(|e| !known(&e.key.node))
         {
-            let name = &stray.key.node;
-            let shape = stray.value.as_str().filter(|t| TYPES.contains(t)).unwrap_or("string");
+            let name = &unknown.key.node;
+            let shape = unknown.value.as_str().filter(|t| TYPES.contains(t)).unwrap_or("string");
             self.r.report_bad_value(
-                stray.key.span,
+                unknown.key.span,
                 format!("`{name}` is not a JSON Schema keyword"),
                 "does not describe parameters",
                 Some(format!("parameters belong under `properties`: `properties: {{ {name}: {{ type: {shape} }} }}`")),

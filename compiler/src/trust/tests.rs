@@ -135,7 +135,7 @@ fn user_and_system_items_need_no_trust() {
 #[test]
 fn a_project_that_says_what_a_model_costs_is_asked_about() {
     let model = "<model provider=\"anthropic\" tier=\"fast\"/>";
-    let cheap = |said: &str| format!("models:\n  - {{ id: claude-haiku-5-5, {said} }}\n");
+    let cheap = |price: &str| format!("models:\n  - {{ id: claude-haiku-5-5, {price} }}\n");
     let asked = [("provider", "anthropic", "sets the prices of its models, and so the effect of spend limits")];
     for (file, expected) in [
         (cheap("prices: { input: \"0.000001\" }"), &asked[..]),

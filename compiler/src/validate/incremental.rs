@@ -34,11 +34,11 @@ impl CheckSession {
     /// that was read, except files known to be untouched ([`World::changed_since`]); callers need not report changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
-        let mut looked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
-        self.known = std::mem::take(&mut looked.known);
+        let mut checked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
+        self.known = std::mem::take(&mut checked.known);
         let (parsed, sources) = (items.parsed_file_count(), items.sources().clone());
         self.items = items.into_snapshot();
-        looked.report(parsed, sources, DeferredDrop::default())
+        checked.report(parsed, sources, DeferredDrop::default())
     }
 }
 

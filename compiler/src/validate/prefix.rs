@@ -43,14 +43,18 @@ const THREAD_CONSTANT_FACTS: [&str; 8] = [
 /// Reported hooks; the first directive of each is the example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
-    told: BTreeMap<Span, ContextError>,
+    reported: BTreeMap<Span, ContextError>,
 }
 
 impl CachePrefixChecks {
     pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
         let asked = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
         let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && asked.contains(&hook.decl.event);
-        if !composed.hooks.iter().any(|hook| ours(hook) && hook.is_live() && !self.told.contains_key(&hook.decl.span)) {
+        if !composed
+            .hooks
+            .iter()
+            .any(|hook| ours(hook) && hook.is_live() && !self.reported.contains_key(&hook.decl.span))
+        {
             return;
         }
         self.check_system_prompt(composed, model);
@@ -58,7 +62,7 @@ impl CachePrefixChecks {
     }
 
     pub fn finish(self, found: &mut Diagnostics) {
-        found.extend(self.told.into_values());
+        found.extend(self.reported.into_values());
     }
 
     /// Checks the system prompt for parts that change per thread before constant parts. The cache outlives a thread.
@@ -124,7 +128,7 @@ impl CachePrefixChecks {
         composed: &Composed,
         model: &PlannedModel,
     ) {
-        if hook.decl.space != Space::Project || self.told.contains_key(&hook.decl.span) {
+        if hook.decl.space != Space::Project || self.reported.contains_key(&hook.decl.span) {
             return;
         }
         let more = model.prices.map(|p| p.input.saturating_sub(p.cache_read));
@@ -138,14 +142,14 @@ impl CachePrefixChecks {
             price: price.map(|p| (p.to_string(), model.id.clone())),
             span: hook.decl.item_span(),
         };
-        self.told.insert(hook.decl.span, problem);
+        self.reported.insert(hook.decl.span, problem);
     }
 }
 
 impl Merge for CachePrefixChecks {
     fn merge(&mut self, other: &Self) {
-        for (span, problem) in &other.told {
-            self.told.entry(*span).or_insert_with(|| problem.clone());
+        for (span, problem) in &other.reported {
+            self.reported.entry(*span).or_insert_with(|| problem.clone());
         }
     }
 }

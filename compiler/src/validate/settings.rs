@@ -46,7 +46,7 @@ impl ReportedPlaces {
 }
 
 /// Checks one settings file; [`SettingShape::Opaque`] files are checked by their own readers.
-pub fn check_file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, found: &mut Diagnostics) {
+pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces, found: &mut Diagnostics) {
     let Some(file) = schema::find_file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Opaque)) else {
         return;
     };
@@ -61,11 +61,11 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, told: &mut ReportedPlaces, fou
         provider::check(id.as_str(), &node, &mut walk.found);
     }
     if walk.found.has_errors() {
-        told.files.insert(id.as_str().to_owned());
-        told.spans.extend(walk.found.iter().filter_map(|d| d.labels().into_iter().next()).map(|l| l.span));
+        reported.files.insert(id.as_str().to_owned());
+        reported.spans.extend(walk.found.iter().filter_map(|d| d.labels().into_iter().next()).map(|l| l.span));
     }
     if id.as_str() == "agent/capability_risk" {
-        told.patterns.append(&mut walk.patterns);
+        reported.patterns.append(&mut walk.patterns);
     }
     found.append(walk.found);
 }

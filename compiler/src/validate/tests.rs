@@ -423,13 +423,13 @@ fn dropped_tools_are_reported_for_every_written_grant() {
         .with(Space::Project, ".ai/directives/b.md", directive("b", "", all))
         .with(Space::Project, ".ai/directives/c.md", directive("c", " extends=\"wide\"", ""));
     let report = check(&world, &Selection::All);
-    let told: Vec<String> = report
+    let files: Vec<String> = report
         .diagnostics
         .iter()
         .filter(|d| d.code() == "palette::dropped")
         .map(|d| report.sources.get(d.labels()[0].span.source).unwrap().path.to_string())
         .collect();
-    assert_eq!(told, [".ai/directives/b.md"]);
+    assert_eq!(files, [".ai/directives/b.md"]);
 }
 
 #[test]

@@ -53,34 +53,39 @@ const PROGRAM_EXTENSIONS: [&str; 38] = [
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     let mut tools = None;
-    for stray in items.unrecognized_files() {
+    for unrecognized_file in items.unrecognized_files() {
         let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
-        if let Some(declaration) = find_declaration(&stray, &mut uses) {
-            found.push(ItemError::StrayProgram { path: shorten(&stray.path), declaration });
-        } else if let Some((reason, suggestion)) = explain_stray(&stray) {
-            let slash = if stray.is_folder { "/" } else { "" };
-            found.push(ItemError::Stray { path: format!("{}{slash}", shorten(&stray.path)), reason, suggestion });
+        if let Some(declaration) = find_declaration(&unrecognized_file, &mut uses) {
+            found.push(ItemError::StrayProgram { path: shorten(&unrecognized_file.path), declaration });
+        } else if let Some((reason, suggestion)) = explain_stray(&unrecognized_file) {
+            let slash = if unrecognized_file.is_folder { "/" } else { "" };
+            found.push(ItemError::Stray {
+                path: format!("{}{slash}", shorten(&unrecognized_file.path)),
+                reason,
+                suggestion,
+            });
         }
     }
 }
 
 /// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
-fn explain_stray(stray: &UnrecognizedFile) -> Option<(String, Option<String>)> {
-    if let Some(kind) = ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &stray.path))
+fn explain_stray(unrecognized_file: &UnrecognizedFile) -> Option<(String, Option<String>)> {
+    if let Some(kind) =
+        ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &unrecognized_file.path))
     {
-        return explain_called_item(kind, &stray.path);
+        return explain_called_item(kind, &unrecognized_file.path);
     }
-    let inside = stray.path.strip_prefix(".ai/")?;
+    let inside = unrecognized_file.path.strip_prefix(".ai/")?;
     let mut parts = inside.split('/');
     if parts.clone().any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
         return None;
     }
     let folder = parts.next()?;
     if parts.next().is_none() {
-        return explain_top_level(folder, stray.is_folder);
+        return explain_top_level(folder, unrecognized_file.is_folder);
     }
-    let kind = ItemKind::ALL.into_iter().find(|kind| stray.path.starts_with(kind.folder()))?;
-    let (stem, extension) = stray.path.rsplit_once('.')?;
+    let kind = ItemKind::ALL.into_iter().find(|kind| unrecognized_file.path.starts_with(kind.folder()))?;
+    let (stem, extension) = unrecognized_file.path.rsplit_once('.')?;
     let endings = kind.extensions();
     if endings.contains(&extension) {
         let id = stem.strip_prefix(kind.folder()).unwrap_or(stem);
@@ -126,15 +131,15 @@ impl ToolFiles {
 }
 
 /// Returns the file that could declare a program among the tools, if no tool uses the program.
-fn find_declaration(stray: &UnrecognizedFile, uses: &mut dyn FnMut(&str) -> bool) -> Option<String> {
+fn find_declaration(unrecognized_file: &UnrecognizedFile, uses: &mut dyn FnMut(&str) -> bool) -> Option<String> {
     let folder = ItemKind::Tool.folder();
-    let inside = stray.path.strip_prefix(folder)?;
+    let inside = unrecognized_file.path.strip_prefix(folder)?;
     if inside.split('/').any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
         return None;
     }
     let (stem, extension) = inside.rsplit_once('.')?;
     let extension = extension.to_ascii_lowercase();
-    if !PROGRAM_EXTENSIONS.contains(&extension.as_str()) || uses(&stray.path) {
+    if !PROGRAM_EXTENSIONS.contains(&extension.as_str()) || uses(&unrecognized_file.path) {
         return None;
     }
     Some(format!("{folder}{stem}.yaml"))
@@ -232,8 +237,8 @@ mod tests {
     /// Returns the suggestion, empty if there is none, or `fine` if nothing is reported.
     fn suggested(path: &str) -> String {
         let is_folder = path.ends_with('/');
-        let told = explain_stray(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
-        told.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
+        let explanation = explain_stray(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
+        explanation.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
     }
 
     #[test]

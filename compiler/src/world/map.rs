@@ -17,7 +17,7 @@ pub struct MapWorld<'b> {
     /// Several files for one key are reported as [`WorldError::Ambiguous`], unless the kind has a precedence.
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<MapFile>>>,
     /// The project's files and folders that are not items.
-    strays: BTreeSet<UnrecognizedFile>,
+    unrecognized: BTreeSet<UnrecognizedFile>,
     /// Context files by space and path.
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
     behind: Option<&'b dyn World>,
@@ -59,7 +59,7 @@ impl<'b> MapWorld<'b> {
         if let Some((top, _)) = path.strip_prefix(".ai/").and_then(|p| p.split_once('/'))
             && space == Space::Project
         {
-            self.strays.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
+            self.unrecognized.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
         }
         let is_context = match space {
             Space::Project => CONTEXT_FILE_NAMES.contains(&path),
@@ -74,7 +74,7 @@ impl<'b> MapWorld<'b> {
             let of_kind = ItemKind::ALL.iter().flat_map(|kind| kind.folders()).any(|folder| path.starts_with(folder));
             let on_top = path.strip_prefix(".ai/").is_some_and(|p| !p.contains('/'));
             if space == Space::Project && (of_kind || on_top) {
-                self.strays.insert(UnrecognizedFile { path: path.into(), is_folder: false });
+                self.unrecognized.insert(UnrecognizedFile { path: path.into(), is_folder: false });
             }
             return;
         };
@@ -159,11 +159,11 @@ impl World for MapWorld<'_> {
     }
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        let mut strays = self.strays.clone();
+        let mut unrecognized = self.unrecognized.clone();
         if let Some(world) = self.behind {
-            strays.extend(world.unrecognized_files()?);
+            unrecognized.extend(world.unrecognized_files()?);
         }
-        Ok(strays.into_iter().collect())
+        Ok(unrecognized.into_iter().collect())
     }
 
     fn scripts(&self) -> &dyn ScriptReader {
@@ -207,9 +207,9 @@ mod tests {
     fn files_that_are_no_items_are_left_out() {
         let world = MapWorld::new().project(".ai/knowledge/a.b.md", "").project("src/main.rs", "");
         assert!(world.list(ItemKind::Knowledge).unwrap().is_empty());
-        let strays = world.unrecognized_files().unwrap();
-        let strays: Vec<_> = strays.iter().map(|s| (s.path.as_ref(), s.is_folder)).collect();
-        assert_eq!(strays, [(".ai/knowledge", true), (".ai/knowledge/a.b.md", false)]);
+        let unrecognized = world.unrecognized_files().unwrap();
+        let unrecognized: Vec<_> = unrecognized.iter().map(|s| (s.path.as_ref(), s.is_folder)).collect();
+        assert_eq!(unrecognized, [(".ai/knowledge", true), (".ai/knowledge/a.b.md", false)]);
     }
 
     #[test]

@@ -271,7 +271,7 @@ async fn watch_inboxes(engine: Weak<EngineContext>) {
             return;
         }
         let disk = Arc::clone(&engine.disk);
-        let look = move || {
+        let scan = move || {
             for (thread, control) in running {
                 match mailbox::list(&*disk, &thread) {
                     Ok(mails) => {
@@ -283,7 +283,7 @@ async fn watch_inboxes(engine: Weak<EngineContext>) {
                 }
             }
         };
-        if let Err(error) = tokio::task::spawn_blocking(look).await {
+        if let Err(error) = tokio::task::spawn_blocking(scan).await {
             tracing::warn!(%error, "the inboxes could not be read");
         }
     }

@@ -125,7 +125,7 @@ impl Listing {
         self.items.get(id).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn strays(&self) -> impl Iterator<Item = UnrecognizedFile> {
+    pub(super) fn unrecognized(&self) -> impl Iterator<Item = UnrecognizedFile> {
         self.others.iter().map(|path| UnrecognizedFile { path: path.clone(), is_folder: false })
     }
 

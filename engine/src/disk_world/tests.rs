@@ -88,8 +88,11 @@ fn links_of_other_clients_that_leave_the_space_are_no_items() {
     let listed = world.list(ItemKind::Skill).unwrap();
     assert_eq!(listed.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["linked", "s"]);
     assert!(world.candidates(ItemKind::Skill, &id("leak")).unwrap().is_empty());
-    let strays = world.unrecognized_files().unwrap();
-    assert!(strays.iter().any(|stray| stray.path.as_ref() == ".claude/skills/leak"), "{strays:?}");
+    let unrecognized = world.unrecognized_files().unwrap();
+    assert!(
+        unrecognized.iter().any(|unrecognized_file| unrecognized_file.path.as_ref() == ".claude/skills/leak"),
+        "{unrecognized:?}"
+    );
 }
 
 #[test]

@@ -404,11 +404,11 @@ mod tests {
         let parsed = rye_grammar::yaml::parse(rye_grammar::SourceId(0), file);
         assert!(parsed.errors.is_empty());
         let Value::Object(mut file) = parsed.tree.to_value() else { panic!("a mapping") };
-        let mut told: BTreeMap<String, String> = BTreeMap::new();
+        let mut documented: BTreeMap<String, String> = BTreeMap::new();
         for event in file["events"].as_array_mut().unwrap() {
             let field = |key: &str| event[key].as_str().unwrap().to_owned();
             assert!(!field("description").is_empty());
-            assert_eq!(told.insert(field("id"), field("criticality")), None, "{event}");
+            assert_eq!(documented.insert(field("id"), field("criticality")), None, "{event}");
         }
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         for (row, mut sample) in EVENT_TABLE.iter().zip(samples()) {
@@ -427,13 +427,13 @@ mod tests {
         // Names without a row: a point of hooks, and the deltas, which never enter a transcript.
         known.insert("context_limit_reached".into(), "critical".into());
         known.insert("token_delta".into(), "droppable".into());
-        assert_eq!(told, known);
+        assert_eq!(documented, known);
         // The criticality of these names is fixed.
         let critical =
             "thread_started thread_completed thread_error thread_cancelled thread_resumed context_limit_reached";
         let normal = "cognition_in cognition_out tool_call_result limit";
         for (names, level) in [(critical, "critical"), (normal, "normal")] {
-            assert!(names.split(' ').all(|name| told[name] == level), "{level}");
+            assert!(names.split(' ').all(|name| documented[name] == level), "{level}");
         }
     }
 }

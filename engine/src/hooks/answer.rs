@@ -34,14 +34,14 @@ pub(super) fn result_text(content: &Value) -> String {
 
 /// Parses the result of an execute hook: an action of the point if its JSON names one, else text.
 pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
-    let said = match content {
+    let answer = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
         Value::Object(_) => content.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
     };
-    let name = said.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
+    let name = answer.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
     let allowed = name.filter(|name| hook_point::row_of(point).actions.contains(name));
-    if let (Some(name), Value::Object(mut map)) = (allowed, said) {
+    if let (Some(name), Value::Object(mut map)) = (allowed, answer) {
         map.insert("action".into(), name.as_str().into());
         let mut action = Value::Object(map);
         add_defaults(&mut action);

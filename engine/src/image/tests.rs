@@ -79,14 +79,14 @@ fn invalid_images_are_refused_without_overread() {
     assert_eq!(ValidatedImage::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
     // Truncated at every byte: either an error, or the same result.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
-        let told = ValidatedImage::read(whole.clone()).unwrap();
+        let validated = ValidatedImage::read(whole.clone()).unwrap();
         for end in 0..whole.len() {
             let cut = ValidatedImage::read(whole.get(..end).unwrap().to_vec());
             assert!(
                 cut.is_err_and(|fault| matches!(fault, ImageError::Unknown | ImageError::Broken { .. }))
                     || end >= whole.len() - 5,
                 "{end} of {}",
-                told.image().media_type
+                validated.image().media_type
             );
         }
     }

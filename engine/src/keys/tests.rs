@@ -30,8 +30,8 @@ fn signed_file_verifies_and_re_signing_keeps_its_size() {
         let signed = me.sign_file(b"line 1\r\nline 2", comment, NOW);
         assert!(signed.starts_with(start.as_bytes()));
         assert_eq!(without_signature_line(&signed), b"line 1\r\nline 2");
-        let standing = trust_store_of(&me).verify_file(&signed).unwrap();
-        assert_eq!(standing, SignatureStatus::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
+        let signature = trust_store_of(&me).verify_file(&signed).unwrap();
+        assert_eq!(signature, SignatureStatus::Signed { key_id: me.key_id().into(), timestamp: NOW.into() });
         assert_eq!(me.sign_file(&signed, comment, NOW), signed);
     }
 }

@@ -43,7 +43,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::Continues(continues) => chat::on_continues(state, continues),
         EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
-        EventBody::CognitionIn(said) => on_user_message(state, said),
+        EventBody::CognitionIn(input) => on_user_message(state, input),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {
             // The commit of a reservation also books the earlier settlements.
@@ -138,8 +138,8 @@ fn open(state: &mut ThreadState, opened: &Opened) {
     state.launch = Some(Box::new(opened.clone()));
 }
 
-fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
-    match said.source {
+fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
+    match input.source {
         MessageSource::Prompt => {
             state.talk.prompted = true;
             chat::on_prompt_delivered(state);
@@ -180,11 +180,11 @@ fn on_user_message(state: &mut ThreadState, said: &CognitionIn) {
         }
         MessageSource::Hook => {}
     }
-    if said.source != MessageSource::ContinueReply {
+    if input.source != MessageSource::ContinueReply {
         state.continued_replies = 0;
         state.talk.cut_text.clear();
     }
-    state.talk.messages.push(said.message.clone().into());
+    state.talk.messages.push(input.message.clone().into());
 }
 
 fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
@@ -222,8 +222,8 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
         last.cut = true;
     }
     if refused {
-        let said = reply_text(&reply.content);
-        let message = if said.is_empty() { "the model refused to answer".to_owned() } else { said };
+        let text = reply_text(&reply.content);
+        let message = if text.is_empty() { "the model refused to answer".to_owned() } else { text };
         state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = RunPosition::After(Node::Model, outcome);

@@ -91,8 +91,8 @@ mod tests {
     fn set_value_is_returned_by_get() {
         let mut store = BTreeMap::new();
         let set = parse_state_op(&json!({"operation": "set", "key": "a", "value": [1]})).unwrap();
-        let (said, written) = apply_state_op(&store, set).unwrap();
-        assert_eq!(said, json!([1]));
+        let (result, written) = apply_state_op(&store, set).unwrap();
+        assert_eq!(result, json!([1]));
         apply_write(&mut store, &written.unwrap());
         let get = |key: Value| {
             apply_state_op(&store, parse_state_op(&json!({"operation": "get", "key": key})).unwrap()).unwrap().0

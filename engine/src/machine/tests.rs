@@ -131,9 +131,9 @@ fn truncated_call_is_not_run_and_the_model_gets_an_error() {
 
 #[test]
 fn refused_reply_ends_the_thread_and_runs_no_calls() {
-    let said = ContentBlock::Text { text: "I will not.".into() };
+    let remark = ContentBlock::Text { text: "I will not.".into() };
     let Ok(called) = calls(&[call("a_write", json!({}))]) else { panic!("a reply") };
-    let content = [vec![said], called.content].concat();
+    let content = [vec![remark], called.content].concat();
     let mut play = SimulatedThread::new(plan(), vec![reply(content).map(|r| Reply { stop: StopReason::Refusal, ..r })]);
     play.run();
     assert!(play.dispatched.is_empty());
@@ -216,8 +216,7 @@ fn the_nudge_comes_once_and_on_the_first_turn_only() {
 #[test]
 fn text_answer_without_required_outputs_is_reminded_once_after_the_first_turn() {
     let reminders = |play: &SimulatedThread| {
-        let is_nudge =
-            |event: &&Event| matches!(&event.body, EventBody::CognitionIn(said) if said.source == MessageSource::Nudge);
+        let is_nudge = |event: &&Event| matches!(&event.body, EventBody::CognitionIn(input) if input.source == MessageSource::Nudge);
         let text = |event: &Event| format!("{:?}", event.body);
         play.events.iter().filter(is_nudge).map(text).collect::<Vec<String>>()
     };

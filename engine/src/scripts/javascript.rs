@@ -86,9 +86,9 @@ pub(super) fn is_too_deep(text: &str) -> bool {
                 b';' | b',' => run = 0,
                 // A line end finishes a statement, unless the next line continues it.
                 b'\n' if !open => {
-                    let goes_on =
+                    let continues =
                         bytes.peek().is_some_and(|b| b.is_ascii_punctuation() && !b"\"'`_$/(){}[]".contains(b));
-                    if !goes_on {
+                    if !continues {
                         run = 0;
                     }
                 }

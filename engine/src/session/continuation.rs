@@ -151,25 +151,25 @@ impl EngineContext {
     pub(crate) async fn resume_root(
         self: &Arc<Self>,
         thread: &ThreadId,
-        said: UserMessage,
+        message: UserMessage,
     ) -> Result<ThreadHandle, EngineError> {
         let of = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
-        if let Some(tool) = row.tool.filter(|_| !said.text.is_empty()) {
+        if let Some(tool) = row.tool.filter(|_| !message.text.is_empty()) {
             return Err(EngineError::OfTool { thread: thread.to_string(), tool });
         }
         if !row.status.has_ended() || row.status.is_parked() {
-            if said.model.is_some() {
+            if message.model.is_some() {
                 return Err(EngineError::KeepsModel { thread: thread.to_string() });
             }
-            if !said.images.is_empty() {
+            if !message.images.is_empty() {
                 return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
             }
-            let steer = (!said.text.is_empty()).then_some(ControlMessage::Steer { text: said.text });
+            let steer = (!message.text.is_empty()).then_some(ControlMessage::Steer { text: message.text });
             return self.recover_root(thread, steer.into_iter().collect()).await;
         }
-        self.continue_from(thread, ResumePoint::End, said, None).await
+        self.continue_from(thread, ResumePoint::End, message, None).await
     }
 
     /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` and within
@@ -178,12 +178,12 @@ impl EngineContext {
         self: &Arc<Self>,
         thread: &ThreadId,
         place: ResumePoint,
-        said: UserMessage,
+        message: UserMessage,
         parent: Option<ParentThread>,
     ) -> Result<ThreadHandle, EngineError> {
         let before = self.read_prior(thread, place, PriorOwner::Unknown).await?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
-        let (plan_id, plan) = match said.model {
+        let (plan_id, plan) = match message.model {
             Some(model) => {
                 let plan = Plan { model, ..(*plan).clone() };
                 let plan_id = plan.id().map_err(|error| DriveError::Plan(error.to_string()))?;
@@ -195,9 +195,9 @@ impl EngineContext {
         let prompts = state.chat.as_ref().map(|chat| chat.prompts);
         let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits });
         let history = state.talk.messages;
-        let (origin, message, history) = match place {
-            ResumePoint::End => (ThreadOrigin::Resume, said.text, history),
-            ResumePoint::Turn(_) => (ThreadOrigin::Fork, said.text, history),
+        let (origin, text, history) = match place {
+            ResumePoint::End => (ThreadOrigin::Resume, message.text, history),
+            ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, history),
             ResumePoint::Handoff => (
                 ThreadOrigin::Handoff,
                 self.continuation_text(&plan, opened.grants.first()).await?,
@@ -218,7 +218,7 @@ impl EngineContext {
                 thread: thread.to_string(),
                 at_seq: at,
                 at_h: hash,
-                message: Some(message),
+                message: Some(text),
                 prompt,
                 after: None,
                 prompts: 0,
@@ -226,7 +226,7 @@ impl EngineContext {
                 queue: Vec::new(),
             }),
             history,
-            shown: said.images,
+            shown: message.images,
             sink: Arc::new(sink),
             queue: None,
             call: None,

@@ -341,8 +341,8 @@ async fn events_are_seen_as_they_are_recorded() {
 #[tokio::test]
 async fn large_event_is_stored_as_object_and_read_back() {
     let long = "x".repeat(300_000);
-    let said = long.clone();
-    let lab = Lab::new(move |_| Ok(say(&said)));
+    let reply = long.clone();
+    let lab = Lab::new(move |_| Ok(say(&reply)));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let result = lab.run(&engine, "hello").await;

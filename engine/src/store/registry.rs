@@ -244,16 +244,16 @@ impl Registry {
     }
 
     /// Runs `look` on a consistent snapshot.
-    fn read<T>(&self, look: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let looked = catch_panics("reading it", || {
+    fn read<T>(&self, scan: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let checked = catch_panics("reading it", || {
             let transaction = match &self.database {
                 Some(OpenDatabase::Write(database)) => database.begin_read(),
                 Some(OpenDatabase::Read(database)) => database.begin_read(),
                 None => return Err(closed_error("reading it")),
             };
-            look(&transaction.map_err(registry_error("reading it"))?)
+            scan(&transaction.map_err(registry_error("reading it"))?)
         });
-        looked.map_err(|error| self.explained(error))
+        checked.map_err(|error| self.explained(error))
     }
 
     /// Replaces follow-up errors by the first I/O error: a file that failed once stays unusable in this process.

@@ -48,10 +48,10 @@ impl ThreadsToolRequest {
             let known: Vec<&str> = OPERATIONS.iter().map(|(known, _)| *known).collect();
             return Err(format!("`operation` must be one of {}", known.join(", ")));
         };
-        let stray = |(key, value): &(&String, &Value)| {
+        let unrecognized_file = |(key, value): &(&String, &Value)| {
             !value.is_null() && *key != "operation" && !takes.contains(&key.as_str())
         };
-        if let Some((key, _)) = given.iter().find(stray) {
+        if let Some((key, _)) = given.iter().find(unrecognized_file) {
             return Err(format!("`{name}` takes no `{key}`"));
         }
         let given = ThreadsToolArguments(given);

@@ -99,17 +99,17 @@ impl Threads {
         let mut found = Vec::with_capacity(threads.len());
         for thread in threads {
             let row = by_id.get(thread);
-            let mut look = Verifier::new(&self.disk, thread, trust);
-            look.check_transcript(row.map_or(0, |row| row.synced))?;
+            let mut scan = Verifier::new(&self.disk, thread, trust);
+            scan.check_transcript(row.map_or(0, |row| row.synced))?;
             if let Some(row) = row {
                 if !trees.contains_key(&row.root) {
                     trees.insert(&row.root, self.tree_money(&row.root, &rows)?);
                 }
                 if let Some(Some(money)) = trees.get(&row.root) {
-                    look.check_ledger(money);
+                    scan.check_ledger(money);
                 }
             }
-            found.push(look.finish());
+            found.push(scan.finish());
         }
         Ok(found)
     }

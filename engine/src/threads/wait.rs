@@ -33,8 +33,8 @@ impl Threads {
         let mut pause = MIN_POLL_INTERVAL;
         loop {
             let (threads, id) = (Arc::clone(self), thread.clone());
-            let looked = blocking(move || Ok(threads.poll(&id)?)).await?;
-            match looked {
+            let checked = blocking(move || Ok(threads.poll(&id)?)).await?;
+            match checked {
                 // The owner may be handing the thread over, so the first orphaned result is checked again.
                 WaitOutcome::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
                 WaitOutcome::TimedOut(listed) if Instant::now() >= until => return Ok(WaitOutcome::TimedOut(listed)),

@@ -52,7 +52,7 @@ impl CommandTool {
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
-        let wall = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
+        let sandbox = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         Ok(Program {
             program: resolve_program(name, &invocation.project_root),
             arguments: arguments.iter().map(OsString::from).collect(),
@@ -60,7 +60,7 @@ impl CommandTool {
             thread_id: invocation.thread_id,
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt,
-            wall: Some(wall),
+            sandbox: Some(sandbox),
             input: Vec::new(),
             environment: variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect(),
             streams: StderrMode::Together,
@@ -94,7 +94,8 @@ pub(super) fn program_outcome(finished: &ProgramResult, program: &Program) -> To
     }
     text.push_str(&describe_exit(finished, timeout));
     if finished.exit != ProgramExit::Code(0)
-        && let Some(hint) = program.wall.as_ref().and_then(|wall| blocked::explain(&finished.output.text, wall))
+        && let Some(hint) =
+            program.sandbox.as_ref().and_then(|sandbox| blocked::explain(&finished.output.text, sandbox))
     {
         text.push('\n');
         text.push_str(&hint);

@@ -51,7 +51,7 @@ pub struct Program {
     /// Set when the thread is cancelled.
     pub halt: CancellationToken,
     /// The sandbox; `None` = full access of the user.
-    pub wall: Option<Sandbox>,
+    pub sandbox: Option<Sandbox>,
     /// Bytes for standard input; empty means `/dev/null`.
     pub input: Vec<u8>,
     /// Further variables. They cannot replace the variables that every program gets.
@@ -97,11 +97,11 @@ pub struct ProgramResult {
 /// The program cannot be started.
 pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let (reader, writer) = io::pipe()?;
-    let scratch = program.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = program.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.folder.clone()), ..wall });
+    let scratch = program.sandbox.as_ref().map(|_| Scratch::new()).transpose()?;
+    let sandbox = add_scratch(program.sandbox.clone(), scratch.as_ref());
     // The helper reads its owner's pipe: first the input, then nothing until this process closes its end.
     let (mut command, input, owner) = if let Some((helper, first)) =
-        supervise::supervised_command(supervise::InputMode::Once, &program.program, wall.as_ref())?
+        supervise::supervised_command(supervise::InputMode::Once, &program.program, sandbox.as_ref())?
     {
         let (theirs, ours) = io::pipe()?;
         let mut command = tokio::process::Command::new(helper);
@@ -200,6 +200,11 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
         (false, _) => program_exit(status),
     };
     Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
+}
+
+/// Adds the temporary folder of a run to its sandbox.
+fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sandbox> {
+    sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
 
 /// Returns the reader of standard error, if separate from standard output, and its writer.

@@ -145,12 +145,12 @@ impl ToolRegistry {
             }
             ToolKind::Http(http) => Arc::new(HttpTool { http: http.clone(), file: file.clone(), timeout, environment }),
             #[cfg(feature = "mcp")]
-            ToolKind::Mcp { server, tool, sha256, server_sha256, runs, wall } => {
+            ToolKind::Mcp { server, tool, sha256, server_sha256, runs, sandbox } => {
                 let configured =
                     file.server.clone().ok_or_else(|| RegistryError::UnknownServer { server: server.clone() })?;
                 // Start exactly the server that the user approved.
                 let needs = configured.required_openings();
-                let shown = *runs == configured.describe() && *wall == configured.isolation();
+                let shown = *runs == configured.describe() && *sandbox == configured.isolation();
                 let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
                 if configured.transport_sha256() != *server_sha256 || !shown || !granted {
                     return Err(RegistryError::OtherServer { server: server.clone() });

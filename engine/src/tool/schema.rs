@@ -85,7 +85,7 @@ impl ToolSchema {
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's forty kinds the rest speak for themselves")]
     fn describe_error(&self, error: &ValidationError<'_>) -> String {
         let at = pointer_to_path(error.instance_path().as_str());
-        let said = match error.kind() {
+        let reason = match error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 return if at.is_empty() {
@@ -110,7 +110,7 @@ impl ToolSchema {
             ValidationErrorKind::MinLength { limit: 1 } => "must not be empty".to_owned(),
             _ => error.masked().to_string(),
         };
-        if at.is_empty() { truncate_value(&said) } else { format!("`{at}` {}", truncate_value(&said)) }
+        if at.is_empty() { truncate_value(&reason) } else { format!("`{at}` {}", truncate_value(&reason)) }
     }
 
     fn known(&self) -> String {

@@ -100,7 +100,7 @@ impl ScriptTool {
             thread_id: invocation.thread_id.clone(),
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt.clone(),
-            wall: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            sandbox: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
             input,
             environment: variables,
             streams: StderrMode::Apart,
@@ -111,7 +111,11 @@ impl ScriptTool {
         let mut details = exit_details(finished);
         let log = tail(finished.errors.text.trim_end(), MAX_LOG_BYTES);
         if finished.exit != ProgramExit::Code(0) {
-            let hint = program.wall.as_ref().and_then(|wall| explain(&finished.errors.text, wall)).unwrap_or_default();
+            let hint = program
+                .sandbox
+                .as_ref()
+                .and_then(|sandbox| explain(&finished.errors.text, sandbox))
+                .unwrap_or_default();
             let parts = [finished.output.text.trim_end(), log, &describe_exit(finished, program.timeout), &hint];
             let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
             return ToolOutcome { details, ..ToolOutcome::error(text.join("\n")) };

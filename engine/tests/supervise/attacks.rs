@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::walls::{Machine, PATH, SANDBOXED_MODE, is_offered};
+use super::sandboxes::{Machine, PATH, SANDBOXED_MODE, is_offered};
 use super::{OWNER_MODE, UNSUPERVISED_MODE, ends};
 
 pub const TESTS: [(&str, fn()); 10] = [
@@ -194,15 +194,15 @@ fn daemon_ends(program: &str) {
     let machine = machine();
     fs::write(machine.at("project/daemon.py"), format!("{DAEMON}{program}")).unwrap();
     let project = machine.at("project");
-    let said = machine.run_this_binary(&[
+    let output = machine.run_this_binary(&[
         SANDBOXED_MODE,
         project.to_str().unwrap(),
         "out",
         "",
         &format!("{PYTHON} -B daemon.py $PPID"),
     ]);
-    let pid = fs::read_to_string(machine.at("project/out/pid")).unwrap_or_else(|error| panic!("{error}: {said}"));
-    assert!(ends(&pid), "{pid} lives: {said}");
+    let pid = fs::read_to_string(machine.at("project/out/pid")).unwrap_or_else(|error| panic!("{error}: {output}"));
+    assert!(ends(&pid), "{pid} lives: {output}");
 }
 
 fn limits_on_the_supervisor() {

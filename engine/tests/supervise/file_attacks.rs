@@ -10,7 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
 use super::attacks::{ATTEMPTS, USER, attack, can_become_user, count_refused, give_to, has_python};
-use super::walls::{Machine, is_offered};
+use super::sandboxes::{Machine, is_offered};
 
 pub const TESTS: [(&str, fn()); 2] = [
     ("attacks: every file, service and privilege stays out of reach", everything_stays_out_of_reach),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::walls::{Machine, PATH, SANDBOXED_MODE, is_offered};
+use super::sandboxes::{Machine, PATH, SANDBOXED_MODE, is_offered};
 
 pub const TESTS: [(&str, fn()); 4] = [
     ("leftovers: protected paths in a granted folder are renamed and reported", protected_paths_are_renamed),

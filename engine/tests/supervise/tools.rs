@@ -20,7 +20,7 @@ use rye_grammar::tool_header::{self, ToolLanguage};
 use rye_grammar::{ItemId, SourceId};
 use serde_json::{Value, json};
 
-use super::walls::{Machine, PATH, is_offered};
+use super::sandboxes::{Machine, PATH, is_offered};
 
 /// Makes this binary call one tool: `__tool PROJECT WRITE NET FILE PARAMETERS`; lists are separated by commas.
 pub const TOOL_MODE: &str = "__tool";
@@ -227,12 +227,12 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
     ToolRegistry::standard().prepare(&spec, &tool_file).unwrap().run(invocation).await
 }
 
-fn server(project: &Path, wall: Option<SandboxOpenings>) -> McpServer {
+fn server(project: &Path, sandbox: Option<SandboxOpenings>) -> McpServer {
     let script = ".ai/tools/project/served.py".to_owned();
     let command = vec!["python3".to_owned(), "-B".to_owned(), script, project.to_str().unwrap().to_owned()];
     McpServer {
         name: "s".into(),
-        transport: McpTransport::Stdio { command, environment: std::collections::BTreeMap::new(), wall },
+        transport: McpTransport::Stdio { command, environment: std::collections::BTreeMap::new(), sandbox },
         timeout: Duration::from_mins(1),
         origin: ".mcp.json".into(),
         of_project: true,
@@ -283,10 +283,10 @@ fn answer(machine: &Machine, write: &str, net: &str, file: &str, parameters: &Va
     }
     let parameters = if file.starts_with("asks") { parameters.clone() } else { all };
     let project = machine.at("project");
-    let said =
+    let content =
         machine.run_this_binary(&[TOOL_MODE, project.to_str().unwrap(), write, net, file, &parameters.to_string()]);
-    let told: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{file}: {e}: {said}"));
-    (told["content"].clone(), told["is_error"] == true)
+    let answer: Value = serde_json::from_str(&content).unwrap_or_else(|e| panic!("{file}: {e}: {content}"));
+    (answer["content"].clone(), answer["is_error"] == true)
 }
 
 /// Returns false if the tool is TypeScript and the installed node is too old for it.
@@ -354,9 +354,9 @@ fn good_and_bad() {
         }
         assert_eq!((first_line(&good), failed), (json!({"n": 42}), false), "{name}: {good}");
         for what in ["slow", "crash", "lie"] {
-            let (said, failed) = ask(what);
-            let text = said.as_str().unwrap_or_default();
-            assert!(failed && !text.is_empty(), "{name}, {what}: {said}");
+            let (content, failed) = ask(what);
+            let text = content.as_str().unwrap_or_default();
+            assert!(failed && !text.is_empty(), "{name}, {what}: {content}");
             let in_time = text.contains("timed out after 2 s") || text.contains("within 2 seconds");
             assert_eq!(in_time, what == "slow", "{name}, {what}: {text}");
         }
@@ -384,14 +384,14 @@ fn requests_go_where_granted() {
     });
     let text = format!("description: d\nkind: http\nurl: http://127.0.0.1:{port}/x\n");
     fs::write(machine.at("project/.ai/tools/project/asks.yaml"), text).unwrap();
-    for (net, said) in [
+    for (net, message) in [
         ("", "no grant of this tool names net=\"127.0.0.1\""),
         ("*", "only a grant that names the host can reach it"),
         ("127.0.0.1", "no grant of this tool names net=\"169.254.169.254\""),
         ("127.0.0.1,*", "only a grant that names the host can reach it"),
     ] {
         let (content, failed) = answer(&machine, "", net, "asks.yaml", &json!({}));
-        assert!(failed && content.as_str().is_some_and(|text| text.contains(said)), "{net}: {content}");
+        assert!(failed && content.as_str().is_some_and(|text| text.contains(message)), "{net}: {content}");
     }
 }
 

@@ -82,11 +82,11 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
         }
         Error::AliasError { error, .. } => error_text(error),
         other => {
-            let said = clean_message(&other.to_string());
-            if said.starts_with("values nest") {
-                return (said, "one level too many", Some("flatten the value"));
+            let message = clean_message(&other.to_string());
+            if message.starts_with("values nest") {
+                return (message, "one level too many", Some("flatten the value"));
             }
-            if said.starts_with("tabs disallowed") {
+            if message.starts_with("tabs disallowed") {
                 return (
                     "a tab cannot indent here".to_owned(),
                     "a tab",
@@ -95,7 +95,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             }
             let help =
                 "check the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
-            (said, "not understood here", Some(help))
+            (message, "not understood here", Some(help))
         }
     }
 }

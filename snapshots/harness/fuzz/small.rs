@@ -48,7 +48,7 @@ pub fn query(bytes: &[u8]) {
             let none = query.score(&SearchableTexts::default());
             assert!(none.is_none_or(|points| points == 0), "{none:?} for an item without a word");
         }
-        Err(told) => assert!(!told.is_empty() && !told.ends_with('.'), "{told:?}"),
+        Err(message) => assert!(!message.is_empty() && !message.ends_with('.'), "{message:?}"),
     }
 }
 

@@ -92,7 +92,7 @@ const FUNCTIONS: [&str; 31] = [
 ];
 
 /// Replaced names of modules and files.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 24] = [
     "attend",
     "book",
     "caught",
@@ -116,7 +116,11 @@ const MODULES: [&str; 23] = [
     "told",
     "vacuous",
     "wall",
+    "walls",
 ];
+
+/// Replaced names of local variables.
+const VARIABLES: [&str; 9] = ["deed", "goes_on", "heard", "looked", "said", "stray", "strays", "told", "walls"];
 
 /// Returns the name that a line declares, with the replaced names of its kind.
 fn declared_name(line: &str) -> Option<(&str, &'static [&'static str])> {
@@ -145,6 +149,15 @@ fn replaced_declarations(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Returns the replaced names that a `let`, a `for` or a closure of a source declares.
+fn replaced_variables(text: &str) -> Vec<&'static str> {
+    let declares = |name: &&str| {
+        let forms = ["let {} ", "let {}:", "let mut {} ", "let mut {}:", "for {} in ", "|{}|"];
+        forms.iter().any(|form| text.contains(&form.replace("{}", name)))
+    };
+    VARIABLES.into_iter().filter(declares).collect()
+}
+
 #[test]
 fn declarations_and_files_exclude_replaced_names() {
     let mut found = Vec::new();
@@ -154,12 +167,24 @@ fn declarations_and_files_exclude_replaced_names() {
             let text = fs::read_to_string(&path).unwrap();
             let declared = replaced_declarations(&text).into_iter().filter(|_| !is_law);
             found.extend(declared.map(|name| format!("{}: `{name}`", path.display())));
+            let variables = replaced_variables(&text).into_iter().filter(|_| !is_law);
+            found.extend(variables.map(|name| format!("{}: `{name}`", path.display())));
             let parts = path.strip_prefix(root()).unwrap_or(&path).iter().map(|part| Path::new(part).file_stem());
             let replaced = parts.flatten().filter(|part| MODULES.iter().any(|name| *part == *name));
             found.extend(replaced.map(|part| format!("{}: `{}`", path.display(), part.display())));
         }
     }
     assert!(found.is_empty(), "names that the glossary replaced:\n{}", found.join("\n"));
+}
+
+#[test]
+fn replaced_variables_are_found_where_they_are_declared() {
+    assert_eq!(
+        replaced_variables("let told = 1;\nlet mut said: u8 = 2;\nfor stray in 0..1 {}"),
+        ["said", "stray", "told"]
+    );
+    assert_eq!(replaced_variables("all.map(|heard| heard + 1)"), ["heard"]);
+    assert_eq!(replaced_variables("let tolds = said(told); // told"), Vec::<&str>::new());
 }
 
 #[test]

@@ -17,11 +17,11 @@ pub fn check_prompt(prompt: &Prompt, system: &str, message: &str) -> Result<(), 
         };
         let mut seen = BTreeSet::new();
         let wanted = shape(&prompt.system, &is_sent, &mut seen);
-        let said = shape(&prompt.first_message, &is_sent, &mut seen);
-        match (matches(system, &wanted), matches(message, &said)) {
+        let first_message = shape(&prompt.first_message, &is_sent, &mut seen);
+        match (matches(system, &wanted), matches(message, &first_message)) {
             (true, true) => return Ok(()),
             (false, _) => why = format!("the system prompt is not {wanted:?}"),
-            (true, false) => why = format!("the message is not {said:?}"),
+            (true, false) => why = format!("the message is not {first_message:?}"),
         }
     }
     Err(why)

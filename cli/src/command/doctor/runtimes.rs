@@ -74,7 +74,7 @@ async fn probe(runtime: &Runtime, project: &Path) -> Probe {
         thread_id: String::new(),
         timeout: PROBE_TIMEOUT,
         halt: CancellationToken::never(),
-        wall: Some(Sandbox::new(project, Vec::new(), &[])),
+        sandbox: Some(Sandbox::new(project, Vec::new(), &[])),
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,

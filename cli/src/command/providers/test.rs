@@ -158,8 +158,8 @@ fn format_line(output: &ProviderTestOutput) -> String {
     }
     let cost =
         Nanos::from_json(&output.cost).map_or_else(|_| "price unknown".to_owned(), |cost| format_money(cost.to_u64()));
-    let said = truncate_line(output.text.as_deref().unwrap_or_default(), 60);
+    let reply = truncate_line(output.text.as_deref().unwrap_or_default(), 60);
     format!(
-        "{provider}/{model}: ok in {milliseconds} ms, {input_tokens} tokens in, {output_tokens} out, {cost}: {said}"
+        "{provider}/{model}: ok in {milliseconds} ms, {input_tokens} tokens in, {output_tokens} out, {cost}: {reply}"
     )
 }

@@ -65,8 +65,8 @@ pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) 
         .collect();
     let otherwise = "change this with `--unattended` or `approvals.headless`, or add `<acknowledge>`";
     (!grants.is_empty()).then(|| {
-        let told = unattended.describe();
-        format!("no terminal for approvals; unacknowledged calls ({told}): {}; {otherwise}", grants.join(", "))
+        let policy = unattended.describe();
+        format!("no terminal for approvals; unacknowledged calls ({policy}): {}; {otherwise}", grants.join(", "))
     })
 }
 

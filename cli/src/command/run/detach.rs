@@ -48,7 +48,7 @@ pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, Comma
     let relay = std::thread::spawn(move || relay(err));
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
-    let Ok(said) = serde_json::from_str::<DetachOutput>(&line) else {
+    let Ok(detached) = serde_json::from_str::<DetachOutput>(&line) else {
         if report.format() == Format::Json && !line.is_empty() {
             report.line(line.trim_end())?;
         }
@@ -58,12 +58,12 @@ pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, Comma
         return Ok(status.code().map_or(Exit::Failed, Exit::from_code));
     };
     match report.format() {
-        Format::Json => report.json(&said)?,
+        Format::Json => report.json(&detached)?,
         Format::Human | Format::Plain => {
-            report.line(&said.thread_id)?;
+            report.line(&detached.thread_id)?;
             report.note(&format!(
                 "running in the background as process {}; follow it with `rye threads tail -f {}`",
-                said.pid, said.thread_id
+                detached.pid, detached.thread_id
             ));
         }
     }

@@ -49,7 +49,7 @@ pub struct HumanRenderer {
     /// Printed text of the current attempt.
     streamed: String,
     /// Text of the last reply, if it has been printed.
-    told: Option<String>,
+    printed_result: Option<String>,
     out: Stdout,
     /// Buffered lines for stderr.
     lines: String,
@@ -110,7 +110,7 @@ impl HumanRenderer {
             events,
             main: None,
             streamed: String::new(),
-            told: None,
+            printed_result: None,
             out: Stdout::default(),
             lines: String::new(),
             calls: BTreeMap::new(),
@@ -330,7 +330,7 @@ impl HumanRenderer {
             self.text(&text);
         }
         self.out.end_line();
-        self.told = Some(text);
+        self.printed_result = Some(text);
     }
 
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {

@@ -5,7 +5,7 @@ use rye_compiler::compile::Compilation;
 
 /// Returns the limits by name, each with its origin: ` comes from .ai/directives/deploy.md:6 (declared by `deploy`)`.
 pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
-    let told = |key: &String| {
+    let named_origin = |key: &String| {
         let name = key.strip_prefix("limit.")?;
         let origin = compilation.origins.get(key)?;
         let place = match &origin.place {
@@ -14,7 +14,7 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
         };
         Some((name.to_owned(), place))
     };
-    compilation.origins.0.keys().filter_map(told).collect()
+    compilation.origins.0.keys().filter_map(named_origin).collect()
 }
 
 /// Formats the hint for a thread that this limit stopped.

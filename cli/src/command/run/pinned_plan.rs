@@ -64,7 +64,7 @@ fn drift_error(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandErr
     files.sort();
     files.dedup();
     let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
-    let told: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
+    let differences: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
     let failure = CommandError::failed(format!("`{path}` differs from the current plan: changed {files}"));
-    CommandError { exit: Exit::Refused, ..failure }.with_help(told.join("\n        "))
+    CommandError { exit: Exit::Refused, ..failure }.with_help(differences.join("\n        "))
 }

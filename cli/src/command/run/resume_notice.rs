@@ -56,13 +56,13 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
     let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
     let mut lines = vec![format!("`{thread}` resumes with its recorded grants: {may}")];
     let items = Items::new(world);
-    let walls: Vec<String> = plan_sandboxes(&items, plan)
+    let sandboxes: Vec<String> = plan_sandboxes(&items, plan)
         .iter()
-        .filter(|wall| matches!(wall.kind, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None))
-        .map(|wall| format!("  {}", truncate_line(&format!("{}: {wall}", wall.name), MAX_LINE_CHARS)))
+        .filter(|sandbox| matches!(sandbox.kind, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None))
+        .map(|sandbox| format!("  {}", truncate_line(&format!("{}: {sandbox}", sandbox.name), MAX_LINE_CHARS)))
         .collect();
-    if !walls.is_empty() {
-        lines.push(join_limited(&walls, "\n"));
+    if !sandboxes.is_empty() {
+        lines.push(join_limited(&sandboxes, "\n"));
     }
     lines.extend(unattended.and_then(|unattended| headless_warning(&required_approvals(&items, plan), unattended)));
     lines.join("\n")

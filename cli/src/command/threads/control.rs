@@ -80,8 +80,8 @@ pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
             Liveness::Over | Liveness::Orphaned => end_orphan(&entry, ControlMessage::Kill, reader, spaces, report)?,
         }
     }
-    let told = print_status(&threads, reader, report)?;
-    Ok(if exit == Exit::Fine { told } else { exit })
+    let status_exit = print_status(&threads, reader, report)?;
+    Ok(if exit == Exit::Fine { status_exit } else { exit })
 }
 
 pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
@@ -110,8 +110,8 @@ pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Resul
 /// Returns an error if the thread runs a single tool, which accepts no messages.
 pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
     let Some(tool) = &row.tool else { return Ok(()) };
-    let told = format!("`{}` runs the tool `{tool}`, which accepts no messages", row.id);
-    Err(CommandError::usage(told).with_help(match &row.parent {
+    let message = format!("`{}` runs the tool `{tool}`, which accepts no messages", row.id);
+    Err(CommandError::usage(message).with_help(match &row.parent {
         Some(parent) => {
             format!("send the message to its caller `{parent}`; stop it with `rye threads cancel {}`", row.id)
         }

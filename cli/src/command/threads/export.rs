@@ -51,11 +51,11 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
         if exported > MAX_THREADS {
             return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} descendants")));
         }
-        let ExportedThread { directive, said, children } = export_thread(&threads, &id, !args.loose)?;
+        let ExportedThread { directive, steps, children } = export_thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
         match spawn {
-            None => script.steps = said,
-            Some(spawn) => add_child_steps(&mut script, &directive, spawn, said, report),
+            None => script.steps = steps,
+            Some(spawn) => add_child_steps(&mut script, &directive, spawn, steps, report),
         }
     }
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
@@ -78,7 +78,7 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
 /// Steps of a thread, read from its transcript.
 struct ExportedThread {
     directive: String,
-    said: Vec<ScriptStep>,
+    steps: Vec<ScriptStep>,
     /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
 }
@@ -99,23 +99,23 @@ fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Export
         }
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
-    Ok(ExportedThread { directive, said: script_steps(found.plan(), &events, exact), children: spawned.collect() })
+    Ok(ExportedThread { directive, steps: script_steps(found.plan(), &events, exact), children: spawned.collect() })
 }
 
-fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, said: Vec<ScriptStep>, report: &Printer) {
+fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, steps: Vec<ScriptStep>, report: &Printer) {
     match script.threads.get(directive) {
         None => {
-            script.threads.insert(directive.to_owned(), said);
+            script.threads.insert(directive.to_owned(), steps);
         }
-        Some(known) if *known == said => {}
+        Some(known) if *known == steps => {}
         Some(_) => {
             let own = format!("{directive}#{spawn}");
-            if script.threads.get(&own).is_some_and(|known| *known != said) {
+            if script.threads.get(&own).is_some_and(|known| *known != steps) {
                 report
                     .note(&format!("two children of different parents are named `{own}`: only the first is exported"));
                 return;
             }
-            script.threads.entry(own).or_insert(said);
+            script.threads.entry(own).or_insert(steps);
         }
     }
 }

@@ -63,9 +63,9 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         )));
     };
     if let Some(tool) = opened.tool() {
-        let told = format!("`{}` runs the tool `{tool}`, which sends no request", record.entry.row.id);
+        let message = format!("`{}` runs the tool `{tool}`, which sends no request", record.entry.row.id);
         let above = opened.parent.as_ref().map(|link| format!("prove its caller instead: `{}`", link.thread_id));
-        return Err(CommandError::usage(told).with_help(above.unwrap_or_default()));
+        return Err(CommandError::usage(message).with_help(above.unwrap_or_default()));
     }
     // Reading the object fails unless its bytes match the recorded hash.
     let plan: Plan = serde_json::from_slice(&reader.object(plan_id)?)

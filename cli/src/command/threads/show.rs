@@ -200,8 +200,8 @@ impl AccountOutput {
     }
 }
 
-fn account_status_name(standing: AccountStatus) -> &'static str {
-    match standing {
+fn account_status_name(status: AccountStatus) -> &'static str {
+    match status {
         AccountStatus::Open => "open",
         AccountStatus::Draining => "draining",
         AccountStatus::Released => "released",

@@ -126,8 +126,8 @@ fn plan_names_its_tokenizer() {
         assert_eq!(after.tokens.palette, before.tokens.palette);
     }
     let wrong = compile(&world("models: [{ id: large, tokenizer: o200k }]\n"), &CompileRequest::new(item_id("leaf")));
-    let told: Vec<_> = wrong.diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect();
-    assert!(told.contains(&"config::invalid"), "{told:?}");
+    let codes: Vec<_> = wrong.diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect();
+    assert!(codes.contains(&"config::invalid"), "{codes:?}");
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn why_explains_every_kind_of_subject() {
     let inputs = object(&json!({"service": "billing"}));
     let compilation =
         expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging")).with_inputs(inputs));
-    let said = |thing: &str| {
+    let why = |thing: &str| {
         let all = explain_with_missing_grants(&deploy_world(), &compilation, thing).unwrap();
         all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
-    let limit = said("limit.spend");
+    let limit = why("limit.spend");
     assert!(
         limit.starts_with("limit.spend: $0.20, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23")
     );
@@ -172,12 +172,12 @@ fn why_explains_every_kind_of_subject() {
     ] {
         assert!(limit.contains(step), "{step}\n{limit}");
     }
-    assert_eq!(said("spend"), said("limit.spend"));
-    assert!(said("extends").contains("set by the hook `route_deploy`"));
-    assert!(said("canary_rules").contains("never fires: `inputs.target` is `staging`"));
-    assert!(said("project/deploy/rollout").contains("granted by `rye.execute.tool.project.deploy.*`"));
-    assert!(said("rye.execute.tool.project.deploy.rollout").contains("allowed by `rye.execute.tool.project.deploy.*`"));
-    let missing = said("rye/bash/bash");
+    assert_eq!(why("spend"), why("limit.spend"));
+    assert!(why("extends").contains("set by the hook `route_deploy`"));
+    assert!(why("canary_rules").contains("never fires: `inputs.target` is `staging`"));
+    assert!(why("project/deploy/rollout").contains("granted by `rye.execute.tool.project.deploy.*`"));
+    assert!(why("rye.execute.tool.project.deploy.rollout").contains("allowed by `rye.execute.tool.project.deploy.*`"));
+    let missing = why("rye/bash/bash");
     for part in [
         "capability.rye.execute.tool.rye.bash.bash: not granted: no grant of `deploy_staging` matches",
         "because `rye.execute.tool.project.deploy.*` has `project.deploy.*` where `rye.bash.bash` is needed\n    .ai/directives/deploy_staging.md:",
@@ -186,10 +186,10 @@ fn why_explains_every_kind_of_subject() {
         assert!(missing.contains(part), "{part}\n{missing}");
     }
     assert!(!missing.contains("its risk"), "acknowledged: {missing}");
-    assert!(said("rye.sign.tool.x").contains("not granted"));
-    assert!(said("rye/agent/core/protocol/sign").contains("suppressed by `deploy_staging`"));
-    assert!(said("model").contains("scripted/"));
-    let inherited = said("rye/agent/core/Behavior");
+    assert!(why("rye.sign.tool.x").contains("not granted"));
+    assert!(why("rye/agent/core/protocol/sign").contains("suppressed by `deploy_staging`"));
+    assert!(why("model").contains("scripted/"));
+    let inherited = why("rye/agent/core/Behavior");
     for step in [
         "layer.rye/agent/core/Behavior: in the system prompt, 123 tokens, ",
         "declared by `rye/agent/core/base`\n  system:.ai/directives/rye/agent/core/base.md:15:",

@@ -238,7 +238,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
         if !moved.is_empty() {
             changes.reads.insert(Dependency::List(kind));
         }
-        let mut look = |id: &ItemId, given: &CandidatesResult| {
+        let mut scan = |id: &ItemId, given: &CandidatesResult| {
             // An item that was missing can only have appeared through the list, so `moved` has it.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
             if was_there && !moved.contains(id) && !world.candidates_unchanged(kind, id, given) {
@@ -248,9 +248,9 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
         match touched {
             Some(touched) => {
                 let of_kind = touched.items.iter().filter(|(of, _)| *of == kind);
-                of_kind.filter_map(|(_, id)| given.get_key_value(id)).for_each(|(id, given)| look(id, given));
+                of_kind.filter_map(|(_, id)| given.get_key_value(id)).for_each(|(id, given)| scan(id, given));
             }
-            None => given.iter().for_each(|(id, given)| look(id, given)),
+            None => given.iter().for_each(|(id, given)| scan(id, given)),
         }
         if kind == ItemKind::Config && !moved.is_empty() {
             changes.everything = true;

@@ -55,19 +55,19 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
     };
     check_attributes(found, element, known);
     let name = field_name(element, word, found);
-    let said = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
+    let label = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     let required = element.attribute("required").is_some_and(|r| read_bool(r, found));
     let parts = read_parts(element, kind, 0, found);
     let description = element.text().node;
-    let choices = element.attribute("enum").map(|e| read_choices(e, kind, &said, found)).unwrap_or_default();
+    let choices = element.attribute("enum").map(|e| read_choices(e, kind, &label, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {
         let value = value(&text.node, kind);
         let fault = value.as_ref().and_then(|value| parts.find_fault(value));
         if let Some(fault) = fault {
             found.push(InterfaceError::Part {
-                what: format!("the default of {said}{}", at_path(&fault.path)),
+                what: format!("the default of {label}{}", at_path(&fault.path)),
                 problem: fault.problem.to_string(),
                 span: Some(text.span),
                 declared: element.attribute("type").map(|t| t.span),
@@ -77,7 +77,7 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
         let fits = value.as_ref().is_some_and(|v| is_choice(v, &choices));
         if !fits {
             found.push(InterfaceError::Type {
-                what: format!("the default of {said}"),
+                what: format!("the default of {label}"),
                 expected: expected(kind, &choices),
                 found: format!("`{}`", shorten(&text.node)),
                 span: Some(text.span),
@@ -129,8 +129,8 @@ fn read_parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diag
             break;
         }
         let name = field_name(child, "field", found);
-        let said = name.as_ref().map_or_else(|| "a field".to_owned(), |name| format!("`{}`", name.node));
-        let field = read_part(child, &["name", "type", "required", "enum"], &said, depth, found);
+        let label = name.as_ref().map_or_else(|| "a field".to_owned(), |name| format!("`{}`", name.node));
+        let field = read_part(child, &["name", "type", "required", "enum"], &label, depth, found);
         let Some(name) = name else { continue };
         if let Some(first) = spans.get(&name.node) {
             let what = format!("the field `{}`", name.node);
@@ -144,13 +144,13 @@ fn read_parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diag
 }
 
 /// Reads the type of an item or a field.
-fn read_part(element: &Element, known: &[&str], said: &str, depth: usize, found: &mut Diagnostics) -> PartType {
+fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found: &mut Diagnostics) -> PartType {
     check_attributes(found, element, known);
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
     PartType {
         kind,
         required: element.attribute("required").is_some_and(|required| read_bool(required, found)),
-        choices: element.attribute("enum").map(|e| read_choices(e, kind, said, found)).unwrap_or_default(),
+        choices: element.attribute("enum").map(|e| read_choices(e, kind, label, found)).unwrap_or_default(),
         description: element.text().node.trim().to_owned(),
         parts: read_parts(element, kind, depth + 1, found),
     }

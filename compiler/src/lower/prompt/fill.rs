@@ -146,8 +146,8 @@ fn escape_attribute(text: &str) -> String {
 pub fn is_tag_name(text: &str) -> bool {
     let mut chars = text.chars();
     let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let goes_on = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    starts && goes_on && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::BODY_TAG)
+    let continues = chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    starts && continues && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::BODY_TAG)
 }
 
 /// Returns a valid tag made from a text; invalid characters become `_`.

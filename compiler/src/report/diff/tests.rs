@@ -95,8 +95,8 @@ fn diff_reports_limits_hooks_and_context() {
     let found = compared(&one, &two);
     assert!(found.widened && found.limits[0].raised, "{:?}", found.limits);
     assert!(found.hooks.iter().any(|h| h.id == "h" && h.newly_reachable));
-    let told: Vec<&str> = found.parts.iter().map(|p| p.id.as_str()).collect();
-    assert_eq!(told, ["k", "leaf"]);
+    let ids: Vec<&str> = found.parts.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(ids, ["k", "leaf"]);
     assert!(found.tokens.after > found.tokens.before);
     assert_eq!(found.prefix.broken_by.as_deref(), Some("k"));
     // The action of a hook in a printed plan is unknown, so a removed hook may have been a guard.

@@ -102,9 +102,9 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
 fn format_hook(change: &HookChange) -> String {
     let newly = if change.newly_reachable { ", newly reachable" } else { "" };
     let (before, after) = (format_verdict(change.before), format_verdict(change.after));
-    let course = if before == after { before.to_owned() } else { format!("{before} → {after}") };
+    let values = if before == after { before.to_owned() } else { format!("{before} → {after}") };
     let why = if change.why.is_empty() { String::new() } else { format!(": {}", change.why) };
-    format!("{} {} {}: {course}{newly}{why}", change.direction.as_str(), change.event, change.id)
+    format!("{} {} {}: {values}{newly}{why}", change.direction.as_str(), change.event, change.id)
 }
 
 /// Renders a change, with its direction first.

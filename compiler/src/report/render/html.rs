@@ -127,17 +127,17 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
     write_section(out, "Cost", |out| {
         out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
-        for (name, course) in [("first request", &plan.cost.first), ("typical run", &plan.cost.typical)] {
-            let cost = course.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
+        for (name, estimate) in [("first request", &plan.cost.first), ("typical run", &plan.cost.typical)] {
+            let cost = estimate.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
             write!(
                 out,
                 "<tr><td>{name}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
-                group_thousands(course.turns),
-                group_thousands(course.input),
-                group_thousands(course.cached),
-                group_thousands(course.output),
+                group_thousands(estimate.turns),
+                group_thousands(estimate.input),
+                group_thousands(estimate.cached),
+                group_thousands(estimate.output),
                 escape_html(&cost),
-                escape_html(&course.stopped)
+                escape_html(&estimate.stopped)
             )
             .ok();
         }

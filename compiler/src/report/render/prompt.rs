@@ -75,7 +75,7 @@ pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
     let labels = parts.iter().flat_map(|part| &part.labels).flat_map(|label| &label.lines);
     let widest = labels.map(|line| line.chars().count()).max().unwrap_or(0);
     let margin = widest.min(width.map_or(MAX_MARGIN_CHARS, |width| MAX_MARGIN_CHARS.min(width / 3)));
-    let room = width.map(|width| width.saturating_sub(margin + 3).max(MIN_TEXT_CHARS));
+    let max_chars = width.map(|width| width.saturating_sub(margin + 3).max(MIN_TEXT_CHARS));
     let mut out = String::new();
     for part in &parts {
         if !out.is_empty() {
@@ -83,7 +83,7 @@ pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
         }
         out.push_str(&part.title);
         out.push('\n');
-        push_part(&mut out, part, margin, room);
+        push_part(&mut out, part, margin, max_chars);
     }
     out
 }
@@ -153,7 +153,7 @@ fn sent_tools(compilation: &Compilation) -> Vec<(SentTool, Option<SourcePlace>)>
 }
 
 /// Appends a part: each line of its text after its margin. `┊` marks the rest of a folded line.
-fn push_part(out: &mut String, part: &Part, margin: usize, room: Option<usize>) {
+fn push_part(out: &mut String, part: &Part, margin: usize, max_chars: Option<usize>) {
     let mut labels = part.labels.iter().peekable();
     let mut waiting: Vec<&str> = Vec::new();
     let mut offset = 0;
@@ -162,7 +162,7 @@ fn push_part(out: &mut String, part: &Part, margin: usize, room: Option<usize>) 
             // A layer with fewer lines than its label leaves the rest of the label to the blank line after it.
             waiting = label.lines.iter().map(String::as_str).collect();
         }
-        for (i, piece) in fold(line, room).into_iter().enumerate() {
+        for (i, piece) in fold(line, max_chars).into_iter().enumerate() {
             let named = if waiting.is_empty() { "" } else { waiting.remove(0) };
             let rule = if i == 0 { '│' } else { '┊' };
             let row = format!("{:margin$} {rule} {piece}", shorten_start(named, margin));
@@ -174,22 +174,22 @@ fn push_part(out: &mut String, part: &Part, margin: usize, room: Option<usize>) 
 }
 
 /// Shortens a name at its start, where paths differ least.
-fn shorten_start(name: &str, room: usize) -> String {
+fn shorten_start(name: &str, max_chars: usize) -> String {
     let length = name.chars().count();
-    if length <= room {
+    if length <= max_chars {
         return name.to_owned();
     }
-    let rest: String = name.chars().skip(length + 1 - room.max(1)).collect();
+    let rest: String = name.chars().skip(length + 1 - max_chars.max(1)).collect();
     format!("…{rest}")
 }
 
 /// Splits a line into pieces of at most `room` characters, after words where possible. No character is lost.
-fn fold(line: &str, room: Option<usize>) -> Vec<&str> {
-    let Some(room) = room else { return vec![line] };
+fn fold(line: &str, max_chars: Option<usize>) -> Vec<&str> {
+    let Some(max_chars) = max_chars else { return vec![line] };
     let mut pieces = Vec::new();
     let mut rest = line;
-    while rest.chars().count() > room {
-        let end = rest.char_indices().nth(room).map_or(rest.len(), |(at, _)| at);
+    while rest.chars().count() > max_chars {
+        let end = rest.char_indices().nth(max_chars).map_or(rest.len(), |(at, _)| at);
         let head = rest.get(..end).unwrap_or(rest);
         let word = head.rfind(' ').map(|at| at + 1).filter(|at| *at > end / 2);
         let (piece, tail) = rest.split_at(word.unwrap_or(end));
@@ -213,10 +213,10 @@ mod tests {
             "ééééééééééééééééééééééé",
             "    indented text here",
         ] {
-            for room in [5, 10, 20] {
-                let pieces = fold(line, Some(room));
+            for max_chars in [5, 10, 20] {
+                let pieces = fold(line, Some(max_chars));
                 assert_eq!(pieces.concat(), line);
-                assert!(pieces.iter().all(|piece| piece.chars().count() <= room), "{pieces:?}");
+                assert!(pieces.iter().all(|piece| piece.chars().count() <= max_chars), "{pieces:?}");
             }
         }
     }

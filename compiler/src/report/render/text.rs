@@ -133,16 +133,16 @@ fn write_message(out: &mut String, title: &str, model: &PlannedModel, view: &Mes
     push_table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
     for (layer, line) in view.layers.iter().zip(lines.lines()) {
         push(out, line);
-        let mut told: Vec<String> = Vec::new();
+        let mut printed: Vec<String> = Vec::new();
         for placeholder in layer.placeholders(&view.pending) {
             let fallback = match &placeholder.pending {
                 RuntimePlaceholder::Fact { fallback: Some(text), .. } => format!(", else \"{text}\""),
                 RuntimePlaceholder::Fact { fallback: None, .. } | RuntimePlaceholder::Hook { .. } => String::new(),
             };
             let text = format!("         {}  {}{fallback}", placeholder.pending.marker(), placeholder.why);
-            if !told.contains(&text) {
+            if !printed.contains(&text) {
                 push(out, &text);
-                told.push(text);
+                printed.push(text);
             }
         }
     }
@@ -271,8 +271,8 @@ fn write_palette(out: &mut String, compilation: &Compilation) {
 
 /// Renders the access of tools that touch the machine.
 fn write_sandboxes(out: &mut String, compilation: &Compilation) {
-    let touching = compilation.sandboxes.iter().filter(|wall| wall.kind != crate::sandbox::SandboxKind::Engine);
-    let rows: Vec<Vec<String>> = touching.map(|wall| vec![wall.name.clone(), wall.to_string()]).collect();
+    let touching = compilation.sandboxes.iter().filter(|sandbox| sandbox.kind != crate::sandbox::SandboxKind::Engine);
+    let rows: Vec<Vec<String>> = touching.map(|sandbox| vec![sandbox.name.clone(), sandbox.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
         write_heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));

@@ -39,8 +39,8 @@ pub struct SandboxReport {
 }
 
 impl From<&ToolSandbox> for SandboxReport {
-    fn from(wall: &ToolSandbox) -> Self {
-        Self { kind: wall.kind.as_str().to_owned(), write: wall.write.clone(), net: wall.net.clone() }
+    fn from(sandbox: &ToolSandbox) -> Self {
+        Self { kind: sandbox.kind.as_str().to_owned(), write: sandbox.write.clone(), net: sandbox.net.clone() }
     }
 }
 

@@ -157,7 +157,7 @@ fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
 }
 
 fn pattern_help(pattern: &str) -> String {
-    if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
+    if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group)) {
         return "patterns match in linear time, so they have no look-around".into();
     }
     let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));

@@ -24,8 +24,8 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             span: None,
         });
     }
-    let mut invalid = |key: String, told: String, expected: String, span: Span| {
-        found.push(ConfigError::Invalid { file: id.to_owned(), key, found: told, expected, span: Some(span) });
+    let mut invalid = |key: String, actual: String, expected: String, span: Span| {
+        found.push(ConfigError::Invalid { file: id.to_owned(), key, found: actual, expected, span: Some(span) });
     };
     let text = |key: &str| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
     // An unknown wire is reported by the schema; skip the checks that depend on it.

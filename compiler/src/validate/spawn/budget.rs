@@ -27,7 +27,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
     let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
     let own = |node: &SpawnNode<'_>| max_spend(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
-    let mut told: BTreeSet<Span> = BTreeSet::new();
+    let mut reported: BTreeSet<Span> = BTreeSet::new();
     // Directives whose budget changed since their children were last visited.
     let mut parents: BTreeSet<usize> = (0..graph.nodes.len()).collect();
     for _ in 0..MAX_DEPTH {
@@ -45,7 +45,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
                     }
                     continue;
                 };
-                if *asked > most && told.insert(edge.start.span) {
+                if *asked > most && reported.insert(edge.start.span) {
                     let name = |place: usize| graph.nodes.get(place).map(|n| n.id.to_string()).unwrap_or_default();
                     found.push(SpawnError::NoBudget {
                         parent: name(parent),

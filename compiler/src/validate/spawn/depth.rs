@@ -27,7 +27,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
         .collect();
     let mut queue: BTreeSet<usize> =
         (0..graph.nodes.len()).filter(|at| left.get(*at).is_some_and(Option::is_some)).collect();
-    let mut told: BTreeSet<Span> = BTreeSet::new();
+    let mut reported: BTreeSet<Span> = BTreeSet::new();
     while let Some(parent) = queue.pop_first() {
         let (Some(Some(here)), Some(node)) = (left.get(parent).copied(), graph.nodes.get(parent)) else { continue };
         for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
@@ -36,7 +36,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
             };
             if here.depth == 0 {
                 // A limit of 0 of its own is reported with the spawn itself.
-                if here.above != parent && told.insert(edge.start.span) {
+                if here.above != parent && reported.insert(edge.start.span) {
                     let Some(above) = graph.nodes.get(here.above) else { continue };
                     found.push(SpawnError::TooDeep {
                         parent: node.id.to_string(),

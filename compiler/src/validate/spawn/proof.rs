@@ -22,15 +22,15 @@ type Excess = Option<(Span, String)>;
 /// Checks every edge; reports one example per spawn, even if several routes fail.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
-    let mut told: BTreeSet<Span> = BTreeSet::new();
+    let mut reported: BTreeSet<Span> = BTreeSet::new();
     for node in &graph.nodes {
         for edge in &node.edges {
             let (link, start) = (edge.link, edge.start);
-            let Some(children) = graph.child(edge).filter(|_| !told.contains(&start.span)) else { continue };
+            let Some(children) = graph.child(edge).filter(|_| !reported.contains(&start.span)) else { continue };
             let problem = no_children_error(node.id, link, start);
             let problem = problem.or_else(|| excess_error(node.id, link, start, children, &mut proved));
             if let Some(problem) = problem {
-                told.insert(start.span);
+                reported.insert(start.span);
                 found.push(problem);
             }
         }

@@ -72,17 +72,20 @@ fn long_spawn_cycle_is_shown_by_its_first_steps() {
         Box::leak(text.into_boxed_str())
     };
     let forty: Vec<DirectiveSource> = (0..40).map(|n| (name(n), ALL, "", body(n))).collect();
-    let told = spawn_messages(&forty, "");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("`d11` and 28 more start each other") && !told[0].contains("`d12`"), "{told:?}");
+    let messages = spawn_messages(&forty, "");
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(
+        messages[0].contains("`d11` and 28 more start each other") && !messages[0].contains("`d12`"),
+        "{messages:?}"
+    );
 }
 
 #[test]
 fn child_exceeding_its_parent_is_reported_with_an_example() {
     let own = "<permissions><execute><directive>b</directive></execute></permissions>";
     let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";
-    let told = spawn_messages(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
-    assert!(told.len() == 1 && told[0].contains("rye.execute.tool.deploy."), "{told:?}");
+    let messages = spawn_messages(&[("a", own, "", START_B), ("b", more, "", "Deploy.")], "");
+    assert!(messages.len() == 1 && messages[0].contains("rye.execute.tool.deploy."), "{messages:?}");
     let less = "<permissions><execute><directive>b</directive></execute></permissions>";
     assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
     // A directive without `<permissions>` inherits its parent's.
@@ -120,8 +123,8 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     let reads = "Call `rye_execute(item_type=\"directive\", item_id=\"b\")` and tell `result.outputs.url`.";
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "url", "x")], ""), NOTHING);
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
-    let told = spawn_messages(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
-    assert!(told[0].contains("`url`"), "{told:?}");
+    let messages = spawn_messages(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
+    assert!(messages[0].contains("`url`"), "{messages:?}");
     // An output that the directive itself declares is its own.
     assert_eq!(spawn_codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
     // A hook of the directive itself spawns the child.
@@ -149,8 +152,8 @@ fn depth_used_up_by_an_ancestor_is_reported() {
     let one = "<limits depth=\"1\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let two = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let chain = |top| [("a", top, "", START_B), ("b", ALL, "", start_c), ("c", "", "", "x")];
-    let told = spawn_messages(&chain(one), "");
-    assert!(told.len() == 1 && told[0].starts_with("spawn::no-children: `b` starts `c`"), "{told:?}");
+    let messages = spawn_messages(&chain(one), "");
+    assert!(messages.len() == 1 && messages[0].starts_with("spawn::no-children: `b` starts `c`"), "{messages:?}");
     assert_eq!(spawn_codes(&chain(two), ""), NOTHING);
     // Recursion with a limit ends on purpose.
     assert_eq!(spawn_codes(&[("a", one, "", START_A)], ""), NOTHING);
@@ -187,8 +190,8 @@ fn children_are_compared_with_the_budget_of_their_parent_in_the_chain() {
     let family = |spend: &str| {
         [("a", top(spend), "", START_B), ("b", ALL, "", both), ("k1", kid, "", "x"), ("k2", kid, "", "x")]
     };
-    let told = spawn_messages(&family("0.30"), "");
-    assert!(told.len() == 1 && told[0].starts_with("spawn::over-budget: `b` names 2 children"), "{told:?}");
+    let messages = spawn_messages(&family("0.30"), "");
+    assert!(messages.len() == 1 && messages[0].starts_with("spawn::over-budget: `b` names 2 children"), "{messages:?}");
     assert_eq!(spawn_codes(&family("0.45"), ""), NOTHING);
 }
 

@@ -14,16 +14,16 @@ use crate::semantics::money::Nanos;
 
 /// `budgets` are the maximum spend of each directive, as the spawns that lead to it bound it.
 pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
-    let mut told: BTreeSet<(Span, &'static str)> = BTreeSet::new();
+    let mut reported: BTreeSet<(Span, &'static str)> = BTreeSet::new();
     for (node, budget) in graph.nodes.iter().zip(budgets) {
         let mut of_route: BTreeMap<*const SpawnRoute, Vec<&SpawnGraphEdge<'_>>> = BTreeMap::new();
         for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
             of_route.entry(std::ptr::from_ref(edge.link)).or_default().push(edge);
-            check_clipped(graph, node, edge, &mut told, found);
+            check_clipped(graph, node, edge, &mut reported, found);
         }
         for link in node.links {
             if let Some(edges) = of_route.get(&Rc::as_ptr(link)) {
-                check_together(graph, node, (link, *budget), edges, &mut told, found);
+                check_together(graph, node, (link, *budget), edges, &mut reported, found);
             }
         }
     }
@@ -34,7 +34,7 @@ fn check_together(
     node: &SpawnNode<'_>,
     (link, budget): (&SpawnRoute, Option<Nanos>),
     edges: &[&SpawnGraphEdge<'_>],
-    told: &mut BTreeSet<(Span, &'static str)>,
+    reported: &mut BTreeSet<(Span, &'static str)>,
     found: &mut Diagnostics,
 ) {
     let Some(limits) = link.limits else { return };
@@ -42,7 +42,7 @@ fn check_together(
         edges.iter().filter_map(|edge| Some((edge.child?, *edge))).collect();
     let (Some(last), count) = (edges.last().map(|edge| edge.start.span), children.len()) else { return };
     let mut report = |limit: &'static str, asked: String, most: String| {
-        if told.insert((last, limit)) {
+        if reported.insert((last, limit)) {
             let (parent, limit_span) = (node.id.to_string(), link.limit_span(limit));
             found.push(SpawnError::OverBudget { parent, children: count, limit, asked, most, span: last, limit_span });
         }
@@ -69,7 +69,7 @@ fn check_clipped(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,
     edge: &SpawnGraphEdge<'_>,
-    told: &mut BTreeSet<(Span, &'static str)>,
+    reported: &mut BTreeSet<(Span, &'static str)>,
     found: &mut Diagnostics,
 ) {
     const LIMIT: &str = "duration_seconds";
@@ -77,7 +77,7 @@ fn check_clipped(
     let of = |child: &Rc<SpawnRoute>| Some((child.limits?.duration_seconds, child.limit_span(LIMIT)?));
     let Some(asked) = children.iter().map(of).collect::<Option<Vec<_>>>() else { return };
     let Some((asked, asked_span)) = asked.into_iter().min_by_key(|(seconds, _)| *seconds) else { return };
-    if asked > limits.duration_seconds && told.insert((edge.start.span, LIMIT)) {
+    if asked > limits.duration_seconds && reported.insert((edge.start.span, LIMIT)) {
         found.push(SpawnError::ClippedLimit {
             parent: node.id.to_string(),
             child: edge.start.to.to_string(),

@@ -66,12 +66,12 @@ impl<'a> EmbeddedHookRunner<'a> {
     fn keep(&self, parameters: &Value) -> Result<ToolOutcome, String> {
         let asked = state_store::parse_state_op(parameters)?;
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let (said, set) = state_store::apply_state_op(&store, asked)?;
+        let (result, set) = state_store::apply_state_op(&store, asked)?;
         if let Some(set) = set {
             state_store::apply_write(&mut store, &set);
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(set);
         }
-        Ok(ToolOutcome::ok(said))
+        Ok(ToolOutcome::ok(result))
     }
 }
 

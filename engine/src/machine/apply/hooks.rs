@@ -77,10 +77,10 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
 /// Returns the outcome of the `after_step` hooks, which depends on the kind of the turn. An accepted return cannot be
 /// taken back; only `terminate` changes the end.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
-    let goes_on = matches!(outcome, Outcome::Pass | Outcome::Continue);
-    if state.returned.is_some() && (goes_on || outcome == Outcome::Retry) {
+    let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
+    if state.returned.is_some() && (continues || outcome == Outcome::Retry) {
         Outcome::Accepted
-    } else if goes_on && state.calls.list.is_empty() {
+    } else if continues && state.calls.list.is_empty() {
         Outcome::Text
     } else {
         outcome
@@ -207,8 +207,8 @@ fn modified(state: &mut ThreadState, run: &HookPointRun) {
     }
     let (new, failed) = (result.content.clone(), result.is_error);
     let is_result = |message: &Message| matches!(message, Message::ToolResult { call_id, .. } if *call_id == id);
-    if let Some(said) = state.talk.messages.iter_mut().rev().find(|message| is_result(message)) {
-        said.edit(|message| {
+    if let Some(result) = state.talk.messages.iter_mut().rev().find(|message| is_result(message)) {
+        result.edit(|message| {
             if let Message::ToolResult { content, is_error, .. } = message {
                 *content = new;
                 *is_error = failed;

@@ -85,7 +85,7 @@ proptest! {
     fn input_bound_covers_the_bytes_of_the_body_on_every_wire(
         messages in proptest::collection::vec(message(), 0..8),
         system in any::<String>(),
-        said in any::<String>(),
+        text in any::<String>(),
         words in any::<bool>(),
     ) {
         let mut plan = plan();
@@ -93,7 +93,7 @@ proptest! {
         let mut state = ThreadState::new();
         state.talk.system = Some(system.into());
         state.talk.messages = shared(&messages);
-        state.talk.messages.push(Message::user(said).into());
+        state.talk.messages.push(Message::user(text).into());
         let request = build_request(&plan, &state, CALL, RequestTurns::All);
         let request = if words { text_tools::request_as_text(&request) } else { request };
         let bound = bound_input_tokens(&plan, &state, false);

@@ -221,8 +221,8 @@ fn state_op_events(
     asked: StateOp,
 ) -> Vec<EventBody> {
     match state_store::apply_state_op(&state.store, asked) {
-        Ok((said, set)) => {
-            let text = rye_compiler::semantics::value::inline_text(&said).into_owned();
+        Ok((result, set)) => {
+            let text = rye_compiler::semantics::value::inline_text(&result).into_owned();
             let answer = answer_event(state, index, group_end, call, ResultKind::Ran, text);
             set.map(EventBody::StateSet).into_iter().chain([answer]).collect()
         }

@@ -61,8 +61,8 @@ pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> 
 pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = EventBody> {
     let waiting = state.chat.iter().flat_map(|chat| &chat.next_turn).filter(|message| message.accepted);
     waiting.map(|message| {
-        let said = Message::user_with_images(&message.images, message.text.clone());
-        EventBody::CognitionIn(CognitionIn { source: MessageSource::NextTurn, message: said })
+        let user_message = Message::user_with_images(&message.images, message.text.clone());
+        EventBody::CognitionIn(CognitionIn { source: MessageSource::NextTurn, message: user_message })
     })
 }
 

@@ -46,10 +46,10 @@ fn detached_call_spawns_and_is_answered_at_once() {
     let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
     assert!(at("child_intended") < at("child_spawned") && at("child_spawned") < at("tool_call_result"), "{names:?}");
     let results = play.results();
-    for (n, (why, said)) in results.iter().take(2).enumerate() {
-        let said: Value = serde_json::from_str(said).unwrap();
+    for (n, (why, content)) in results.iter().take(2).enumerate() {
+        let content: Value = serde_json::from_str(content).unwrap();
         assert_eq!(*why, ResultKind::Ran);
-        assert_eq!(said, json!({"thread_id": format!("child-{}", n + 1), "status": "running", "pid": 1}));
+        assert_eq!(content, json!({"thread_id": format!("child-{}", n + 1), "status": "running", "pid": 1}));
     }
     // This thread dispatches only the call that it waits for.
     assert_eq!(play.dispatched, [vec!["rye.execute.tool.a.read".to_owned()]]);
@@ -71,11 +71,11 @@ fn gate_authorizes_detached_calls_before_the_spawn() {
         ),
         (call("a_read", json!({"async": true})), "ran a_read"),
     ];
-    for (asked, told) in rows {
+    for (asked, expected) in rows {
         let mut play = SimulatedThread::new(plan(), vec![calls(std::slice::from_ref(&asked)), text("done")]);
         play.run();
         let results = play.results();
-        assert!(results[0].1.starts_with(told), "{asked:?}: {}", results[0].1);
+        assert!(results[0].1.starts_with(expected), "{asked:?}: {}", results[0].1);
         assert!(intents(&play).is_empty(), "{asked:?}");
     }
 }

@@ -95,10 +95,10 @@ fn a_request_has_the_messages_of_the_request_before_as_its_prefix() {
 
 #[test]
 fn limits_bound_each_prompt_and_the_session() {
-    let look = || calls(&[call("a_read", json!({}))]);
+    let scan = || calls(&[call("a_read", json!({}))]);
     let mut plan = plan();
     plan.limits.turns = 2;
-    let replies = vec![look(), look(), look(), text("four")];
+    let replies = vec![scan(), scan(), scan(), text("four")];
     let mut play = chat_of(plan.clone(), replies.clone(), &["a", "b"]);
     play.run();
     // The first prompt uses its two turns; the second has two of its own.
@@ -250,7 +250,7 @@ fn closed_session_opens_again_with_the_same_conversation() {
     let prompts = play
         .events
         .iter()
-        .filter(|event| matches!(&event.body, EventBody::CognitionIn(said) if said.source == MessageSource::Prompt));
+        .filter(|event| matches!(&event.body, EventBody::CognitionIn(input) if input.source == MessageSource::Prompt));
     assert_eq!(prompts.count(), 2);
     // Neither the closed hour nor the wait for a prompt counts.
     assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
@@ -319,7 +319,7 @@ fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
         .events
         .iter()
         .filter_map(|event| match &event.body {
-            EventBody::CognitionIn(said) => Some(said.source),
+            EventBody::CognitionIn(input) => Some(input.source),
             _ => None,
         })
         .collect();

@@ -32,11 +32,11 @@ fn accepted(play: &SimulatedThread) -> Vec<&AcceptedInput> {
 }
 
 fn sources(play: &SimulatedThread) -> Vec<MessageSource> {
-    let said = play.events.iter().filter_map(|event| match &event.body {
-        EventBody::CognitionIn(said) => Some(said.source),
+    let sources = play.events.iter().filter_map(|event| match &event.body {
+        EventBody::CognitionIn(input) => Some(input.source),
         _ => None,
     });
-    said.collect()
+    sources.collect()
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn message_that_arrives_after_the_last_turn_is_the_next_prompt() {
         play.run();
         let sent = (0..play.requests.len()).any(|request| user_texts(&play, request).contains(&"late".to_owned()));
         let first = play.events.iter().any(|event| match &event.body {
-            EventBody::CognitionIn(said) => matches!(&said.message, Message::User { content }
+            EventBody::CognitionIn(input) => matches!(&input.message, Message::User { content }
                 if crate::message::text_of(content).ends_with("late")),
             _ => false,
         });
@@ -355,11 +355,11 @@ fn commands_run_while_a_model_streams_and_their_output_waits_for_the_next_prompt
 #[test]
 fn limit_names_its_scope() {
     use crate::event::LimitScope;
-    let look = || calls(&[call("a_read", json!({}))]);
+    let scan = || calls(&[call("a_read", json!({}))]);
     for (prompt, session, expected) in [(2, 100, LimitScope::Prompt), (5, 3, LimitScope::Session)] {
         let mut plan = plan();
         plan.limits.turns = prompt;
-        let mut play = chat_of(plan, vec![look(), look(), look(), look()], &["a"]);
+        let mut play = chat_of(plan, vec![scan(), scan(), scan(), scan()], &["a"]);
         play.plan.session_limits.as_mut().unwrap().turns = session;
         play.run();
         let scope = play.events.iter().find_map(|event| match &event.body {

@@ -10,12 +10,12 @@ use crate::machine::Fact;
 use crate::message::ContentBlock;
 use crate::thread::Status;
 
-fn stopped(said: &str, stop: StopReason) -> Result<Reply, CallError> {
-    text(said).map(|reply| Reply { stop, ..reply })
+fn stopped(reply_text: &str, stop: StopReason) -> Result<Reply, CallError> {
+    text(reply_text).map(|reply| Reply { stop, ..reply })
 }
 
-fn cut(said: &str) -> Result<Reply, CallError> {
-    stopped(said, StopReason::Length)
+fn cut(reply_text: &str) -> Result<Reply, CallError> {
+    stopped(reply_text, StopReason::Length)
 }
 
 fn code(play: &SimulatedThread) -> &str {
@@ -132,19 +132,19 @@ fn missing_outputs_keep_what_was_returned() {
 
 #[test]
 fn result_next_to_outputs_is_the_text_of_the_returning_reply() {
-    let remark = |said: &str, name: &str, input: serde_json::Value| {
+    let remark = |remark_text: &str, name: &str, input: serde_json::Value| {
         let called = calls(&[call(name, input)]).unwrap();
-        let content = [vec![ContentBlock::Text { text: said.into() }], called.content].concat();
+        let content = [vec![ContentBlock::Text { text: remark_text.into() }], called.content].concat();
         reply(content)
     };
-    for said in ["", "Done."] {
+    for remark_text in ["", "Done."] {
         let mut plan = plan();
         with_outputs(&mut plan, &[("a", FieldType::String, true)]);
         let first = remark("I will look first.", "a_read", json!({}));
-        let last = remark(said, "rye_directive_return", json!({"a": "x"}));
+        let last = remark(remark_text, "rye_directive_return", json!({"a": "x"}));
         let mut play = SimulatedThread::new(plan, vec![first, last]);
         play.run();
         assert_eq!(play.ended().status, Status::Completed);
-        assert_eq!(play.ended().result.as_deref(), Some(said).filter(|said| !said.is_empty()));
+        assert_eq!(play.ended().result.as_deref(), Some(remark_text).filter(|remark_text| !remark_text.is_empty()));
     }
 }

@@ -215,14 +215,14 @@ fn stop_reasons_are_mapped() {
         decoder.push(&event(&json!({"type": "message_stop"})));
         decoder.finish().unwrap().stop
     };
-    let said = json!({"type": "text", "text": "a"});
+    let block = json!({"type": "text", "text": "a"});
     let called = json!({"type": "tool_use", "id": "a", "name": "b", "input": {"x": 1}});
-    assert_eq!(stop("end_turn", said.clone()), StopReason::EndTurn);
+    assert_eq!(stop("end_turn", block.clone()), StopReason::EndTurn);
     assert_eq!(stop("end_turn", called.clone()), StopReason::ToolUse);
     assert_eq!(stop("max_tokens", called), StopReason::Length);
-    assert_eq!(stop("model_context_window_exceeded", said.clone()), StopReason::ContextWindow);
-    assert_eq!(stop("refusal", said.clone()), StopReason::Refusal);
-    assert_eq!(stop("pause_turn", said), StopReason::Length);
+    assert_eq!(stop("model_context_window_exceeded", block.clone()), StopReason::ContextWindow);
+    assert_eq!(stop("refusal", block.clone()), StopReason::Refusal);
+    assert_eq!(stop("pause_turn", block), StopReason::Length);
 }
 
 #[test]

@@ -320,11 +320,11 @@ impl OpenItem {
         match item.get("type").and_then(Value::as_str) {
             Some("message") => {
                 let parts = item.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-                let said = |part: &Value| {
+                let part_text = |part: &Value| {
                     let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)?;
                     (!text.is_empty()).then(|| text.to_owned())
                 };
-                Self::Message((0..).zip(parts).filter_map(|(n, part)| Some((n, said(part)?))).collect())
+                Self::Message((0..).zip(parts).filter_map(|(n, part)| Some((n, part_text(part)?))).collect())
             }
             Some("function_call") => {
                 let id = if text("call_id").is_empty() { text("id") } else { text("call_id") };

@@ -88,8 +88,8 @@ fn call_bodies_are_parsed() {
 
 #[tokio::test]
 async fn text_tool_round_trip() {
-    let said = "Let me see.\n\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n";
-    let scripted = Scripted::new(Script::from_value(&json!({"steps": [said]})).unwrap());
+    let reply = "Let me see.\n\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n";
+    let scripted = Scripted::new(Script::from_value(&json!({"steps": [reply]})).unwrap());
     let cue = ThreadPosition { directive: "d".to_owned(), turn: Some(0), attempt: 0, ..ThreadPosition::default() };
     let request = Request { text_tools: true, cue, ..minimal_request() };
     let deltas = Mutex::new(Vec::new());

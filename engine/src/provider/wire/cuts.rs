@@ -42,23 +42,23 @@ async fn ask(wire: Wire, moves: Vec<super::fake::ServerMove>) -> (u64, Result<Re
 
 #[tokio::test]
 async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
-    for (wire, stream, last, told) in STREAMS {
+    for (wire, stream, last, payload) in STREAMS {
         let events: Vec<&str> = stream.split_inclusive("\n\n").collect();
         let counted = events.iter().position(|event| event.contains(last)).unwrap();
         let mut known = 0;
         for at in 0..events.len() {
             let front = events[..at].concat();
-            let told = format!("{front}data: {told}\n\n");
+            let payload = format!("{front}data: {payload}\n\n");
             let of_length = |text: &str| vec![head("200 OK", "text/event-stream", ""), send(text)];
             // The connection closes; the body ends; the server reports an error.
             let cases = [
                 (&front, vec![chunked(), chunk(front.as_bytes())]),
                 (&front, of_length(&front)),
-                (&told, vec![chunked(), chunk(told.as_bytes()), last_chunk()]),
+                (&payload, vec![chunked(), chunk(payload.as_bytes()), last_chunk()]),
             ];
             for (streamed, moves) in cases {
                 // An empty chunk is the end of the body.
-                let is_refusal = at == 0 && *streamed == told;
+                let is_refusal = at == 0 && *streamed == payload;
                 let (sent, replied) = ask(wire, moves).await;
                 if at > counted && replied.is_ok() {
                     continue; // the wire's last event is behind the cut

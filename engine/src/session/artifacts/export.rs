@@ -51,22 +51,22 @@ fn conversation(text: &mut String, messages: &[SharedMessage]) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut left) = (0, messages.len(), MAX_CONVERSATION_BYTES / 2);
     while let Some(message) = messages.get(first) {
-        let said = quoted(message);
-        if said.len() > left {
+        let quote = quoted(message);
+        if quote.len() > left {
             break;
         }
-        left -= said.len();
-        head.push(said);
+        left -= quote.len();
+        head.push(quote);
         first += 1;
     }
     left = MAX_CONVERSATION_BYTES / 2;
     while let Some(message) = last.checked_sub(1).filter(|at| *at >= first).and_then(|at| messages.get(at)) {
-        let said = quoted(message);
-        if said.len() > left && !tail.is_empty() {
+        let quote = quoted(message);
+        if quote.len() > left && !tail.is_empty() {
             break;
         }
-        left = left.saturating_sub(said.len());
-        tail.push(said);
+        left = left.saturating_sub(quote.len());
+        tail.push(quote);
         last -= 1;
     }
     text.extend(head);
@@ -116,7 +116,7 @@ fn render_blocks(who: &str, content: &[ContentBlock]) -> String {
     for block in content {
         // Writing to a `String` cannot fail.
         _ = match block {
-            ContentBlock::Text { text: said } => writeln!(text, "\n{}", fenced(said, "")),
+            ContentBlock::Text { text: spoken } => writeln!(text, "\n{}", fenced(spoken, "")),
             ContentBlock::Image(image) => {
                 writeln!(text, "\n({}, object {})", one_line(&image.describe()), one_line(&image.sha256))
             }

@@ -41,41 +41,41 @@ async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
     let result = handle.join().await;
     assert_eq!(result.status, Status::Cancelled, "{result:?}");
     let events = engine.threads().transcript(&thread(&result)).unwrap();
-    let said = events.into_iter().find_map(|e| match e.body {
+    let output = events.into_iter().find_map(|e| match e.body {
         EventBody::ToolCallResult(result) => Some(result.content),
         _ => None,
     });
-    (began.elapsed(), said.unwrap())
+    (began.elapsed(), output.unwrap())
 }
 
 #[tokio::test]
 async fn cancel_sends_sigterm_to_a_long_tool() {
-    let (took, said) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), MOMENT).await;
+    let (took, output) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), MOMENT).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
-    assert!(said.contains("begun\nbye"), "{said}");
-    assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+    assert!(output.contains("begun\nbye"), "{output}");
+    assert!(output.contains("[stopped: the thread was cancelled]"), "{output}");
 }
 
 #[tokio::test]
 async fn cancel_kills_a_tool_that_ignores_sigterm() {
-    let (took, said) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), MOMENT).await;
+    let (took, output) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), MOMENT).await;
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
-    assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+    assert!(output.contains("[stopped: the thread was cancelled]"), "{output}");
 }
 
 /// The transcript has `tool_started`, but the tool is still being prepared.
 #[tokio::test]
 async fn cancel_reaches_a_tool_that_is_still_starting() {
     for _ in 0..3 {
-        let (took, said) = cancelled(&lab("sleep 60"), Duration::ZERO).await;
+        let (took, output) = cancelled(&lab("sleep 60"), Duration::ZERO).await;
         assert!(took < Duration::from_secs(10), "{took:?}");
-        assert!(said.contains("[stopped: the thread was cancelled]"), "{said}");
+        assert!(output.contains("[stopped: the thread was cancelled]"), "{output}");
     }
 }
 
 #[tokio::test]
 async fn cancel_lets_a_short_tool_finish() {
-    let (took, said) = cancelled(&lab("sleep 1; echo whole"), MOMENT).await;
+    let (took, output) = cancelled(&lab("sleep 1; echo whole"), MOMENT).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
-    assert_eq!(said, "whole\n[exit code 0]");
+    assert_eq!(output, "whole\n[exit code 0]");
 }

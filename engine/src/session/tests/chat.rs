@@ -76,8 +76,8 @@ fn known_texts(events: &[Event]) -> Vec<String> {
     let mut known = held_messages(events);
     for event in events {
         match &event.body {
-            EventBody::CognitionIn(said) if said.source == MessageSource::Prompt => {
-                if let Message::User { content } = &said.message {
+            EventBody::CognitionIn(input) if input.source == MessageSource::Prompt => {
+                if let Message::User { content } = &input.message {
                     known.push(crate::message::text_of(content));
                 }
             }

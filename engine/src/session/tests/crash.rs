@@ -92,12 +92,12 @@ fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
     }
     let mut world = CrashWorld::new(scenario, &[]);
     let places = Arc::new(Mutex::new(Vec::new()));
-    let (told, simulated) = (Arc::clone(&places), Arc::clone(&world.simulated));
+    let (recorded, simulated) = (Arc::clone(&places), Arc::clone(&world.simulated));
     world.disk = Arc::new(SyncSkippingDisk::new(Arc::clone(&world.disk), move |step| {
         let at = simulated.operations();
         let inside = matches!(step, DiskStep::Change(path) if path.to_string_lossy().contains("registry.redb"));
         if !inside || at % 16 == 0 {
-            told.lock().unwrap().push(at);
+            recorded.lock().unwrap().push(at);
         }
         StepDecision::Done
     }));

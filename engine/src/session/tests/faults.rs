@@ -68,10 +68,10 @@ impl Provider for SilenceAwareProvider {
             return self.server.call(request, live);
         };
         Box::pin(async move {
-            let heard = Arc::clone(&noticed);
+            let signal = Arc::clone(&noticed);
             let live = move |delta| {
                 if when == Silence::Within {
-                    heard.notify_one();
+                    signal.notify_one();
                 }
                 live(delta);
             };

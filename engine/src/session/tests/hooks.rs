@@ -46,8 +46,9 @@ async fn hook_directive_counts_in_the_threads_cost() {
     let note = rows.iter().find(|row| row.row.directive == "test/note").unwrap();
     assert_eq!((note.row.status, note.row.cost.spend), (Status::Completed, 150_000));
     let events = engine.threads().transcript(&thread(&result)).unwrap();
-    let told = events.iter().filter(|e| matches!(e.body, EventBody::ChildSpawned(_) | EventBody::ChildEnded(_)));
-    assert_eq!(told.count(), 4);
+    let child_events =
+        events.iter().filter(|e| matches!(e.body, EventBody::ChildSpawned(_) | EventBody::ChildEnded(_)));
+    assert_eq!(child_events.count(), 4);
 }
 
 #[tokio::test]

@@ -144,11 +144,11 @@ fn read() -> Vec<ContentBlock> {
 /// A parent whose children reply at once or work without end, and that replies as `parent` says.
 fn family(parent: impl Fn(&Request, u32) -> Vec<ContentBlock> + Send + Sync + 'static) -> Lab {
     let mut lab = Lab::new(move |request| {
-        let goes_on = serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
+        let continues = serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
-            ("test/parent", turn) if !goes_on => parent(request, turn),
+            ("test/parent", turn) if !continues => parent(request, turn),
             ("test/quick", _) => say("quick is done"),
-            ("test/endless", _) if !goes_on => read(),
+            ("test/endless", _) if !continues => read(),
             (who, _) => say(&format!("{who} went on")),
         })
     });

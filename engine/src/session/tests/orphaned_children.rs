@@ -48,7 +48,8 @@ fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
         let who = request.cue.directive.as_str();
         let Some(at) = above.iter().position(|name| *name == who) else {
             if !gate.passed.swap(true, Ordering::Relaxed) {
-                let opened = gate.opened.lock().unwrap().recv_timeout(Duration::from_mins(1));
+                // A worker that only blocks keeps the task that it woke last, and no other worker can take it.
+                let opened = tokio::task::block_in_place(|| gate.opened.lock().unwrap().recv());
                 opened.expect("the task of the child ends here");
             }
             return Ok(hands_over(request));

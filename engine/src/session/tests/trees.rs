@@ -317,12 +317,12 @@ async fn async_call_returns_at_once_and_its_child_outlives_the_parent() {
     let early = rows(&engine);
     assert_eq!(early.iter().filter(|row| row.status == Status::Running).count(), 2, "{early:#?}");
     for (why, text) in answers(&engine, &result) {
-        let said: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let started: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            (why, &said["status"], &said["pid"]),
+            (why, &started["status"], &started["pid"]),
             (ResultKind::Ran, &json!("running"), &json!(std::process::id()))
         );
-        assert!(early.iter().any(|row| said["thread_id"] == row.id.as_str()));
+        assert!(early.iter().any(|row| started["thread_id"] == row.id.as_str()));
     }
     quiet(&engine).await;
     let late = rows(&engine);

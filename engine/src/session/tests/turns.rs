@@ -149,8 +149,8 @@ async fn a_conversation_is_summarised_in_place() {
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     assert_eq!(names(&events).iter().filter(|name| **name == "compacted").count(), 1);
     let last = lab.model.requests.lock().unwrap().last().unwrap().clone();
-    let said = serde_json::to_string(&last).unwrap();
-    assert!(said.contains("Do it.") && said.contains("it read a.txt") && !said.contains("word word"), "{said}");
+    let sent = serde_json::to_string(&last).unwrap();
+    assert!(sent.contains("Do it.") && sent.contains("it read a.txt") && !sent.contains("word word"), "{sent}");
     assert_eq!(engine.threads().list().unwrap().len(), 1);
 }
 

@@ -102,7 +102,7 @@ const HARMS: [Damage; 3] = [
 #[test]
 fn unrecoverable_child_is_reported_and_released() {
     for detached in [false, true] {
-        for (what, harm, said) in HARMS {
+        for (what, harm, message) in HARMS {
             let lab = family(detached);
             let root = dies(&lab);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -124,18 +124,18 @@ fn unrecoverable_child_is_reported_and_released() {
                 let events = engine.threads().transcript(&root).unwrap();
                 let ended = events.iter().find_map(|e| if let EventBody::ChildEnded(c) = &e.body { Some(c.status) } else { None });
                 assert_eq!(ended, Some(Status::Error), "{what}");
-                let answered = events.iter().any(|e| matches!(&e.body, EventBody::ToolCallResult(r) if r.is_error && r.content.contains(said) && r.content.contains("cannot be recovered")));
+                let answered = events.iter().any(|e| matches!(&e.body, EventBody::ToolCallResult(r) if r.is_error && r.content.contains(message) && r.content.contains("cannot be recovered")));
                 assert_eq!(answered, !detached, "{what}: {:?}", names(&events));
                 // The child has no owner, also in this process, and its reservation is kept.
                 let (after, liveness) = row(&engine, "test/child");
                 assert_eq!((after.status, after.owner, liveness), (Status::Running, None, Liveness::Orphaned), "{what}");
                 assert!(!is_released(&engine, &root), "{what}: it waits for its child");
                 let refused = engine.recover(&child.id).await.unwrap_err().to_string();
-                assert!(refused.contains(said), "{what}: {refused}");
+                assert!(refused.contains(message), "{what}: {refused}");
                 assert_eq!(row(&engine, "test/child").1, Liveness::Orphaned, "{what}");
                 // The child can still be finalized.
                 let closed = engine.recover_with(&child.id, vec![ControlMessage::Kill]).await.unwrap_err();
-                assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(said)), "{what}: {closed:?}");
+                assert!(matches!(&closed, EngineError::Closed { why, .. } if why.contains(message)), "{what}: {closed:?}");
                 assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
                 assert!(is_released(&engine, &child.id) && is_released(&engine, &root), "{what}");
                 let last = engine.threads().transcript(&child.id).ok().and_then(|events| events.last().cloned());
@@ -318,8 +318,8 @@ async fn kill_during_child_creation_ends_the_children() {
     let lab = family(true);
     let gate = Arc::new(Gate::default());
     let mut options = lab.options();
-    let (compile, told) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::control::ControlSender>::new()));
-    let killer = Arc::clone(&told);
+    let (compile, control) = (Arc::clone(&options.compile), Arc::new(OnceLock::<crate::control::ControlSender>::new()));
+    let killer = Arc::clone(&control);
     options.compile = Arc::new(move |world, request| {
         // The message arrives while the child is compiled.
         killer.wait().send(ControlMessage::Kill);
@@ -330,7 +330,7 @@ async fn kill_during_child_creation_ends_the_children() {
     options.tools.add("test_waits", move |_| Arc::new(super::async_tools::WaitingTool(Arc::clone(&waiting))));
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = lab.start(&engine, "parent").await;
-    told.set(handle.control()).unwrap();
+    control.set(handle.control()).unwrap();
     let result = handle.join().await;
     quiet(&engine).await;
     assert_eq!(result.status, Status::Killed, "{result:?}");

@@ -109,11 +109,11 @@ mod tests {
                 }
             }
             fs::write(&path, &bytes).unwrap();
-            let looked =
+            let checked =
                 Registry::open_read_only(open()).and_then(|found| found.map_or(Ok(0), |r| Ok(r.threads()?.len())));
             fs::write(&path, &bytes).unwrap();
             let written = Registry::open(open()).and_then(|registry| registry.commit(&[row(99)]).map(|_| registry));
-            refused += usize::from(looked.is_err()) + usize::from(written.is_err());
+            refused += usize::from(checked.is_err()) + usize::from(written.is_err());
         }
         assert!(refused > 20, "{refused}");
     }

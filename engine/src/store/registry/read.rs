@@ -124,7 +124,7 @@ impl Registry {
     pub(crate) fn dump(&self) -> Result<String, StoreError> {
         self.read(|transaction| {
             use std::fmt::Write as _;
-            let mut told = String::new();
+            let mut dump = String::new();
             for table in [tables::THREADS, tables::ACCOUNTS] {
                 for row in transaction
                     .open_table(table)
@@ -133,7 +133,7 @@ impl Registry {
                     .map_err(registry_error(DOING))?
                 {
                     let (key, value) = row.map_err(registry_error(DOING))?;
-                    writeln!(told, "{} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
+                    writeln!(dump, "{} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
                 }
             }
             for row in transaction
@@ -142,7 +142,7 @@ impl Registry {
                 .iter()
                 .map_err(registry_error(DOING))?
             {
-                writeln!(told, "{}", row.map_err(registry_error(DOING))?.0.value()).unwrap();
+                writeln!(dump, "{}", row.map_err(registry_error(DOING))?.0.value()).unwrap();
             }
             for row in transaction
                 .open_table(tables::CHILDREN)
@@ -151,7 +151,7 @@ impl Registry {
                 .map_err(registry_error(DOING))?
             {
                 let (key, child) = row.map_err(registry_error(DOING))?;
-                writeln!(told, "{:?} {}", key.value(), child.value()).unwrap();
+                writeln!(dump, "{:?} {}", key.value(), child.value()).unwrap();
             }
             for row in transaction
                 .open_table(tables::ANSWERS)
@@ -160,9 +160,9 @@ impl Registry {
                 .map_err(registry_error(DOING))?
             {
                 let (key, value) = row.map_err(registry_error(DOING))?;
-                writeln!(told, "{:?} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
+                writeln!(dump, "{:?} {}", key.value(), String::from_utf8_lossy(value.value())).unwrap();
             }
-            Ok(told)
+            Ok(dump)
         })
     }
 }

@@ -391,7 +391,7 @@ fn killed_writers_lose_nothing() {
 /// A process that writes until it is killed and prints each commit.
 struct WriterProcess {
     process: Child,
-    said: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     committed: Vec<ThreadId>,
 }
 
@@ -404,8 +404,8 @@ impl WriterProcess {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stderr.take().unwrap());
-        Self { process, said, committed: Vec::new() }
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        Self { process, stderr, committed: Vec::new() }
     }
 
     /// Waits until the process has made `commits` more commits.
@@ -419,7 +419,7 @@ impl WriterProcess {
     /// Reads the next line of output; false at its end.
     fn hear(&mut self) -> bool {
         let mut line = String::new();
-        let read = self.said.read_line(&mut line).unwrap();
+        let read = self.stderr.read_line(&mut line).unwrap();
         let whole = line.strip_prefix("committed ").and_then(|line| line.strip_suffix(".\n"));
         self.committed.extend(whole.map(id));
         read > 0
@@ -483,14 +483,14 @@ async fn single_task_commits_inline_unless_another_process_writes() {
     let writer =
         Arc::new(RegistryWriter::new(Arc::new(Registry::open(Arc::clone(&disk)).unwrap()), GroupCommit::default()));
     // The future is ready at the first poll: the commit did not wait.
-    let mut look = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut scan = std::task::Context::from_waker(std::task::Waker::noop());
     let alone = std::pin::pin!(writer.commit(vec![put("t-1")]));
-    assert!(alone.poll(&mut look).is_ready());
+    assert!(alone.poll(&mut scan).is_ready());
     let other = Registry::open(disk).unwrap();
     let Some(OpenDatabase::Write(database)) = &other.database else { panic!("opened to write") };
     let held = database.begin_write().unwrap();
     let mut waiting = std::pin::pin!(writer.commit(vec![put("t-2")]));
-    assert!(waiting.as_mut().poll(&mut look).is_pending());
+    assert!(waiting.as_mut().poll(&mut scan).is_pending());
     held.abort().unwrap();
     assert_eq!(waiting.await.unwrap(), [ChangeResult::Done]);
     assert_eq!(writer.registry().threads().unwrap().len(), 2);

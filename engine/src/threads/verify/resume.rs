@@ -46,13 +46,13 @@ pub(crate) fn list_signers(
     reading: &TranscriptContents,
     events: &[Event],
 ) -> Result<SignatureHolders, StoreError> {
-    let mut look = Verifier::new(disk, thread, trust);
-    let transcript = look.last_seal(reading);
+    let mut scan = Verifier::new(disk, thread, trust);
+    let transcript = scan.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
-    look.judge = SignatureChecker::new(trust);
+    scan.judge = SignatureChecker::new(trust);
     let view = TranscriptView { reading, events, head: ThreadHead::of(events) };
-    let snapshot = look.resumed_snapshot(&view)?;
-    match look.found.faults.into_iter().next() {
+    let snapshot = scan.resumed_snapshot(&view)?;
+    match scan.found.faults.into_iter().next() {
         None => Ok(SignatureHolders { transcript, snapshot }),
         Some(fault) => Err(match fault.line {
             Some(line) => StoreError::Damaged { path: fault.file.into(), line, reason: fault.reason },

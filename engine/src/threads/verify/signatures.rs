@@ -62,15 +62,15 @@ impl<'t> SignatureChecker<'t> {
     /// Verifies a file with a signature line; `None` if it has none.
     pub fn file(&mut self, bytes: &[u8]) -> Result<Option<KeyKind>, String> {
         let trusted = self.trust.verify_file(bytes);
-        let standing = match &trusted {
+        let signature = match &trusted {
             Err(SignatureError::UnknownKey { .. }) => {
-                self.passing.verify_file(bytes).map(|standing| (standing, KeyKind::Ephemeral))
+                self.passing.verify_file(bytes).map(|signature| (signature, KeyKind::Ephemeral))
             }
             Ok(_) | Err(SignatureError::Malformed | SignatureError::Altered | SignatureError::Forged { .. }) => {
-                trusted.clone().map(|standing| (standing, KeyKind::Trusted))
+                trusted.clone().map(|signature| (signature, KeyKind::Trusted))
             }
         };
-        match standing {
+        match signature {
             Ok((SignatureStatus::Unsigned, _)) => Ok(None),
             // A temporary key is named by its whole public half, which the transcript holds.
             Ok((SignatureStatus::Signed { key_id, .. }, whose)) => {

@@ -44,7 +44,7 @@ impl BashTool {
         .await
         .map_err(|e| ToolFailure(format!("bash failed inside the engine: {e}")))??;
         let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
-        let wall = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
+        let sandbox = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         let program = Program {
             program: "bash".into(),
             arguments: vec!["-c".into(), given.command.into()],
@@ -52,7 +52,7 @@ impl BashTool {
             thread_id: invocation.thread_id,
             timeout: asked.min(invocation.timeout),
             halt: invocation.halt,
-            wall: Some(wall),
+            sandbox: Some(sandbox),
             input: Vec::new(),
             environment: Vec::new(),
             streams: StderrMode::Together,

@@ -72,7 +72,7 @@ impl GitTool {
             timeout: invocation.timeout.min(Duration::from_mins(1)),
             halt: invocation.halt.clone(),
             // No writes, no network.
-            wall: Some(Sandbox::new(root, Vec::new(), &[])),
+            sandbox: Some(Sandbox::new(root, Vec::new(), &[])),
             input: Vec::new(),
             environment: environment(root),
             streams: StderrMode::Apart,
@@ -83,11 +83,11 @@ impl GitTool {
         all.extend(arguments);
         let finished = run(&program(all)).await?;
         if finished.exit != ProgramExit::Code(0) {
-            let said = finished.errors.text.trim();
-            return Err(ToolFailure(if said.is_empty() {
+            let stderr = finished.errors.text.trim();
+            return Err(ToolFailure(if stderr.is_empty() {
                 "git failed without a message".into()
             } else {
-                said.to_owned()
+                stderr.to_owned()
             }));
         }
         let text = finished.output.text;

@@ -119,7 +119,7 @@ async fn http_tool_handles_misbehaving_servers() {
     for what in ["break", "nonsense"] {
         let outcome = ask(what).await;
         assert!(
-            outcome.is_error && outcome.content.as_str().is_some_and(|said| !said.is_empty()),
+            outcome.is_error && outcome.content.as_str().is_some_and(|message| !message.is_empty()),
             "{what}: {outcome:?}"
         );
     }
@@ -127,5 +127,5 @@ async fn http_tool_handles_misbehaving_servers() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = HttpTool { timeout: Duration::from_millis(300), ..to(silent.local_addr().unwrap().port()) };
     let outcome = slow.run(invocation(json!({"do": "slow"}), &["127.0.0.1"])).await;
-    assert!(outcome.is_error && outcome.content.as_str().is_some_and(|said| said.contains("within 0.3 seconds")));
+    assert!(outcome.is_error && outcome.content.as_str().is_some_and(|message| message.contains("within 0.3 seconds")));
 }

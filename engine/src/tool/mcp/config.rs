@@ -48,7 +48,7 @@ pub struct McpServer {
 pub enum McpTransport {
     /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
     /// without a sandbox.
-    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, wall: Option<SandboxOpenings> },
+    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, sandbox: Option<SandboxOpenings> },
     /// Streamable HTTP.
     Http { url: String, headers: BTreeMap<String, String> },
 }
@@ -99,7 +99,7 @@ impl McpServer {
             text.push_str(", with ");
             text.push_str(&set.join(" "));
         }
-        if let McpTransport::Stdio { wall: Some(SandboxOpenings { read, .. }), .. } = &self.transport
+        if let McpTransport::Stdio { sandbox: Some(SandboxOpenings { read, .. }), .. } = &self.transport
             && !read.is_empty()
         {
             text.push_str(", reading ");
@@ -134,8 +134,8 @@ impl McpServer {
     pub fn isolation(&self) -> ServerSandbox {
         match &self.transport {
             McpTransport::Http { .. } => ServerSandbox::Net,
-            McpTransport::Stdio { wall: Some(_), .. } => ServerSandbox::Process,
-            McpTransport::Stdio { wall: None, .. } => ServerSandbox::None,
+            McpTransport::Stdio { sandbox: Some(_), .. } => ServerSandbox::Process,
+            McpTransport::Stdio { sandbox: None, .. } => ServerSandbox::None,
         }
     }
 
@@ -177,7 +177,7 @@ impl McpServer {
                 let host = url.as_ref().and_then(reqwest::Url::host_str).map(|h| h.trim_matches(['[', ']']).to_owned());
                 SandboxOpenings { net: host.into_iter().collect(), ..SandboxOpenings::default() }
             }
-            McpTransport::Stdio { wall, .. } => wall.clone().unwrap_or_default(),
+            McpTransport::Stdio { sandbox, .. } => sandbox.clone().unwrap_or_default(),
         }
     }
 }
@@ -323,15 +323,15 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Str
                 return Err("`command` names no program".into());
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
-            let wall = read_openings(node)?;
-            if wall.is_some()
+            let sandbox = read_openings(node)?;
+            if sandbox.is_some()
                 && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
             {
                 return Err(format!(
                     "`{name}` would affect the program that sets up the sandbox; it cannot be set for a server"
                 ));
             }
-            McpTransport::Stdio { command: all, environment, wall }
+            McpTransport::Stdio { command: all, environment, sandbox }
         }
         (None, Some(url)) => {
             if node.get("type").and_then(Node::as_str) == Some("sse") {

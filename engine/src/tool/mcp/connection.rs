@@ -107,8 +107,8 @@ impl McpConnection {
         }
         let mut running = None;
         let service = match &server.transport {
-            McpTransport::Stdio { command, environment, wall } => {
-                let program = server_program(command, environment, wall.as_ref(), folder).map_err(unreachable)?;
+            McpTransport::Stdio { command, environment, sandbox } => {
+                let program = server_program(command, environment, sandbox.as_ref(), folder).map_err(unreachable)?;
                 let RunningProgram { output, input, log, held } = start_long_lived(&program)
                     .map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
                 running = Some((log, held));
@@ -120,9 +120,10 @@ impl McpConnection {
             }
         };
         // The server's own output explains a failure better than the closed connection.
-        let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|said| !said.is_empty()) {
-            Some(said) => {
-                unreachable(format!("{reason}{}; its last output: {}", sandbox_hint(server), last_line(&said)))
+        let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|output| !output.is_empty())
+        {
+            Some(output) => {
+                unreachable(format!("{reason}{}; its last output: {}", sandbox_hint(server), last_line(&output)))
             }
             None => unreachable(format!("{reason}{}", sandbox_hint(server))),
         };
@@ -239,7 +240,7 @@ impl McpConnection {
     fn error(&self, error: &ServiceError) -> McpError {
         let server = self.name.clone();
         match error {
-            ServiceError::McpError(said) => McpError::Refused { server, reason: truncate_message(&said.message) },
+            ServiceError::McpError(error) => McpError::Refused { server, reason: truncate_message(&error.message) },
             ServiceError::TransportSend(failed) if is_refused_by_transport(failed) => {
                 McpError::Refused { server, reason: truncate_message(&describe_transport_error(failed)) }
             }
@@ -253,7 +254,7 @@ impl McpConnection {
 fn server_program(
     command: &[String],
     environment: &BTreeMap<String, String>,
-    wall: Option<&SandboxOpenings>,
+    sandbox: Option<&SandboxOpenings>,
     folder: &Path,
 ) -> Result<Program, String> {
     let command: Vec<String> = command.iter().map(|c| expand_variables(c)).collect::<Result<_, _>>()?;
@@ -272,7 +273,7 @@ fn server_program(
         program: if name.contains('/') { folder.join(name).into_os_string() } else { name.into() },
         arguments: arguments.iter().map(OsString::from).collect(),
         folder: folder.to_owned(),
-        wall: wall.map(|openings| Sandbox {
+        sandbox: sandbox.map(|openings| Sandbox {
             read: openings.read.iter().filter_map(|path| resolve_home(path)).collect(),
             ..Sandbox::new(folder, openings.write.clone(), &openings.net)
         }),

@@ -81,7 +81,7 @@ impl Setup {
         let command = vec!["python3".to_owned(), "server.py".to_owned()];
         McpServer {
             name: "test".into(),
-            transport: config::McpTransport::Stdio { command, environment, wall: None },
+            transport: config::McpTransport::Stdio { command, environment, sandbox: None },
             timeout: Duration::from_secs(20),
             origin: ".mcp.json".into(),
             of_project: true,
@@ -139,16 +139,16 @@ async fn server_is_listed_called_and_restarted() {
     let long = Duration::from_secs(20);
     let sum = s.call("math.add", &add, json!({"a": 1, "b": 2}), long).await;
     assert_eq!((sum.content, sum.is_error), (json!({"sum": 3}), false));
-    let said = s.call("say", &say, json!({}), long).await;
+    let outcome = s.call("say", &say, json!({}), long).await;
     assert_eq!(
-        (said.content, said.details),
+        (outcome.content, outcome.details),
         (json!("said\n[omitted: image image/png, 1 byte]"), json!({"omitted_parts": ["image image/png, 1 byte"]}))
     );
     assert!(s.call("say", &say, json!({"do": "error"}), long).await.is_error);
     let failed = s.call("say", &say, json!({"do": "fail"}), long).await;
     assert_eq!(failed.content, json!("the server `test` returned an error: no [2J way"));
-    let told = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
-    assert!(told.contains("MODE") && !told.contains("CARGO"), "{told}");
+    let variables = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
+    assert!(variables.contains("MODE") && !variables.contains("CARGO"), "{variables}");
     // A crash loses the call; the next call starts a new server.
     let crashed = s.call("say", &say, json!({"do": "crash"}), long).await;
     assert!(
@@ -198,11 +198,11 @@ async fn misbehaving_server_is_unreachable() {
     nothing.transport = config::McpTransport::Stdio {
         command: vec!["no-such-program".into()],
         environment: BTreeMap::new(),
-        wall: None,
+        sandbox: None,
     };
     assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
     nothing.transport =
-        config::McpTransport::Stdio { command: vec!["true".into()], environment: BTreeMap::new(), wall: None };
+        config::McpTransport::Stdio { command: vec!["true".into()], environment: BTreeMap::new(), sandbox: None };
     assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
     nothing.transport = config::McpTransport::Http { url: "http://127.0.0.1:9/mcp".into(), headers: BTreeMap::new() };
     assert!(matches!(McpConnection::open(&nothing, s.dir.path()).await, Err(McpError::Unreachable { .. })));
@@ -282,7 +282,7 @@ fn servers_of_both_files_are_merged() {
     assert_eq!((all["web"].describe().as_str(), all["web"].timeout.as_secs()), ("local", 5));
     assert_eq!(configured(Some(json), None).unwrap()["web"].required_openings().net, ["a.example"]);
     assert_eq!(configured(None, None), Ok(BTreeMap::new()));
-    for (json, yaml, said) in [
+    for (json, yaml, message) in [
         (Some("{"), None, "cannot be read"),
         (Some(r#"{"mcpServers": []}"#), None, "not a list"),
         (Some(r#"{"mcpServers": {"a": {}}}"#), None, "neither a `command` nor a `url`"),
@@ -324,7 +324,7 @@ fn servers_of_both_files_are_merged() {
         ),
     ] {
         let error = configured(json, yaml).unwrap_err();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     let blank = configured(None, Some("servers: { a: { command: /opt/my tools/server } }")).unwrap();
     assert_eq!(blank["a"].describe(), "\"/opt/my tools/server\"");

@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn invalid_queries_return_messages() {
-        for (query, said) in [
+        for (query, message) in [
             ("", "no search word"),
             ("()", "no search word"),
             ("AND", "no search word"),
@@ -378,7 +378,7 @@ mod tests {
             ("a)", "an unmatched `)`"),
             ("colour:red", "unknown field `colour`; expected one of name"),
         ] {
-            assert!(Query::parse(query).unwrap_err().contains(said), "{query}");
+            assert!(Query::parse(query).unwrap_err().contains(message), "{query}");
         }
         assert!(Query::parse(&"(".repeat(100_000)).is_err());
         assert!(Query::parse(&"a ".repeat(100)).is_err());

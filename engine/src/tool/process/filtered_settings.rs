@@ -108,11 +108,11 @@ fn git_files() -> Vec<PathBuf> {
 /// Returns the sections of a configuration with the safe keys alone. Values that continue on another line are left out.
 fn safe_git(text: &str) -> String {
     let (mut kept, mut section) = (String::new(), None);
-    let mut goes_on = false;
+    let mut continues = false;
     for line in text.lines() {
-        let is_rest = std::mem::replace(&mut goes_on, line.ends_with('\\'));
+        let is_rest = std::mem::replace(&mut continues, line.ends_with('\\'));
         let line = line.trim();
-        if is_rest || goes_on {
+        if is_rest || continues {
             continue;
         }
         if let Some(header) = line.strip_prefix('[') {

@@ -30,7 +30,7 @@ pub struct LongLivedProgram {
     pub arguments: Vec<OsString>,
     pub folder: PathBuf,
     /// The sandbox; `None` = full access of the user.
-    pub wall: Option<Sandbox>,
+    pub sandbox: Option<Sandbox>,
     /// The whole environment, except for `TMPDIR`.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -58,12 +58,15 @@ pub struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 /// # Errors
 /// The program cannot be started.
 pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram> {
-    let scratch = server.wall.as_ref().map(|_| Scratch::new()).transpose()?;
-    let wall = server.wall.clone().map(|wall| Sandbox { scratch: scratch.as_ref().map(|s| s.folder.clone()), ..wall });
+    let scratch = server.sandbox.as_ref().map(|_| Scratch::new()).transpose()?;
+    let sandbox = server
+        .sandbox
+        .clone()
+        .map(|sandbox| Sandbox { scratch: scratch.as_ref().map(|s| s.folder.clone()), ..sandbox });
     let (theirs, ours) = io::pipe()?;
     let (output, output_writer) = io::pipe()?;
     let (errors, error_writer) = io::pipe()?;
-    let (mut command, owner) = match supervised_command(InputMode::Stream, &server.program, wall.as_ref())? {
+    let (mut command, owner) = match supervised_command(InputMode::Stream, &server.program, sandbox.as_ref())? {
         Some((helper, first)) => {
             let mut command = tokio::process::Command::new(helper);
             command.args(first);

@@ -104,12 +104,12 @@ fn hidden_paths(project: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// A feature of the kernel could not be set up. The program must not be started then.
 #[cfg(target_os = "linux")]
-pub fn apply(wall: &Sandbox) -> io::Result<()> {
+pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     limits::apply()?;
-    files::apply(wall)?;
+    files::apply(sandbox)?;
     limits::drop_privileges()?;
     // Applied last, because the filter sets `no_new_privs` if Landlock has not, and refuses many of the calls before.
-    syscalls::apply(if wall.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
+    syscalls::apply(if sandbox.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }
 
 /// Other systems have no sandbox yet.

@@ -70,12 +70,12 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     match arguments.next() {
         Some(first) if first == SUPERVISE_ARGUMENT || first == LONG_LIVED_ARGUMENT => {
             let talk = if first == LONG_LIVED_ARGUMENT { InputMode::Stream } else { InputMode::Once };
-            let (wall, program) = (arguments.next(), arguments.next());
-            return Some(run_helper(talk, wall, program, &arguments.collect::<Vec<_>>()));
+            let (sandbox, program) = (arguments.next(), arguments.next());
+            return Some(run_helper(talk, sandbox, program, &arguments.collect::<Vec<_>>()));
         }
         Some(first) if first == SANDBOX_ARGUMENT => {
-            let (wall, program) = (arguments.next(), arguments.next());
-            return Some(exec_sandboxed(wall, program, &arguments.collect::<Vec<_>>()));
+            let (sandbox, program) = (arguments.next(), arguments.next());
+            return Some(exec_sandboxed(sandbox, program, &arguments.collect::<Vec<_>>()));
         }
         Some(_) | None => {}
     }
@@ -93,25 +93,26 @@ fn own_binary() -> OsString {
 pub(super) fn supervised_command(
     talk: InputMode,
     program: &OsString,
-    wall: Option<&Sandbox>,
+    sandbox: Option<&Sandbox>,
 ) -> io::Result<Option<(OsString, [OsString; 3])>> {
     let Some(helper) = HELPER.get() else { return Ok(None) };
     // An empty argument means no sandbox.
-    let wall = wall.map(serde_json::to_string).transpose()?.unwrap_or_default();
+    let sandbox = sandbox.map(serde_json::to_string).transpose()?.unwrap_or_default();
     let first = match talk {
         InputMode::Once => SUPERVISE_ARGUMENT,
         InputMode::Stream => LONG_LIVED_ARGUMENT,
     };
-    Ok(Some((helper.clone(), [first.into(), wall.into(), program.clone()])))
+    Ok(Some((helper.clone(), [first.into(), sandbox.into(), program.clone()])))
 }
 
 /// Applies the sandbox, then executes the program. Only returns on failure.
-fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
+fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
-    let (Some(wall), Some(program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
-    let wall = wall.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
-    let raised =
-        wall.and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?)).and_then(|wall| sandbox::apply(&wall));
+    let (Some(sandbox), Some(program)) = (sandbox, program) else { return ExitCode::from(START_FAILED) };
+    let sandbox = sandbox.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
+    let raised = sandbox
+        .and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?))
+        .and_then(|sandbox| sandbox::apply(&sandbox));
     if let Err(error) = raised {
         report(&format!("`{}` is not started, because its sandbox cannot be applied: {error}\n", program.display()));
         return ExitCode::from(SANDBOX_FAILED);
@@ -121,18 +122,23 @@ fn exec_sandboxed(wall: Option<OsString>, program: Option<OsString>, arguments: 
     ExitCode::from(START_FAILED)
 }
 
-fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
-    let (Some(wall), Some(mut program)) = (wall, program) else { return ExitCode::from(START_FAILED) };
+fn run_helper(
+    talk: InputMode,
+    sandbox: Option<OsString>,
+    program: Option<OsString>,
+    arguments: &[OsString],
+) -> ExitCode {
+    let (Some(sandbox), Some(mut program)) = (sandbox, program) else { return ExitCode::from(START_FAILED) };
     let mut arguments = arguments.to_vec();
-    let cleanup = match Cleanup::new(&wall) {
+    let cleanup = match Cleanup::new(&sandbox) {
         Ok(cleanup) => cleanup,
         Err(error) => {
             report(&format!("`{}` is not started, for its folders cannot be opened: {error}\n", program.display()));
             return ExitCode::from(SANDBOX_FAILED);
         }
     };
-    if !wall.is_empty() {
-        let within = match bubblewrap_command(&wall) {
+    if !sandbox.is_empty() {
+        let within = match bubblewrap_command(&sandbox) {
             Ok(within) => within,
             Err(error) => {
                 report(&format!(
@@ -143,7 +149,7 @@ fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>
             }
         };
         let (first, before) = within.unwrap_or_else(|| (own_binary(), Vec::new()));
-        let confine = [SANDBOX_ARGUMENT.into(), wall, std::mem::replace(&mut program, first)];
+        let confine = [SANDBOX_ARGUMENT.into(), sandbox, std::mem::replace(&mut program, first)];
         arguments.splice(..0, before.into_iter().chain(confine));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -160,10 +166,10 @@ fn run_helper(talk: InputMode, wall: Option<OsString>, program: Option<OsString>
 
 /// Returns bubblewrap and its arguments up to this binary; `None` if bubblewrap is not used.
 #[cfg(target_os = "linux")]
-fn bubblewrap_command(wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
-    let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
-    let Some(program) = &wall.outer else { return Ok(None) };
-    let mut arguments = sandbox::bubblewrap::arguments(&wall)?;
+fn bubblewrap_command(sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+    let sandbox: Sandbox = serde_json::from_str(sandbox.to_str().unwrap_or_default())?;
+    let Some(program) = &sandbox.outer else { return Ok(None) };
+    let mut arguments = sandbox::bubblewrap::arguments(&sandbox)?;
     // Inside bubblewrap, `/proc/self/exe` is bubblewrap's binary.
     arguments.push(std::env::current_exe()?.into_os_string());
     Ok(Some((program.clone().into_os_string(), arguments)))
@@ -185,12 +191,12 @@ struct Cleanup {
 
 impl Cleanup {
     #[cfg(target_os = "linux")]
-    fn new(wall: &OsString) -> io::Result<Self> {
-        if wall.is_empty() {
+    fn new(sandbox: &OsString) -> io::Result<Self> {
+        if sandbox.is_empty() {
             return Ok(Self::default());
         }
-        let wall: Sandbox = serde_json::from_str(wall.to_str().unwrap_or_default())?;
-        Ok(Self { writable: Some(WritableFolders::open(&wall)?), scratch: wall.scratch })
+        let sandbox: Sandbox = serde_json::from_str(sandbox.to_str().unwrap_or_default())?;
+        Ok(Self { writable: Some(WritableFolders::open(&sandbox)?), scratch: sandbox.scratch })
     }
 
     #[cfg(not(target_os = "linux"))]

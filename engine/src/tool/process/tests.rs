@@ -14,7 +14,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         thread_id: "t-1".into(),
         timeout,
         halt: CancellationToken::never(),
-        wall: None,
+        sandbox: None,
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,

@@ -123,8 +123,8 @@ async fn python_failures_are_reported() {
         format!("{OPEN}def execute(params, project_path):\n    print('x' * 3_000_000)\n    return 'y' * 3_000_000\n");
     let outcome = p.call("flood.py", &flood, json!({})).await;
     assert!(outcome.is_error && text(&outcome).contains("more than the maximum"), "{}", text(&outcome).len());
-    let told = format!("{OPEN}import os\ndef execute(params, project_path):\n    return sorted(os.environ)\n");
-    let outcome = p.call("told.py", &told, json!({})).await;
+    let script = format!("{OPEN}import os\ndef execute(params, project_path):\n    return sorted(os.environ)\n");
+    let outcome = p.call("told.py", &script, json!({})).await;
     let names: Vec<&str> = outcome.content.as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(!names.iter().any(|n| n.contains("CARGO") || n.contains("KEY")), "{names:?}");
 }

@@ -61,8 +61,8 @@ impl HumanRenderer {
 
     fn outputs(&mut self, result: &RunResult) {
         let Some(outputs) = &result.outputs else {
-            let told = self.told.as_deref() == result.result.as_deref();
-            if let Some(text) = result.result.as_deref().filter(|_| !told) {
+            let is_printed = self.printed_result.as_deref() == result.result.as_deref();
+            if let Some(text) = result.result.as_deref().filter(|_| !is_printed) {
                 self.out.text(text);
                 self.out.end_line();
             }

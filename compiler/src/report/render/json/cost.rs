@@ -127,14 +127,14 @@ impl From<Forecast> for ForecastReport {
 }
 
 impl From<RunEstimate> for RunEstimateReport {
-    fn from(course: RunEstimate) -> Self {
+    fn from(estimate: RunEstimate) -> Self {
         Self {
-            turns: course.turns,
-            input: course.input,
-            cached: course.cached,
-            output: course.output,
-            cost: course.cost.map(Nanos::to_json),
-            stopped: course.stopped.as_str().to_owned(),
+            turns: estimate.turns,
+            input: estimate.input,
+            cached: estimate.cached,
+            output: estimate.output,
+            cost: estimate.cost.map(Nanos::to_json),
+            stopped: estimate.stopped.as_str().to_owned(),
         }
     }
 }

@@ -129,8 +129,8 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     }
     let nodes: Vec<Point> = points.iter().take(count).copied().collect();
     let way = |i: usize| routes.ways.get(i).map_or(&[][..], Vec::as_slice);
-    let course = |(i, edge): (usize, &DrawnEdge)| edge_points((edge.from, edge.to), way(i), &points, &widths, drawing);
-    let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(course).collect();
+    let route = |(i, edge): (usize, &DrawnEdge)| edge_points((edge.from, edge.to), way(i), &points, &widths, drawing);
+    let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(route).collect();
     let (width, height) = if drawing.sideways { (below + row_depth, reach) } else { (reach, below + row_depth) };
     let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
     Ok(DrawingLayout { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
@@ -336,12 +336,12 @@ fn edge_points(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[
             Point { x: point.x, y: point.y + sign * BOX_HEIGHT / 2.0 }
         }
     };
-    let mut course = vec![side(from, a, sign)];
+    let mut route = vec![side(from, a, sign)];
     let mut between: Vec<Point> = way.iter().filter_map(|v| points.get(*v).copied()).collect();
     if !is_ahead {
         between.reverse();
     }
-    course.extend(between);
-    course.push(side(to, b, -sign));
-    course
+    route.extend(between);
+    route.push(side(to, b, -sign));
+    route
 }

@@ -81,10 +81,10 @@ fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
     }
 }
 
-fn format_row(name: &str, course: &RunEstimate) -> Vec<String> {
+fn format_row(name: &str, estimate: &RunEstimate) -> Vec<String> {
     let turns =
-        if course.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", group_thousands(course.turns)) };
-    let end = match course.stopped {
+        if estimate.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", group_thousands(estimate.turns)) };
+    let end = match estimate.stopped {
         StopReason::Done => "until it is done".to_owned(),
         StopReason::Limit(limit) => format!("until the limit of {limit}"),
         StopReason::Window => "until the context window is full".to_owned(),
@@ -92,9 +92,9 @@ fn format_row(name: &str, course: &RunEstimate) -> Vec<String> {
     vec![
         name.to_owned(),
         turns,
-        format!("{} in", group_thousands(course.input)),
-        format!("{} out", group_thousands(course.output)),
-        course.cost.map(dollars).unwrap_or_default(),
+        format!("{} in", group_thousands(estimate.input)),
+        format!("{} out", group_thousands(estimate.output)),
+        estimate.cost.map(dollars).unwrap_or_default(),
         end,
     ]
 }

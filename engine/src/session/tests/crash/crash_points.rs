@@ -52,10 +52,10 @@ fn remaining_states(scenario: &'static Scenario, survival: fn(u64) -> Survival) 
     let whole = undisturbed(scenario).final_state;
     let world = CrashWorld::new(scenario, &[]);
     let all = Arc::new(Mutex::new(RemainingStates::default()));
-    let told = Arc::clone(&all);
+    let recorded = Arc::clone(&all);
     world.simulated.before_operations(move |at, disk| {
         disk.restart(survival(at));
-        told.lock().unwrap().add(at, disk);
+        recorded.lock().unwrap().add(at, disk);
     });
     world.process(scenario).unwrap();
     whole.holds(scenario, &world.read_final_state(scenario).unwrap(), 0).unwrap();

@@ -197,7 +197,7 @@ impl EventNormalizer<'_> {
             }
         }
         let mut apart = 0;
-        let (mut told, mut mail) = (Vec::new(), BTreeSet::new());
+        let (mut entries, mut mail) = (Vec::new(), BTreeSet::new());
         let mut attempts: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for event in events {
             if let EventBody::Settled(settled) = &event.body
@@ -234,7 +234,7 @@ impl EventNormalizer<'_> {
                 value["attempt"] = attempts[&turn].iter().position(|seen| *seen == number).into();
             }
             self.plain(&event.body, &mut value, apart)?;
-            told.push(value);
+            entries.push(value);
         }
         // The order within a group is undefined, so it is normalized.
         let place = |value: &Value| match value["type"].as_str() {
@@ -245,11 +245,11 @@ impl EventNormalizer<'_> {
             }
             _ => None,
         };
-        for group in told.chunk_by_mut(|a, b| place(a).is_some() && place(b).is_some()) {
+        for group in entries.chunk_by_mut(|a, b| place(a).is_some() && place(b).is_some()) {
             group.sort_by_key(|value| place(value));
         }
-        told.push(json!({"mail": mail}));
-        Ok(told)
+        entries.push(json!({"mail": mail}));
+        Ok(entries)
     }
 
     /// Removes the values of an event that differ between runs.
@@ -317,10 +317,10 @@ impl EventNormalizer<'_> {
                 } else if result.why == ResultKind::Interrupted {
                     return Err(format!("{result:?} may run again"));
                 }
-                if let Ok(Value::Object(mut said)) = serde_json::from_str::<Value>(&result.content) {
-                    said.insert("cost".into(), Value::Null);
-                    said.insert("pid".into(), Value::Null);
-                    value["content"] = Value::Object(said);
+                if let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(&result.content) {
+                    fields.insert("cost".into(), Value::Null);
+                    fields.insert("pid".into(), Value::Null);
+                    value["content"] = Value::Object(fields);
                     value["bytes"] = 0.into();
                 }
             }

@@ -348,8 +348,8 @@ pub static RESUMED: Scenario = Scenario {
         "resumed",
         |lab| lab.directive("root", &permit(&["test.*"]), ""),
         |request| {
-            let said = serde_json::to_string(&request.turns).unwrap();
-            let time = usize::from(said.contains("and then?")) + usize::from(said.contains("and now?"));
+            let turns_json = serde_json::to_string(&request.turns).unwrap();
+            let time = usize::from(turns_json.contains("and then?")) + usize::from(turns_json.contains("and now?"));
             let begins = matches!(request.cue.turn, Some(0));
             Ok(if begins { all(&[tool("mark", &time.to_string())]) } else { say("the end") })
         },

@@ -95,13 +95,14 @@ fn messages(
     events: &[Event],
 ) -> Vec<ControlMessage> {
     let any = |test: &dyn Fn(&EventBody) -> bool| events.iter().any(|event| test(&event.body));
-    let told = |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.message == *wanted));
+    let is_recorded =
+        |wanted: &ControlMessage| any(&|body| matches!(body, EventBody::Mail(mail) if mail.message == *wanted));
     if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
-        return (scenario.answers)().into_iter().filter(|message| !told(message)).collect();
+        return (scenario.answers)().into_iter().filter(|message| !is_recorded(message)).collect();
     }
     let begun = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
     // A user who knows that the message was sent does not send it again.
     let sent = outside.lines().iter().any(|line| line == "letter")
         || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
-    if begun && !sent && !told(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
+    if begun && !sent && !is_recorded(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
 }

@@ -138,14 +138,14 @@ fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() 
     ask(&registry, LedgerStep::issue(&child, 1, 0, 200));
     ask(&registry, LedgerStep::settle(&child, 1, 0, 150));
     ask(&registry, LedgerStep::end(&root));
-    let standing = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().status();
-    assert_eq!(standing(&root), AccountStatus::Draining);
+    let status_of = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().status();
+    assert_eq!(status_of(&root), AccountStatus::Draining);
     // Asked again after a crash, the answer is the first one.
     for most in [10_000, 1] {
         let answer = ask(&registry, LedgerStep::hand_off(&child, &next, most));
         assert_eq!(answer, LedgerReply::Reserved { amount: Nanos(450) });
     }
-    assert_eq!((standing(&root), standing(&child)), (AccountStatus::Draining, AccountStatus::Released));
+    assert_eq!((status_of(&root), status_of(&child)), (AccountStatus::Draining, AccountStatus::Released));
     ask(&registry, LedgerStep::settle(&next, 1, 0, 400));
     assert_eq!(
         ask(&registry, LedgerStep::hand_off(&next, &last, 20)),
@@ -154,7 +154,7 @@ fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() 
     );
     ask(&registry, LedgerStep::end(&last));
     assert_eq!(
-        (standing(&root), registry.account(&root).unwrap().unwrap().spent()),
+        (status_of(&root), registry.account(&root).unwrap().unwrap().spent()),
         (AccountStatus::Released, Nanos(550))
     );
 }

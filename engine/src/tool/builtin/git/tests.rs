@@ -87,8 +87,8 @@ async fn bad_input_is_refused() {
         (GitTool::Status, json!({"limit": 3})),
         (GitTool::Log, json!({"staged": true})),
     ] {
-        let (said, failed) = r.call(tool, parameters.clone()).await;
-        assert!(failed && !said.is_empty(), "{parameters}: {said}");
+        let (output, failed) = r.call(tool, parameters.clone()).await;
+        assert!(failed && !output.is_empty(), "{parameters}: {output}");
     }
     // No pathspec magic: a path is a path.
     assert_eq!(r.call(GitTool::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
@@ -132,8 +132,8 @@ async fn missing_objects_are_not_fetched() {
     let blob = String::from_utf8(out.stdout).unwrap();
     let (folder, rest) = blob.trim().split_at(2);
     std::fs::remove_file(r.dir.path().join(".git/objects").join(folder).join(rest)).unwrap();
-    let (said, failed) = r.call(GitTool::Show, json!({"revision": "HEAD:a.txt"})).await;
-    assert!(failed, "{said}");
+    let (output, failed) = r.call(GitTool::Show, json!({"revision": "HEAD:a.txt"})).await;
+    assert!(failed, "{output}");
     for tool in GitTool::ALL {
         r.call(tool, json!({})).await;
     }
@@ -188,8 +188,8 @@ async fn repository_configuration_never_runs_programs() {
         std::fs::copy(trap, path).unwrap();
     }
     for tool in GitTool::ALL {
-        let (said, failed) = r.call(tool, json!({})).await;
-        assert!(!failed && !said.contains("passwd"), "{said}");
+        let (output, failed) = r.call(tool, json!({})).await;
+        assert!(!failed && !output.contains("passwd"), "{output}");
     }
     assert!(!sprung.exists(), "{}", std::fs::read_to_string(&sprung).unwrap_or_default());
 }

@@ -48,14 +48,14 @@ async fn pages_as_text() {
 
 #[tokio::test]
 async fn bad_input_is_refused() {
-    for (url, said) in [
+    for (url, message) in [
         ("no address", "is not a valid URL"),
         ("file:///etc/passwd", "not a web address"),
         ("http://127.0.0.1/", "is in this machine's network"),
         ("http://[::1]/", "is in this machine's network"),
     ] {
         let (text, failed) = fetch(json!({ "url": url }), &["*"]).await;
-        assert!(failed && text.contains(said), "{url}: {text}");
+        assert!(failed && text.contains(message), "{url}: {text}");
     }
     let (text, failed) = fetch(json!({"url": "http://example.com/"}), &[]).await;
     assert!(failed && text.starts_with("permission denied"), "{text}");

@@ -29,16 +29,16 @@ pub(super) fn program() -> Option<PathBuf> {
 ///
 /// # Errors
 /// The grants consist of too many paths, or cannot be read.
-pub fn arguments(wall: &Sandbox) -> io::Result<Vec<OsString>> {
-    let mut places = files::writable_paths(wall)?;
-    places.extend(wall.scratch.clone());
+pub fn arguments(sandbox: &Sandbox) -> io::Result<Vec<OsString>> {
+    let mut places = files::writable_paths(sandbox)?;
+    places.extend(sandbox.scratch.clone());
     if places.len() > MAX_MOUNTS {
         let text = format!("the grants need {} mounts, and bubblewrap gets at most {MAX_MOUNTS}", places.len());
         return Err(io::Error::other(text));
     }
     let mut arguments: Vec<OsString> = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         .into_iter()
-        .chain((!wall.net).then_some("--unshare-net"))
+        .chain((!sandbox.net).then_some("--unshare-net"))
         .chain(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"])
         .map(OsString::from)
         .collect();

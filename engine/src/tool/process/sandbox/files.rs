@@ -128,29 +128,29 @@ pub fn landlock_version() -> u8 {
 }
 
 /// Applies the rules to this thread and all of its descendants.
-pub fn apply(wall: &Sandbox) -> io::Result<()> {
+pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
     let ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(io::Error::other)?;
-    let ruleset = if wall.net {
+    let ruleset = if sandbox.net {
         ruleset
     } else {
         ruleset.handle_access(AccessNet::from_all(NEWEST_ABI)).map_err(io::Error::other)?
     };
     let ruleset = ruleset.create().map_err(io::Error::other)?;
-    let mut rules = FileRules::new(wall, Some(ruleset));
+    let mut rules = FileRules::new(sandbox, Some(ruleset));
     rules.grant_system()?;
     rules.grant_home()?;
-    if let Some(user) = &wall.user {
+    if let Some(user) = &sandbox.user {
         rules.grant_entries(user, &USER_SECRETS)?;
     }
-    for path in wall.read.iter().filter(|path| path.is_absolute()) {
+    for path in sandbox.read.iter().filter(|path| path.is_absolute()) {
         rules.grant_path(path, FileRight::Read)?;
     }
-    rules.grant_project(&wall.project)?;
-    for folder in &wall.write {
-        rules.grant_writable(&wall.project, folder)?;
+    rules.grant_project(&sandbox.project)?;
+    for folder in &sandbox.write {
+        rules.grant_writable(&sandbox.project, folder)?;
     }
-    if let Some(scratch) = &wall.scratch {
+    if let Some(scratch) = &sandbox.scratch {
         rules.grant_path(scratch, FileRight::Write)?;
     }
     if let Some(ruleset) = rules.ruleset {
@@ -160,10 +160,10 @@ pub fn apply(wall: &Sandbox) -> io::Result<()> {
 }
 
 /// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
-pub fn writable_paths(wall: &Sandbox) -> io::Result<Vec<PathBuf>> {
-    let mut rules = FileRules::new(wall, None);
-    for folder in &wall.write {
-        rules.grant_writable(&wall.project, folder)?;
+pub fn writable_paths(sandbox: &Sandbox) -> io::Result<Vec<PathBuf>> {
+    let mut rules = FileRules::new(sandbox, None);
+    for folder in &sandbox.write {
+        rules.grant_writable(&sandbox.project, folder)?;
     }
     Ok(rules.places)
 }
@@ -181,9 +181,9 @@ struct FileRules<'w> {
 }
 
 impl<'w> FileRules<'w> {
-    fn new(wall: &'w Sandbox, ruleset: Option<RulesetCreated>) -> Self {
-        let user = wall.user.as_ref().and_then(|user| user.canonicalize().ok());
-        Self { ruleset, hidden: &wall.hidden, user, places: Vec::new(), entries: 0 }
+    fn new(sandbox: &'w Sandbox, ruleset: Option<RulesetCreated>) -> Self {
+        let user = sandbox.user.as_ref().and_then(|user| user.canonicalize().ok());
+        Self { ruleset, hidden: &sandbox.hidden, user, places: Vec::new(), entries: 0 }
     }
 
     fn grant_system(&mut self) -> io::Result<()> {

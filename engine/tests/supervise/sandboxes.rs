@@ -49,7 +49,7 @@ pub fn run_sandboxed(project: &str, write: &str, net: &str, command: &str) {
         thread_id: "t-1".into(),
         timeout: Duration::from_secs(40),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
-        wall: Some(Sandbox::new(Path::new(project), write, &net)),
+        sandbox: Some(Sandbox::new(Path::new(project), write, &net)),
         input: Vec::new(),
         environment: Vec::new(),
         streams: rye_engine::tool::process::StderrMode::Together,
@@ -157,18 +157,18 @@ fn in_bubblewrap_modes_stay() {
     let mode =
         |path: &str| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(machine.at(path)).unwrap().permissions());
     let before = [mode("home/.ssh/id_ed25519"), mode("project/.ai/directives/a.md")];
-    let said = run(
+    let output = run(
         "chmod 777 ~/.ssh/id_ed25519 .ai/directives/a.md; touch -d 2001-01-01 .env; cat ~/.ssh/id_ed25519; echo made > out/new; \
         echo more >> src/main.txt; echo x > \"$TMPDIR/t\" && cat \"$TMPDIR/t\"; touch top2; ls -d /proc/[0-9]* | wc -l",
     );
-    assert_eq!([mode("home/.ssh/id_ed25519"), mode("project/.ai/directives/a.md")], before, "{said}");
-    assert!(!said.contains("the secret key") && said.contains("Read-only file system"), "{said}");
-    assert_eq!(fs::read_to_string(machine.at("project/out/new")).unwrap_or_default(), "made\n", "{said}");
-    assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "sourcemore\n", "{said}");
+    assert_eq!([mode("home/.ssh/id_ed25519"), mode("project/.ai/directives/a.md")], before, "{output}");
+    assert!(!output.contains("the secret key") && output.contains("Read-only file system"), "{output}");
+    assert_eq!(fs::read_to_string(machine.at("project/out/new")).unwrap_or_default(), "made\n", "{output}");
+    assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "sourcemore\n", "{output}");
     assert!(!machine.at("project/top2").exists());
     // The program sees only its own processes.
-    let seen: usize = said.lines().last().unwrap_or_default().trim().parse().unwrap_or(usize::MAX);
-    assert!(said.contains("\nx\n") && seen < 10, "{said}");
+    let seen: usize = output.lines().last().unwrap_or_default().trim().parse().unwrap_or(usize::MAX);
+    assert!(output.contains("\nx\n") && seen < 10, "{output}");
 }
 
 fn nothing_outside_is_read() {
@@ -184,8 +184,8 @@ fn nothing_outside_is_read() {
         "user/.ai/trust/x.json",
         "other/file.txt",
     ] {
-        let said = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
-        assert!(said.contains("Permission denied"), "{path}: {said}");
+        let output = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
+        assert!(output.contains("Permission denied"), "{path}: {output}");
     }
     assert!(machine.run_unsandboxed("ls ~/.ssh").contains("Permission denied"));
     let shadow = machine.run_unsandboxed("cat /etc/shadow");
@@ -196,8 +196,8 @@ fn nothing_outside_is_read() {
         ("project/.env", "FROM_PROJECT"),
         ("project/.ai/directives/a.md", "# A"),
     ] {
-        let said = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
-        assert!(said.contains(text), "{path}: {said}");
+        let output = machine.run_unsandboxed(&format!("cat {}", machine.at(path).display()));
+        assert!(output.contains(text), "{path}: {output}");
     }
     assert_eq!(machine.run_unsandboxed("echo $SECRET_API_KEY"), "\n");
 }
@@ -259,18 +259,18 @@ fn keys_are_out_of_reach() {
             "base64 {secret}; echo x > {secret}; echo x > {folder}/new; rm {secret}; mv {folder} {folder}2; ln {secret} out/key; cat out/key"
         );
         for write in ["", ".,.ai,.ai/keys,ai,ai/keys,user,home,out"] {
-            let said = run(write, &attacks);
+            let output = run(write, &attacks);
             for refused in [format!("{secret}: Permission denied"), format!("{folder}/new: Permission denied")] {
-                assert!(said.contains(&refused), "{case}: {said}");
+                assert!(output.contains(&refused), "{case}: {output}");
             }
-            assert_eq!(said.matches(&format!("{secret}: Permission denied")).count(), 2, "{case}: {said}");
-            assert!(!said.contains("the private key") && !said.contains("the trust"), "{case}: {said}");
-            assert!(!said.contains("dGhlI"), "{case}: base64: {said}");
+            assert_eq!(output.matches(&format!("{secret}: Permission denied")).count(), 2, "{case}: {output}");
+            assert!(!output.contains("the private key") && !output.contains("the trust"), "{case}: {output}");
+            assert!(!output.contains("dGhlI"), "{case}: base64: {output}");
             assert_eq!(fs::read(&path).unwrap(), before, "{case}");
             assert!(!path.with_file_name("new").exists(), "{case}");
         }
-        let said = run("out", &format!("cat {}; echo made > out/new; cat out/new", machine.at(readable).display()));
-        assert!(!said.contains("denied") && said.ends_with("made\n"), "{case}: {said}");
+        let output = run("out", &format!("cat {}; echo made > out/new; cat out/new", machine.at(readable).display()));
+        assert!(!output.contains("denied") && output.ends_with("made\n"), "{case}: {output}");
     }
 }
 
@@ -289,8 +289,8 @@ fn nothing_is_written_ungranted() {
         "user/.ai/knowledge/x.md",
         "project/.git/hooks/pre-commit",
     ] {
-        let said = machine.run_unsandboxed(&format!("echo x > {}", machine.at(path).display()));
-        assert!(said.contains("Permission denied"), "{path}: {said}");
+        let output = machine.run_unsandboxed(&format!("echo x > {}", machine.at(path).display()));
+        assert!(output.contains("Permission denied"), "{path}: {output}");
     }
     for command in [
         "truncate -s 0 src/main.txt",
@@ -299,8 +299,11 @@ fn nothing_is_written_ungranted() {
         "mv src/main.txt src/b.txt",
         "ln -s /etc src/l",
     ] {
-        let said = machine.run_unsandboxed(command);
-        assert!(said.contains("Permission denied") || said.contains("Invalid cross-device link"), "{command}: {said}");
+        let output = machine.run_unsandboxed(command);
+        assert!(
+            output.contains("Permission denied") || output.contains("Invalid cross-device link"),
+            "{command}: {output}"
+        );
     }
     assert_eq!(fs::read_to_string(machine.at("project/src/main.txt")).unwrap(), "source");
 }
@@ -310,17 +313,17 @@ fn what_is_granted_is_written() {
         return;
     }
     let machine = Machine::new();
-    let said = machine.run(
+    let output = machine.run(
         "out/,src",
         "",
         "echo a > out/a && echo b >> src/main.txt && mkdir src/d && mv src/main.txt src/d/m && cat src/d/m out/a",
     );
-    assert_eq!(said, "sourceb\na\n");
+    assert_eq!(output, "sourceb\na\n");
     assert!(machine.run("out/", "", "echo x > top.txt").contains("Permission denied"));
     assert!(machine.run("out/", "", "echo x > sub/x").contains("Permission denied"));
     for outside in ["../other", "/", "out/../../other", "", "./.."] {
-        let said = machine.run(outside, "", "echo x > ../other/x; echo x > top.txt");
-        assert_eq!(said.matches("Permission denied").count(), 2, "{outside}: {said}");
+        let output = machine.run(outside, "", "echo x > ../other/x; echo x > top.txt");
+        assert_eq!(output.matches("Permission denied").count(), 2, "{outside}: {output}");
         assert!(!machine.at("other/x").exists());
     }
     assert_eq!(machine.run("top.txt", "", "echo more >> top.txt; cat top.txt"), "topmore\n");
@@ -346,8 +349,8 @@ fn protected_paths_are_not_writable() {
             ".ai/state/x",
             "new.txt",
         ] {
-            let said = machine.run(write, "", &format!("echo x > {path}"));
-            assert!(said.contains("Permission denied"), "{write}: {path}: {said}");
+            let output = machine.run(write, "", &format!("echo x > {path}"));
+            assert!(output.contains("Permission denied"), "{write}: {path}: {output}");
         }
         for (path, command) in [
             (".git", "mv .git out"),
@@ -359,8 +362,8 @@ fn protected_paths_are_not_writable() {
             machine.run(write, "", command);
             assert!(machine.at("project").join(path).exists(), "{write}: {command}");
         }
-        let said = machine.run(write, "", "echo 1 > src/ok && echo 2 > top.txt && echo 3 > sub/deep/code.txt && echo 4 > .ai/data/z && cat src/ok top.txt sub/deep/code.txt .ai/data/z");
-        assert_eq!(said, "1\n2\n3\n4\n", "{write}");
+        let output = machine.run(write, "", "echo 1 > src/ok && echo 2 > top.txt && echo 3 > sub/deep/code.txt && echo 4 > .ai/data/z && cat src/ok top.txt sub/deep/code.txt .ai/data/z");
+        assert_eq!(output, "1\n2\n3\n4\n", "{write}");
     }
 }
 
@@ -370,8 +373,8 @@ fn thread_files_are_not_readable() {
     }
     let machine = Machine::new();
     for write in ["", ".", ".ai/data"] {
-        let said = machine.run(write, "", "cat .ai/state/threads/t/transcript.jsonl; grep -r record .");
-        assert!(said.contains("Permission denied") && !said.contains("the record"), "{write}: {said}");
+        let output = machine.run(write, "", "cat .ai/state/threads/t/transcript.jsonl; grep -r record .");
+        assert!(output.contains("Permission denied") && !output.contains("the record"), "{write}: {output}");
     }
 }
 
@@ -390,8 +393,8 @@ fn links_lead_nowhere_new() {
     );
     assert!(machine.run("src/", "", "echo x > src/git/config").contains("Permission denied"));
     // A hard link into a writable folder would make a protected path writable.
-    let said = machine.run("src/", "", "ln .git/config src/config; ln .env src/env; echo x > src/config");
-    assert_eq!(fs::read_to_string(machine.at("project/.git/config")).unwrap(), "[core]", "{said}");
+    let output = machine.run("src/", "", "ln .git/config src/config; ln .env src/env; echo x > src/config");
+    assert_eq!(fs::read_to_string(machine.at("project/.git/config")).unwrap(), "[core]", "{output}");
 }
 
 fn no_socket_unless_granted() {
@@ -405,15 +408,16 @@ fn no_socket_unless_granted() {
         ("tcp", format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo open")),
         ("udp", format!("exec 3<>/dev/udp/127.0.0.1/{port} && echo x >&3 && echo open")),
     ] {
-        let said = machine.run(".", "", &command);
-        assert!(said.contains("Permission denied") && !said.contains("open"), "{kind}: {said}");
+        let output = machine.run(".", "", &command);
+        assert!(output.contains("Permission denied") && !output.contains("open"), "{kind}: {output}");
         assert!(machine.run("", "127.0.0.1", &command).contains("open"), "{kind} granted");
     }
     let python = "/usr/bin/python3";
     if Path::new(python).exists() {
         for family in ["AF_UNIX", "AF_INET6", "AF_NETLINK"] {
-            let said = machine.run_unsandboxed(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
-            assert!(said.contains("PermissionError"), "{family}: {said}");
+            let output =
+                machine.run_unsandboxed(&format!("{python} -c 'import socket; socket.socket(socket.{family})'"));
+            assert!(output.contains("PermissionError"), "{family}: {output}");
         }
         // A grant of hosts does not open local services: containers, session buses, key agents.
         let probe =
@@ -426,8 +430,11 @@ fn no_socket_unless_granted() {
             } else {
                 probe(family)
             };
-            let said = machine.run("", "example.com", &probe);
-            assert!(said.contains("open") == opens && said.contains("PermissionError") != opens, "{family}: {said}");
+            let output = machine.run("", "example.com", &probe);
+            assert!(
+                output.contains("open") == opens && output.contains("PermissionError") != opens,
+                "{family}: {output}"
+            );
         }
         let pair = "import socket; a, b = socket.socketpair(); a.send(b\"hi\"); print(b.recv(2))";
         assert_eq!(machine.run_unsandboxed(&format!("{python} -c '{pair}'")), "b'hi'\n");
@@ -441,10 +448,10 @@ fn the_owner_is_not_read() {
     let machine = Machine::new();
     let own = std::process::id();
     for file in ["environ", "maps", "mem"] {
-        let said = machine.run_unsandboxed(&format!(
+        let output = machine.run_unsandboxed(&format!(
             "cat /proc/{own}/{file} | tr '\\0' '\\n' | head -3; cat /proc/$PPID/{file} | head -c 100"
         ));
-        assert!(said.matches("Permission denied").count() == 2, "{file}: {said}");
+        assert!(output.matches("Permission denied").count() == 2, "{file}: {output}");
     }
 }
 
@@ -453,12 +460,12 @@ fn outside_processes_get_no_signals() {
         return;
     }
     let machine = Machine::new();
-    let said = machine.run_unsandboxed(&format!(
+    let output = machine.run_unsandboxed(&format!(
         "kill -0 {}; kill -STOP $PPID; kill -KILL $PPID; echo still here",
         std::process::id()
     ));
-    assert_eq!(said.matches("Operation not permitted").count(), 3, "{said}");
-    assert!(said.ends_with("still here\n"));
+    assert_eq!(output.matches("Operation not permitted").count(), 3, "{output}");
+    assert!(output.ends_with("still here\n"));
 }
 
 fn temporary_files_are_private() {
@@ -466,18 +473,18 @@ fn temporary_files_are_private() {
         return;
     }
     let machine = Machine::new();
-    let said = machine
+    let output = machine
         .run_unsandboxed("f=$(mktemp) && echo 1 > $f && cat $f && stat -c %a $TMPDIR && cat <<< here && echo $TMPDIR");
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.get(..3), Some(["1", "700", "here"].as_slice()), "{said}");
-    assert!(!Path::new(lines[3]).exists(), "{said}");
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.get(..3), Some(["1", "700", "here"].as_slice()), "{output}");
+    assert!(!Path::new(lines[3]).exists(), "{output}");
     assert!(machine.run_unsandboxed("ls /tmp; echo x > /tmp/rye-wall-test").contains("Permission denied"));
 }
 
 fn usual_programs_run() {
     let machine = Machine::new();
-    let said = machine.run_unsandboxed("ls src && sort top.txt && sh -c 'echo sh' && date > /dev/null && cat /proc/self/status | grep -c NoNewPrivs && id -u > /dev/null && echo end");
-    assert_eq!(said, "main.txt\ntop\nsh\n1\nend\n");
+    let output = machine.run_unsandboxed("ls src && sort top.txt && sh -c 'echo sh' && date > /dev/null && cat /proc/self/status | grep -c NoNewPrivs && id -u > /dev/null && echo end");
+    assert_eq!(output, "main.txt\ntop\nsh\n1\nend\n");
     if Command::new("git").arg("--version").output().is_ok() {
         assert_eq!(machine.run_unsandboxed("git config user.name"), "Ada\n");
     }
@@ -491,17 +498,17 @@ fn a_fork_bomb_ends() {
     let start = Instant::now();
     let bomb =
         "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 30; }; bomb 11; echo all of it";
-    let said = machine.run_unsandboxed(bomb);
+    let output = machine.run_unsandboxed(bomb);
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
-    let told: String = said.chars().rev().take(400).collect::<Vec<_>>().into_iter().rev().collect();
-    assert!(said.contains("processes at once") || said.contains("Resource temporarily unavailable"), "{told}");
-    assert!(!said.contains("all of it"), "{told}");
+    let tail: String = output.chars().rev().take(400).collect::<Vec<_>>().into_iter().rev().collect();
+    assert!(output.contains("processes at once") || output.contains("Resource temporarily unavailable"), "{tail}");
+    assert!(!output.contains("all of it"), "{tail}");
 }
 
 /// Tests that the processes of other programs do not count against this program's limit.
 fn other_programs_processes_do_not_count() {
     let machine = Machine::new();
-    let said = std::thread::scope(|scope| {
+    let output = std::thread::scope(|scope| {
         let program = scope.spawn(|| machine.run_unsandboxed("for i in $(seq 30); do sleep 0.05; done; echo done"));
         std::thread::sleep(Duration::from_millis(400));
         for _ in 0..700 {
@@ -510,5 +517,5 @@ fn other_programs_processes_do_not_count() {
         }
         program.join().unwrap()
     });
-    assert_eq!(said, "done\n");
+    assert_eq!(output, "done\n");
 }
