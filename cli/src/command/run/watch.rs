@@ -54,7 +54,7 @@ pub async fn wait_until_end(
                         return Exit::Cancelled.into();
                     }
                 }
-                None => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
+                None => if stops.forward(&screen) { return Exit::Cancelled.into() },
             },
         }
     };
@@ -62,7 +62,7 @@ pub async fn wait_until_end(
     loop {
         tokio::select! {
             () = engine.wait_idle() => break,
-            stop = stops.next() => if stops.forward(stop, &screen) { return Exit::Cancelled.into() },
+            _ = stops.next() => if stops.forward(&screen) { return Exit::Cancelled.into() },
         }
     }
     let exit = if input.is_some() && result.status == Status::Idle {
@@ -171,11 +171,13 @@ struct SignalForwarder<'a> {
 }
 
 impl SignalForwarder<'_> {
+    /// Waits for the next signal that counts. A hangup counts only as the first signal, because the kernel and the shell
+    /// may both send it: a later one neither kills nor cuts the output.
     async fn next(&mut self) -> StopSignal {
         match &mut self.signals {
             Some(signals) => loop {
                 match signals.next().await {
-                    StopSignal::Hangup if self.detached => {}
+                    StopSignal::Hangup if self.detached || self.asked > 0 => {}
                     stop @ (StopSignal::Hangup | StopSignal::Interrupt | StopSignal::Terminate) => return stop,
                 }
             },
@@ -184,11 +186,8 @@ impl SignalForwarder<'_> {
     }
 
     /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
-    /// one, which ends the process without waiting. A hangup counts only as the first one.
-    fn forward(&mut self, stop: StopSignal, screen: &Renderer) -> bool {
-        if stop == StopSignal::Hangup && self.asked > 0 {
-            return false;
-        }
+    /// one, which ends the process without waiting.
+    fn forward(&mut self, screen: &Renderer) -> bool {
         self.asked += 1;
         match self.asked {
             1 => {
