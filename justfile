@@ -42,8 +42,8 @@ money cases="100000":
 
 # Every state that a crash can leave, where `cargo test` checks a sample.
 crash:
-    RYE_EVERY_CRASH=1 cargo nextest run -p rye-engine -E 'test(crash::interventions)'
-    RYE_EVERY_CRASH=1 cargo nextest run -p rye-cli --test killed queued
+    RYE_EVERY_CRASH=1 cargo nextest run -p rye-engine -E 'test(crash::)'
+    RYE_EVERY_CRASH=1 cargo nextest run -p rye-cli --test killed
 
 # End to end against an independent mock server.
 e2e:

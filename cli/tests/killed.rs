@@ -1,5 +1,5 @@
-//! Tests of `kill -9` after every event of different runs: parallel calls, children, failed attempts, threads resumed
-//! twice. Each recovered run gives the same result.
+//! Tests of `kill -9` after the events of different runs: parallel calls, children, failed attempts, threads resumed
+//! twice. Each recovered run gives the same result. `just crash` kills after every event, other runs after a sample.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -198,52 +198,58 @@ fn picture(place: &TestProject, what: &str) -> Vec<Value> {
     threads
 }
 
-/// Kills the run after each event, and sometimes once more during recovery.
-fn killed_at_every_event(run: &KilledRun) {
+/// The number of events after which a run is killed, unless `RYE_EVERY_CRASH` is set.
+const SAMPLED_KILLS: usize = 12;
+
+/// Kills the run after a sample of its events, and sometimes once more during recovery; after each event if
+/// `RYE_EVERY_CRASH` is set.
+fn kill_and_recover(run: &KilledRun) {
     let clean = place(run);
     to_the_end(&clean, run, "undisturbed");
     let whole = picture(&clean, "undisturbed");
     assert_eq!(whole.len(), run.threads, "{whole:#?}");
     let total = events(&clean);
-    let mut killed = 0;
-    for after in 1..total {
+    let step = if std::env::var_os("RYE_EVERY_CRASH").is_some() { 1 } else { total.div_ceil(SAMPLED_KILLS) };
+    let (mut killed, mut points) = (0, 0);
+    for after in (1..total).step_by(step) {
+        points += 1;
         let place = place(run);
         let what = format!("killed after {after} of {total}");
         if !until_killed(&place, run, after) {
             continue;
         }
         killed += 1;
-        if after % 3 == 0 {
+        if points % 3 == 0 {
             until_killed(&place, run, events(&place) + 2);
         }
         to_the_end(&place, run, &what);
         assert_eq!(picture(&place, &what), whole, "{what}");
     }
     // The last events are written together.
-    assert!(killed + 8 >= total, "{killed} of {total}");
+    assert!(killed + 8_usize.div_ceil(step) >= points, "{killed} of {points}");
 }
 
 #[test]
-fn parallel_calls_recover_after_every_event() {
-    killed_at_every_event(&PARALLEL);
+fn parallel_calls_recover_after_a_kill() {
+    kill_and_recover(&PARALLEL);
 }
 
 #[test]
-fn children_recover_after_every_event() {
-    killed_at_every_event(&CHILDREN);
+fn children_recover_after_a_kill() {
+    kill_and_recover(&CHILDREN);
 }
 
 #[test]
-fn async_tool_calls_recover_after_every_event() {
-    killed_at_every_event(&APART);
+fn async_tool_calls_recover_after_a_kill() {
+    kill_and_recover(&APART);
 }
 
 #[test]
-fn failed_attempts_recover_after_every_event() {
-    killed_at_every_event(&RETRY);
+fn failed_attempts_recover_after_a_kill() {
+    kill_and_recover(&RETRY);
 }
 
 #[test]
-fn twice_resumed_threads_recover_after_every_event() {
-    killed_at_every_event(&RESUMED);
+fn twice_resumed_threads_recover_after_a_kill() {
+    kill_and_recover(&RESUMED);
 }

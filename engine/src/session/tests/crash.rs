@@ -150,12 +150,12 @@ macro_rules! scenarios {
             use super::*;
 
             #[test]
-            fn killed_at_every_operation() {
+            fn killed_run_recovers() {
                 crash_points::at_each(&scenarios::$scenario, |_| Survival::All, None);
             }
 
             #[test]
-            fn without_power_at_every_operation() {
+            fn run_without_power_recovers() {
                 crash_points::at_each(&scenarios::$scenario, |_| Survival::Nothing, None);
             }
 
@@ -170,7 +170,7 @@ macro_rules! scenarios {
             }
 
             #[test]
-            fn processes_killed_at_every_step() {
+            fn killed_process_recovers() {
                 killed::at_every_step(&scenarios::$scenario, stringify!($name));
             }
         }

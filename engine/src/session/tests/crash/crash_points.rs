@@ -27,8 +27,8 @@ struct RemainingStates {
     registries: BTreeMap<u64, u64>,
 }
 
-/// Interrupts a run before every operation, recovers each state until nothing is left to do, and compares the results.
-/// Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
+/// Interrupts a run before every operation, recovers a sample of the states until nothing is left to do, and compares the
+/// results; `RYE_EVERY_CRASH` recovers each state. Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
 pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).final_state;
     let (world, RemainingStates { from, to, left, .. }) = remaining_states(scenario, survival);
@@ -38,7 +38,7 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
         let held = broken.and_then(|(after, deaths)| whole.holds(scenario, &after.read_final_state(scenario)?, deaths));
         held.err().map(|error| format!("broken off before operation {at}: {error}"))
     };
-    let wrong: Vec<String> = left.into_iter().filter_map(follow).collect();
+    let wrong: Vec<String> = sample(left).into_iter().filter_map(follow).collect();
     let first: Vec<&str> = wrong.iter().take(3).map(String::as_str).collect();
     let (name, count) = (scenario.name, wrong.len());
     assert!(wrong.is_empty(), "{name}: {count} of {different}, of {operations} operations\n{}", first.join("\n"));
@@ -67,8 +67,7 @@ fn remaining_states(scenario: &'static Scenario, survival: fn(u64) -> Survival) 
 /// failures together.
 pub fn for_each_state(scenario: &'static Scenario, check: impl Fn(&CrashWorld) -> Result<(), String>) {
     let (world, RemainingStates { left, .. }) = remaining_states(scenario, |_| Survival::All);
-    let step = if std::env::var_os("RYE_EVERY_CRASH").is_some() { 1 } else { left.len().div_ceil(SAMPLED_STATES) };
-    let checked = left.into_iter().step_by(step.max(1)).map(|(at, disk)| {
+    let checked = sample(left).into_iter().map(|(at, disk)| {
         let left = CrashWorld::over(scenario, disk, world.lab.path());
         check(&left).map_err(|error| format!("broken off before operation {at}: {error}"))
     });
@@ -76,11 +75,18 @@ pub fn for_each_state(scenario: &'static Scenario, check: impl Fn(&CrashWorld) -
     let wrong: Vec<&String> = checked.iter().filter_map(|one| one.as_ref().err()).collect();
     let first: Vec<&str> = wrong.iter().take(3).map(|error| error.as_str()).collect();
     assert!(wrong.is_empty(), "{}: {} of {}\n{}", scenario.name, wrong.len(), checked.len(), first.join("\n"));
-    assert!(checked.len() >= 20, "{}: {} states", scenario.name, checked.len());
+    assert!(checked.len() >= SAMPLED_STATES / 2, "{}: {} states", scenario.name, checked.len());
 }
 
-/// Number of states in the sample of a normal test run.
-const SAMPLED_STATES: usize = 40;
+/// Maximum number of states in the sample of a normal test run.
+const SAMPLED_STATES: usize = 24;
+
+/// Returns evenly spaced states or steps of a run; all of them if `RYE_EVERY_CRASH` is set.
+pub fn sample<T>(all: Vec<T>) -> Vec<T> {
+    let is_whole = std::env::var_os("RYE_EVERY_CRASH").is_some();
+    let step = if is_whole { 1 } else { all.len().div_ceil(SAMPLED_STATES).max(1) };
+    all.into_iter().step_by(step).collect()
+}
 
 /// Recovers a disk until nothing is left to do. Returns the world and the number of processes that died.
 fn followed(

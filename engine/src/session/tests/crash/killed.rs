@@ -1,6 +1,7 @@
-//! The crash scenarios as real processes on a real disk. Each is killed with `SIGKILL` before every change and sync of
-//! the store and of the outside world, and recovered by this process. The long processes of trees are only killed
-//! before steps that write a transcript, a message or an effect; the simulated disk covers the others.
+//! The crash scenarios as real processes on a real disk. Each is killed with `SIGKILL` before a sample of the changes and
+//! syncs of the store and of the outside world (before each of them with `just crash`), and recovered by this process.
+//! The long processes of trees are only killed before steps that write a transcript, a message or an effect; the
+//! simulated disk covers the others.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::Lab;
+use super::crash_points;
 use super::external_world::{self, Outside};
 use super::final_state::{FinalState, read_final_state};
 use super::process;
@@ -38,7 +40,8 @@ pub fn at_every_step(scenario: &'static Scenario, name: &str) {
     let steps = std::mem::take(&mut *steps.lock().unwrap());
     let total = steps.len();
     let mut wrong = Vec::new();
-    for (at, _) in (0..).zip(steps).filter(|(_, is_place)| *is_place) {
+    let places: Vec<(u64, bool)> = (0..).zip(steps).filter(|(_, is_place)| *is_place).collect();
+    for (at, _) in crash_points::sample(places) {
         let place = KilledProject::new(scenario);
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
@@ -95,7 +98,7 @@ impl KilledProject {
     }
 
     fn run_until_killed(&self, name: &str, at: u64) -> bool {
-        let test = format!("session::tests::crash::{name}::processes_killed_at_every_step");
+        let test = format!("session::tests::crash::{name}::killed_process_recovers");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", &test, "--nocapture"]).env(AT, at.to_string()).env(PROJECT, self.folder.path());
         command.env("TMPDIR", self.scrap.path()).stdout(Stdio::null()).stderr(Stdio::null());
