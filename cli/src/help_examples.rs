@@ -111,10 +111,25 @@ mod tests {
 
     #[test]
     fn every_command_has_an_example_that_parses() {
+        assert_eq!(example_faults(EXAMPLES), Vec::<String>::new());
+    }
+
+    #[test]
+    fn planted_breaches_of_the_examples_are_found() {
+        let without_check: Vec<_> = EXAMPLES.iter().filter(|(of, _)| *of != "check").copied().collect();
+        assert_eq!(example_faults(&without_check), ["`rye check` has no example"]);
+        let with_unknown_option = [without_check.as_slice(), &[("check", &["rye check --no-such-option"])]].concat();
+        assert_eq!(example_faults(&with_unknown_option).len(), 1);
+        let with_unknown_command = [EXAMPLES, &[("no such", &[])]].concat();
+        assert_eq!(example_faults(&with_unknown_command), ["no command `no such`"]);
+    }
+
+    /// Returns the commands without an example, the examples that do not parse, and those of unknown commands.
+    fn example_faults(examples: &[(&str, &[&str])]) -> Vec<String> {
         let (mut commands, mut wrong) = (Vec::new(), Vec::new());
         list_leaf_commands(&Args::command(), "", &mut commands);
         for command in &commands {
-            let Some((_, lines)) = EXAMPLES.iter().find(|(of, _)| of == command) else {
+            let Some((_, lines)) = examples.iter().find(|(of, _)| of == command) else {
                 wrong.push(format!("`rye {command}` has no example"));
                 continue;
             };
@@ -127,11 +142,11 @@ mod tests {
             }
         }
         wrong.extend(
-            EXAMPLES
+            examples
                 .iter()
                 .filter(|(of, _)| !commands.iter().any(|c| c == of))
                 .map(|(of, _)| format!("no command `{of}`")),
         );
-        assert_eq!(wrong, Vec::<String>::new());
+        wrong
     }
 }

@@ -8,7 +8,7 @@ use rye_compiler::diagnostics::CODES;
 use rye_snapshots::{Case, discover};
 
 use super::house::{root, sources};
-use super::page::pages;
+use super::page::{ExplainPage, pages};
 
 const SECTIONS: [&str; 4] = ["What it means", "Why it is refused", "Example", "Fix"];
 
@@ -49,29 +49,57 @@ fn every_code_has_a_page_and_every_page_a_code() {
 
 #[test]
 fn every_page_has_its_title_and_four_sections() {
-    for page in pages() {
-        let words = page.title.strip_prefix(&format!("# {}: ", page.code));
-        assert!(words.is_some_and(|words| !words.is_empty()), "{}: the title is `{}`", page.path, page.title);
-        let headings: Vec<&str> = page.sections.iter().map(|(heading, _)| heading.as_str()).collect();
-        assert_eq!(headings, SECTIONS, "{}", page.path);
-        for (heading, text) in &page.sections {
-            assert!(!text.trim().is_empty(), "{}: `{heading}` is empty", page.path);
-        }
+    let faults: Vec<String> = pages().iter().flat_map(layout_faults).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Returns what is wrong with the title and the sections of a page.
+fn layout_faults(page: &ExplainPage) -> Vec<String> {
+    let mut faults = Vec::new();
+    let words = page.title.strip_prefix(&format!("# {}: ", page.code));
+    if words.is_none_or(str::is_empty) {
+        faults.push(format!("{}: the title is `{}`", page.path, page.title));
     }
+    let headings: Vec<&str> = page.sections.iter().map(|(heading, _)| heading.as_str()).collect();
+    if headings != SECTIONS {
+        faults.push(format!("{}: the sections are {headings:?}", page.path));
+    }
+    let empty = page.sections.iter().filter(|(_, text)| text.trim().is_empty());
+    faults.extend(empty.map(|(heading, _)| format!("{}: `{heading}` is empty", page.path)));
+    faults
+}
+
+/// Returns the codes that the example of a page produces, if they are others than its own.
+fn example_fault(page: &ExplainPage) -> Option<String> {
+    let Some(world) = page.world() else { return Some(format!("{}: the example shows no file", page.path)) };
+    let (diagnostics, _) = rye_snapshots::check(&world);
+    let codes: Vec<&str> = diagnostics.iter().map(rye_compiler::diagnostics::Diagnostic::code).collect();
+    (codes != [page.code.as_str()]).then(|| format!("{} yields {codes:?}", page.path))
+}
+
+#[test]
+fn planted_breaches_of_a_page_are_found() {
+    let path = root().join("compiler/codes/item/stray.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let planted = |from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        ExplainPage::parse(&path, &changed)
+    };
+    let page = ExplainPage::parse(&path, &text);
+    assert_eq!((layout_faults(&page), example_fault(&page)), (Vec::new(), None));
+    assert_eq!(layout_faults(&planted("# item::stray: ", "# item::stray ")).len(), 1);
+    assert_eq!(layout_faults(&planted("## Fix", "## Fixes")).len(), 1);
+    assert_eq!(layout_faults(&planted("## Fix", "## Fix\n\n## Fix")).len(), 2, "one more section, and it is empty");
+    assert!(example_fault(&planted("file=", "file=docs/")).is_some(), "the file is no item any more");
+    assert!(example_fault(&planted("## Example", "## Examples")).is_some(), "no example is left");
 }
 
 #[test]
 fn every_explain_example_produces_exactly_its_code() {
-    let mut wrong = Vec::new();
-    for page in pages().into_iter().filter(|p| !needs_no_source(&p.code)) {
-        let world = page.world().unwrap_or_else(|| panic!("{}: the example shows no file", page.path));
-        let (diagnostics, _) = rye_snapshots::check(&world);
-        let codes: Vec<&str> = diagnostics.iter().map(rye_compiler::diagnostics::Diagnostic::code).collect();
-        if codes != [page.code.as_str()] {
-            wrong.push(format!("{} yields {codes:?}", page.path));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let pages = pages().into_iter().filter(|page| !needs_no_source(&page.code));
+    let faults: Vec<String> = pages.filter_map(|page| example_fault(&page)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]

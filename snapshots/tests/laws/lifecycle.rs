@@ -35,6 +35,20 @@ fn tests() -> BTreeSet<String> {
     found
 }
 
+/// Returns what is wrong with a row: it names no test, an unknown test or a missing decision.
+fn row_faults(row: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let evidence = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+    let named: Vec<&str> = evidence.split('`').skip(1).step_by(2).collect();
+    let unknown = named.iter().filter(|name| !tests.contains(**name)).map(|name| format!("no test `{name}`: {row}"));
+    let decisions = row.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let missing = decisions.filter(|file| !root().join("snapshots/promises").join(file).is_file());
+    let mut faults: Vec<String> = unknown.chain(missing.map(|file| format!("no {file}: {row}"))).collect();
+    if named.is_empty() {
+        faults.push(format!("no evidence: {row}"));
+    }
+    faults
+}
+
 #[test]
 fn every_lifecycle_line_names_an_existing_test() {
     let (page, tests) = (fs::read_to_string(root().join("snapshots/promises/lifecycle.md")).unwrap(), tests());
@@ -44,16 +58,17 @@ fn every_lifecycle_line_names_an_existing_test() {
         let table = table.split("\n#").next().unwrap();
         let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
         assert_eq!(rows.len(), lines, "{heading}");
-        for row in rows {
-            let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
-            let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
-            assert!(!named.is_empty(), "nothing shows: {row}");
-            for name in named {
-                assert!(tests.contains(name), "there is no test `{name}`, which is to show: {row}");
-            }
-            for decision in row.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                assert!(root().join("snapshots/promises").join(decision).is_file(), "there is no {decision}: {row}");
-            }
-        }
+        let faults: Vec<String> = rows.into_iter().flat_map(|row| row_faults(row, &tests)).collect();
+        assert!(faults.is_empty(), "{heading}\n{}", faults.join("\n"));
     }
+}
+
+#[test]
+fn planted_breaches_of_a_lifecycle_line_are_found() {
+    let tests = BTreeSet::from(["thread_ends".to_owned()]);
+    let faults = |row: &str| row_faults(row, &tests).len();
+    assert_eq!(faults("| 1 | The thread ends ([0001](../../docs/decisions/0001-workspace.md)) | `thread_ends` |"), 1);
+    assert_eq!(faults("| 1 | The thread ends | `thread_ends` |"), 0);
+    assert_eq!(faults("| 1 | The thread ends | `thread_end` |"), 1);
+    assert_eq!(faults("| 1 | The thread ends | a test |"), 1);
 }

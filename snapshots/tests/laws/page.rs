@@ -24,12 +24,12 @@ pub struct ExplainPage {
 pub fn pages() -> Vec<ExplainPage> {
     let folders = ["grammar/codes", "compiler/codes", "engine/codes"];
     let files = folders.iter().flat_map(|folder| sources(&root().join(folder), ".md"));
-    files.map(|path| ExplainPage::read(&path)).collect()
+    files.map(|path| ExplainPage::parse(&path, &fs::read_to_string(&path).unwrap())).collect()
 }
 
 impl ExplainPage {
-    fn read(path: &Path) -> Self {
-        let text = fs::read_to_string(path).unwrap();
+    /// Parses the text of a page; the path gives the code.
+    pub fn parse(path: &Path, text: &str) -> Self {
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
         let inside = shown.split("/codes/").nth(1).unwrap().trim_end_matches(".md");
         let mut sections: Vec<(String, String)> = Vec::new();

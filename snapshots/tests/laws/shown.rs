@@ -40,15 +40,32 @@ fn missing(page: &str, from: &str, least: usize) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let rows = rows(&text, from);
     assert!(rows.len() > least, "the law must see the rows it judges: {}", rows.len());
-    let there = Evidence::collect();
-    let mut missing = Vec::new();
-    for row in rows {
-        let shown_by = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();
-        let names: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
-        assert!(!names.is_empty(), "nothing shows `{row}`");
-        missing.extend(names.into_iter().filter(|name| !there.has(name)).map(|name| format!("{name}: {row}")));
+    let evidence = Evidence::collect();
+    rows.into_iter().flat_map(|row| missing_evidence(row, &evidence)).collect()
+}
+
+/// Returns what is wrong with a row: it names no evidence, or evidence that does not exist.
+fn missing_evidence(row: &str, evidence: &Evidence) -> Vec<String> {
+    let cell = row.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();
+    let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+    if names.is_empty() {
+        return vec![format!("no evidence: {row}")];
     }
-    missing
+    names.into_iter().filter(|name| !evidence.has(name)).map(|name| format!("{name}: {row}")).collect()
+}
+
+#[test]
+fn planted_rows_without_evidence_are_found() {
+    let evidence =
+        Evidence { sources: vec!["#[test]\nfn plan_is_whole() {}\nTrial::test(\"thread ends\", run)".to_owned()] };
+    let page = "# Promises\n\n| Promise | Shown by |\n|---|---|\n| one | `plan_is_whole` |\n| two | a test |\n\
+                | three | `plan_is_hole`, `item/no-such-case` |\n| four | `thread ends`, `item/missing` |\n";
+    let missing: Vec<String> =
+        rows(page, "# Promises").into_iter().flat_map(|row| missing_evidence(row, &evidence)).collect();
+    assert_eq!(missing.len(), 3, "{missing:?}");
+    assert!(
+        missing[0].contains("two") && missing[1].starts_with("plan_is_hole") && missing[2].starts_with("item/no-such")
+    );
 }
 
 #[test]
