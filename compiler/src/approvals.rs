@@ -51,9 +51,9 @@ impl HeadlessPolicy {
     }
 
     /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's; `allow` if neither
-    /// has a valid one. A project can only make it stricter. `own` is true if the project is the user space itself.
-    pub fn from_settings(world: &dyn World, own: bool) -> Self {
-        let items = Items::new(world);
+    /// has a valid one. A project can only make it stricter, unless it is the user space itself.
+    pub fn from_settings(world: &dyn World) -> Self {
+        let (items, own) = (Items::new(world), world.project_is_user_space());
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::Deny };
         let nodes = items.config_layers(&id);
         let setting_of = |space: Space| {
@@ -169,17 +169,17 @@ mod tests {
     fn project_policy_is_never_weaker_than_user_policy() {
         let settings = |way: &str| format!("approvals: {{ headless: {way} }}\n");
         let file = ".ai/config/agent/agent.yaml";
-        assert_eq!(HeadlessPolicy::from_settings(&stdlib_world(), false), HeadlessPolicy::Allow);
+        assert_eq!(HeadlessPolicy::from_settings(&stdlib_world()), HeadlessPolicy::Allow);
         let ways = ["allow", "queue", "deny"];
         for (rank, project) in ways.into_iter().enumerate() {
             let way = |rank: usize| HeadlessPolicy::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib_world().project(file, settings(project));
-            assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank), "{project} over nothing");
+            assert_eq!(HeadlessPolicy::from_settings(&world), way(rank), "{project} over nothing");
             // If the project is the user space itself, its setting is the user's.
-            assert_eq!(HeadlessPolicy::from_settings(&world, true), way(rank), "{project} of one's own");
+            assert_eq!(HeadlessPolicy::from_settings(&world.as_user_space()), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
                 let world = stdlib_world().project(file, settings(project)).with(Space::User, file, settings(user));
-                assert_eq!(HeadlessPolicy::from_settings(&world, false), way(rank.max(other)), "{project} over {user}");
+                assert_eq!(HeadlessPolicy::from_settings(&world), way(rank.max(other)), "{project} over {user}");
             }
         }
     }

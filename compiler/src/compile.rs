@@ -46,12 +46,10 @@ pub struct Compilation {
     pub sandboxes: Vec<ToolSandbox>,
     /// Grants whose calls need approval because their risk is not acknowledged.
     pub approvals_required: Vec<ApprovalRequired>,
-    /// Policy for such calls when there is no terminal. The caller that shows the plan sets it from the settings.
+    /// Policy for such calls when there is no terminal, from the settings.
     pub headless_policy: HeadlessPolicy,
-    /// Set if programs start in bubblewrap; like `headless_policy`, filled in from the settings by the caller.
+    /// Set if the settings require bubblewrap around programs.
     pub bubblewrap: bool,
-    /// Estimated tokens of omitted items, filled in by [`crate::report::omissions::estimate_tokens`].
-    pub omitted_tokens: BTreeMap<(OmissionReason, String), u64>,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
 }
@@ -166,9 +164,8 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         trust_requirements,
         sandboxes,
         approvals_required,
-        headless_policy: HeadlessPolicy::Deny,
-        bubblewrap: false,
-        omitted_tokens: BTreeMap::new(),
+        headless_policy: HeadlessPolicy::from_settings(world),
+        bubblewrap: sandbox::requires_bubblewrap(world),
         parsed_files,
     };
     Checked::new(Some(compilation), diagnostics)

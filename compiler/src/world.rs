@@ -284,6 +284,8 @@ pub trait World {
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
     /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
+    /// Returns true if the project is the user space itself, so that its settings are the user's own.
+    fn project_is_user_space(&self) -> bool;
 }
 
 /// Compares two answers of [`World::candidates`]: the same files with the same content.
@@ -330,5 +332,8 @@ impl<W: World + ?Sized> World for &W {
     }
     fn scripts(&self) -> &dyn ScriptReader {
         (**self).scripts()
+    }
+    fn project_is_user_space(&self) -> bool {
+        (**self).project_is_user_space()
     }
 }

@@ -54,6 +54,7 @@ pub struct DiskWorld {
     roots: Vec<PathBuf>,
     /// The names in the folders that were looked up.
     folders: FolderCache,
+    project_is_user_space: bool,
 }
 
 impl DiskWorld {
@@ -90,7 +91,24 @@ impl DiskWorld {
             }
         }
         let (require, listings, folders) = (OnceCell::new(), RefCell::default(), FolderCache::default());
-        Ok(Self { spaces, system: embedded, trust, require, listings, secrets: OnceCell::new(), roots, folders })
+        Ok(Self {
+            spaces,
+            system: embedded,
+            trust,
+            require,
+            listings,
+            secrets: OnceCell::new(),
+            roots,
+            folders,
+            project_is_user_space: false,
+        })
+    }
+
+    /// Sets whether the project is the user space itself.
+    #[must_use]
+    pub fn with_project_as_user_space(mut self, is_user_space: bool) -> Self {
+        self.project_is_user_space = is_user_space;
+        self
     }
 
     /// Refuses a file that is a key or a trust record under another name.
@@ -302,6 +320,10 @@ impl World for DiskWorld {
 
     fn scripts(&self) -> &dyn ScriptReader {
         &SyntaxTreeReader
+    }
+
+    fn project_is_user_space(&self) -> bool {
+        self.project_is_user_space
     }
 }
 

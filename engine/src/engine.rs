@@ -92,11 +92,12 @@ impl EngineOptions {
         let keys = user.map(KeyFolder::of_user_space);
         // A project that is also the user space counts as one space, not two.
         let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
+        let is_user_space = user == Some(project);
         let (root, home, trusted) = (project.to_path_buf(), layer, keys.clone());
         let world: OpenWorld = Arc::new(move || {
             let trust = trusted.as_ref().map(KeyFolder::trust_store).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());
-            let world = world.map_err(|error| error.to_string())?;
+            let world = world.map_err(|error| error.to_string())?.with_project_as_user_space(is_user_space);
             world.signature_policy().map_err(|error| error.to_string())?;
             Ok(Box::new(world) as Box<dyn World>)
         });

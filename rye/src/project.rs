@@ -3,16 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostic, Severity};
-use rye_compiler::report::omissions::estimate_tokens;
 use rye_compiler::report::render::text;
 use rye_compiler::report::summary::PlanSummary;
-use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::trust::Subject;
 use rye_compiler::validate::{CheckReport, Selection, check};
-use rye_compiler::world::World;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
 use rye_engine::keys::KeyFolder;
@@ -127,7 +123,9 @@ impl Project {
         let trust = self.user().map(KeyFolder::of_user_space).map(|keys| keys.trust_store()).transpose();
         let trust = trust.map_err(|error| Error::World(error.to_string()))?.unwrap_or_default();
         let layer = self.user().filter(|user| *user != self.root);
-        DiskWorld::open(project, layer, rye_stdlib::files(), trust).map_err(|error| Error::World(error.to_string()))
+        let world = DiskWorld::open(project, layer, rye_stdlib::files(), trust);
+        let world = world.map_err(|error| Error::World(error.to_string()))?;
+        Ok(world.with_project_as_user_space(self.is_user_space()))
     }
 
     /// Checks all files of the project, as `rye check` does.
@@ -146,22 +144,14 @@ impl Project {
         let world = self.world()?;
         let mut sources = Sources::default();
         let compiled = compile_with_sources(&world, request, &mut sources);
-        let Some(mut compilation) = compiled.value else {
+        let Some(compilation) = compiled.value else {
             let errors = compiled.diagnostics.iter().filter(|one| one.severity() == Severity::Error);
             return Err(Error::NoPlan {
                 directive: request.directive.to_string(),
                 diagnostics: errors.map(|one| describe(one, &sources)).collect(),
             });
         };
-        self.complete(&world, &mut compilation);
         Ok(compilation)
-    }
-
-    /// Adds what only a reader of the plan needs: the tokens of omitted items, the sandbox program and the headless policy.
-    pub fn complete(&self, world: &dyn World, compilation: &mut Compilation) {
-        estimate_tokens(world, compilation);
-        compilation.bubblewrap = requires_bubblewrap(world);
-        compilation.headless_policy = HeadlessPolicy::from_settings(world, self.is_user_space());
     }
 
     /// Renders a plan as text, as `rye plan` prints it without colors and without a comparison with the lock.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::report::omissions::estimate_tokens;
 use rye_compiler::report::render::{text, view};
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::validate::{self, Selection};
@@ -170,8 +169,7 @@ impl Case {
         let compiled = compile(world, &request);
         match compiled.value {
             // The plan id hashes every byte read, so it would change with each edit of the standard library.
-            Some(mut compilation) => {
-                estimate_tokens(world, &mut compilation);
+            Some(compilation) => {
                 let summary = match PlanSummary::new(world, None, &compilation) {
                     Ok(summary) => summary,
                     Err(error) => return format!("{error}\n"),

@@ -89,7 +89,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.providers(&world, &spaces);
             found.signatures(&world);
             found.trust(&world, &spaces);
-            found.approvals(&world, spaces.own);
+            found.approvals(&world);
             if has_project {
                 found.project(&world);
                 found.places(&world, &spaces);
@@ -265,8 +265,8 @@ impl Findings {
         }
     }
 
-    fn approvals(&mut self, world: &DiskWorld, own: bool) {
-        let unattended = HeadlessPolicy::from_settings(world, own);
+    fn approvals(&mut self, world: &DiskWorld) {
+        let unattended = HeadlessPolicy::from_settings(world);
         let text = format!(
             "risky calls without `<acknowledge>` need approval at the terminal; without a terminal: {} (`approvals.headless: {}`)",
             unattended.describe(),

@@ -10,7 +10,6 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::plan::PlanMode;
 use rye_compiler::report::render;
-use rye_compiler::report::render::json::PlanReport;
 use rye_compiler::report::summary::PlanSummary;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
@@ -93,12 +92,11 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let request = if args.unknown_inputs { request } else { request.with_default_inputs(&world) };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(&world, &request, &mut sources);
-    let Some(mut compilation) = compiled.value else {
+    let Some(compilation) = compiled.value else {
         print_no_plan(asked, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
-    spaces.library_project().complete(&world, &mut compilation);
     if args.prompt {
         return print_prompt(&compilation, &compiled.diagnostics, global, report);
     }
@@ -156,7 +154,7 @@ fn show(
             let shown =
                 diagnostics.iter().map(|one| serde_json::to_value(DiagnosticOutput::new(one, &compilation.sources)));
             let shown = shown.collect::<Result<_, _>>().map_err(std::io::Error::other)?;
-            report.json(&PlanReport { summary: Some(summary), ..render::json::render(compilation, shown) })
+            report.json(&render::json::render(compilation, shown).with_summary(summary))
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, &compilation.sources);

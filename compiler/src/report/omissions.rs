@@ -13,25 +13,36 @@ use crate::plan::note::OmissionReason;
 use crate::report::provenance::{Omission, list_omissions};
 use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
-/// Estimates the tokens of every omitted item and stores them in the compilation. Only printing a plan needs them.
-pub fn estimate_tokens(world: &dyn World, compilation: &mut Compilation) {
-    let items = Items::new(world);
-    let by = compilation.plan.model.counted_by;
-    let mut omitted_tokens = BTreeMap::new();
-    for one in list_omissions(compilation) {
-        let tokens = one.tokens.or_else(|| match one.why {
-            OmissionReason::Suppressed | OmissionReason::Deduplicated => {
-                of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
+/// Estimated tokens of the items that a plan omits, by reason and id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OmittedTokens(BTreeMap<(&'static str, String), u64>);
+
+impl OmittedTokens {
+    /// Estimates the tokens of every omitted item: reads the items that the plan does not contain.
+    pub fn estimate(world: &dyn World, compilation: &Compilation) -> Self {
+        let items = Items::new(world);
+        let by = compilation.plan.model.counted_by;
+        let mut omitted_tokens = BTreeMap::new();
+        for one in list_omissions(compilation) {
+            let tokens = one.tokens.or_else(|| match one.why {
+                OmissionReason::Suppressed | OmissionReason::Deduplicated => {
+                    of_knowledge(&items, &one.id, by).or_else(|| of_hook(&items, compilation, &one.id))
+                }
+                OmissionReason::ConditionFalse | OmissionReason::Removed => of_hook(&items, compilation, &one.id),
+                OmissionReason::Shadowed => shadowed_tokens(world, compilation, &one),
+                OmissionReason::DroppedForSize => None,
+            });
+            if let Some(tokens) = tokens {
+                omitted_tokens.insert((one.why.as_str(), one.id), tokens);
             }
-            OmissionReason::ConditionFalse | OmissionReason::Removed => of_hook(&items, compilation, &one.id),
-            OmissionReason::Shadowed => shadowed_tokens(world, compilation, &one),
-            OmissionReason::DroppedForSize => None,
-        });
-        if let Some(tokens) = tokens {
-            omitted_tokens.insert((one.why, one.id), tokens);
         }
+        Self(omitted_tokens)
     }
-    compilation.omitted_tokens = omitted_tokens;
+
+    /// Returns the estimate of an item that is omitted for this reason, as [`OmissionReason::as_str`] writes it.
+    pub fn get(&self, why: &str, id: &str) -> Option<u64> {
+        self.0.iter().find(|((reason, of), _)| *reason == why && of == id).map(|(_, tokens)| *tokens)
+    }
 }
 
 fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
@@ -91,6 +102,10 @@ impl World for OneSpace<'_> {
     fn scripts(&self) -> &dyn ScriptReader {
         self.world.scripts()
     }
+
+    fn project_is_user_space(&self) -> bool {
+        self.world.project_is_user_space()
+    }
 }
 
 #[cfg(test)]
@@ -106,16 +121,16 @@ mod tests {
         let request = CompileRequest::new(ItemId::parse("deploy_staging").unwrap());
         let inputs = serde_json::json!({"service": "billing"});
         let request = request.with_inputs(inputs.as_object().unwrap().clone());
-        let mut compilation = compile(&world, &request).value.unwrap();
+        let compilation = compile(&world, &request).value.unwrap();
         let before = compilation.plan.manifest.clone();
         assert!(
             list_omissions(&compilation)
                 .iter()
                 .any(|one| one.why == OmissionReason::Suppressed && one.tokens.is_none())
         );
-        estimate_tokens(&world, &mut compilation);
+        let tokens = OmittedTokens::estimate(&world, &compilation);
         let all = list_omissions(&compilation);
-        let weight = |why: OmissionReason| all.iter().find(|one| one.why == why).and_then(|one| one.tokens);
+        let weight = |why: OmissionReason| tokens.get(why.as_str(), &all.iter().find(|one| one.why == why)?.id);
         assert!(
             weight(OmissionReason::Suppressed) > Some(10) && weight(OmissionReason::Shadowed) > Some(10),
             "{all:?}"

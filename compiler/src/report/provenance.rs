@@ -1,7 +1,7 @@
 //! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. Reads the
 //! records that the compiler left beside the plan and decides nothing.
 
-use crate::compile::{Compilation, Note};
+use crate::compile::Compilation;
 use crate::hook::{HookSource, PlanVerdict};
 use crate::plan::note::OmissionReason;
 use crate::plan::{Layer, Origin, OriginCause, OriginKind, SourcePlace};
@@ -19,17 +19,6 @@ impl DerivationStep {
     }
 }
 
-impl Compilation {
-    /// Returns the token estimate of the omitted item that a note describes.
-    pub fn tokens_of(&self, note: &Note) -> Option<u64> {
-        self.omission_tokens(OmissionReason::of(note)?, note.id())
-    }
-
-    fn omission_tokens(&self, why: OmissionReason, id: &str) -> Option<u64> {
-        self.omitted_tokens.get(&(why, id.to_owned())).copied()
-    }
-}
-
 /// An item that the sources name and the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Omission {
@@ -37,7 +26,7 @@ pub struct Omission {
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
-    /// Token estimate, if known.
+    /// Token estimate that the plan knows; [`super::omissions::OmittedTokens`] has the others.
     pub tokens: Option<u64>,
     pub place: Option<SourcePlace>,
 }
@@ -135,7 +124,7 @@ pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
         let Some(why) = OmissionReason::of(note) else { continue };
         let place = note.origin().and_then(|o| o.place.clone());
         let id = note.id().to_owned();
-        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text: note.to_string(), place });
+        all.push(Omission { why, tokens: None, id, text: note.to_string(), place });
     }
     for (hook, trace) in compilation.plan.hooks.iter().zip(&compilation.hooks) {
         let why = match &hook.verdict {
@@ -144,7 +133,7 @@ pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
             PlanVerdict::Fires | PlanVerdict::Depends { .. } => continue,
         };
         let (id, text) = (hook.id.clone(), trace.because.clone());
-        all.push(Omission { why, tokens: compilation.omission_tokens(why, &id), id, text, place: trace.place.clone() });
+        all.push(Omission { why, tokens: None, id, text, place: trace.place.clone() });
     }
     for tool in &compilation.plan.dropped_tools {
         let (id, text) = (tool.item_id.to_string(), tool.because.clone());

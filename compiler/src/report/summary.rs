@@ -8,6 +8,7 @@ use crate::compile::Compilation;
 use crate::report::access::{PlanAccess, collect_access};
 use crate::report::forecast::{Forecast, RunEstimate};
 use crate::report::lock::{Drift, Lock, LockMismatch, check_plan};
+use crate::report::omissions::OmittedTokens;
 use crate::report::render::table::group_thousands;
 use crate::report::render::view;
 use crate::report::run_bounds::CostBound;
@@ -37,6 +38,9 @@ pub struct PlanSummary {
     pub access: PlanAccess,
     /// The comparison with the lock file.
     pub lock: LockComparison,
+    /// Tokens of what the plan omits; the plan's list of omissions shows them.
+    #[serde(skip)]
+    pub omitted_tokens: OmittedTokens,
 }
 
 /// Costs of a run in dollars, exact amounts.
@@ -113,6 +117,7 @@ impl PlanSummary {
             },
             access: collect_access(world, plan)?,
             lock: LockComparison::new(world, lock, compilation),
+            omitted_tokens: OmittedTokens::estimate(world, compilation),
         })
     }
 

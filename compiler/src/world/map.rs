@@ -22,6 +22,7 @@ pub struct MapWorld<'b> {
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
     behind: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
+    project_is_user_space: bool,
 }
 
 impl<'b> MapWorld<'b> {
@@ -38,6 +39,13 @@ impl<'b> MapWorld<'b> {
     #[must_use]
     pub fn with_scripts(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
+        self
+    }
+
+    /// Makes the project the user space itself.
+    #[must_use]
+    pub fn as_user_space(mut self) -> Self {
+        self.project_is_user_space = true;
         self
     }
 
@@ -172,6 +180,10 @@ impl World for MapWorld<'_> {
             (None, Some(world)) => world.scripts(),
             (None, None) => &NoScriptReader,
         }
+    }
+
+    fn project_is_user_space(&self) -> bool {
+        self.project_is_user_space || self.behind.is_some_and(World::project_is_user_space)
     }
 }
 

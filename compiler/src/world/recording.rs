@@ -81,6 +81,10 @@ impl<W: World> World for RecordingWorld<W> {
     fn scripts(&self) -> &dyn ScriptReader {
         self.world.scripts()
     }
+
+    fn project_is_user_space(&self) -> bool {
+        self.world.project_is_user_space()
+    }
 }
 
 #[cfg(test)]

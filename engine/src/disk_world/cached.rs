@@ -143,4 +143,8 @@ impl World for CachedWorld {
     fn scripts(&self) -> &dyn ScriptReader {
         self.disk.scripts()
     }
+
+    fn project_is_user_space(&self) -> bool {
+        self.disk.project_is_user_space()
+    }
 }

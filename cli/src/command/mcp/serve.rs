@@ -58,7 +58,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     let providers = Arc::new(ClientProviders::new(&compilation.plan, options.providers));
     options.providers = Arc::clone(&providers) as Arc<dyn Providers>;
     // Stdin belongs to the client, and a suspended session could answer no call.
-    let unattended = match HeadlessPolicy::from_settings(&world, spaces.own) {
+    let unattended = match HeadlessPolicy::from_settings(&world) {
         HeadlessPolicy::Allow => HeadlessPolicy::Allow,
         HeadlessPolicy::Queue | HeadlessPolicy::Deny => HeadlessPolicy::Deny,
     };

@@ -4,12 +4,10 @@
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::report::diff::{DiffSide, PlanDiff, diff, diff_trees};
 use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
-use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
@@ -76,7 +74,7 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> R
     let is_open = !args.unknown_inputs && !args.call.has_inputs();
     let uses_defaults = is_open && has_default_inputs(&sides, &worlds, id.as_ref(), args)?;
     for (side, world) in sides.iter().zip(&worlds) {
-        let one = compile_side(side, world.as_deref(), id.as_ref(), args, uses_defaults, spaces.as_ref(), report)?;
+        let one = compile_side(side, world.as_deref(), id.as_ref(), args, uses_defaults, report)?;
         if let SidePlan::Refused(exit) = one {
             return Ok(exit);
         }
@@ -193,7 +191,6 @@ fn compile_side(
     id: Option<&ItemId>,
     args: &PlanArgs,
     uses_defaults: bool,
-    spaces: Option<&Spaces>,
     report: &Printer,
 ) -> Result<SidePlan, CommandError> {
     if let ComparedSide::Plan(path) = side {
@@ -210,11 +207,9 @@ fn compile_side(
     let request = if uses_defaults { request.with_default_inputs(world) } else { request };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);
-    let Some(mut compilation) = compiled.value else {
+    let Some(compilation) = compiled.value else {
         print_no_plan(id.as_str(), &compiled.diagnostics, &sources, report)?;
         return Ok(SidePlan::Refused(Exit::Failed));
     };
-    compilation.bubblewrap = requires_bubblewrap(world);
-    compilation.headless_policy = HeadlessPolicy::from_settings(world, spaces.is_some_and(|spaces| spaces.own));
     Ok(SidePlan::Compiled(Box::new(compilation)))
 }

@@ -133,7 +133,7 @@ pub fn run_to_end(
     let world = spaces.open()?;
     sandbox::enable_bubblewrap(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
-    let policy = HeadlessPolicy::from_settings(&world, spaces.own);
+    let policy = HeadlessPolicy::from_settings(&world);
     let kept = EffectiveSettings::merge(&start, how, policy, &options, spaces)?;
     if let Some(providers) = kept.script_providers(how)? {
         options.providers = Arc::new(providers);

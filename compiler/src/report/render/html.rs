@@ -18,7 +18,7 @@ use crate::report::summary::PlanSummary;
 
 /// Renders the page.
 pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
-    let plan = report(compilation, Vec::new());
+    let plan = report(compilation, Vec::new()).with_summary(summary.clone());
     let colours = SourceColors::of(&plan);
     let mut out = String::new();
     let title = escape_html(&plan.directive);

@@ -336,6 +336,18 @@ pub fn dollars(value: &Value) -> String {
     Nanos::from_json(value).map_or_else(|_| value.to_string(), |amount| format!("${amount}"))
 }
 
+impl PlanReport {
+    /// Adds the summary, and the token estimates of omitted items that come with it.
+    #[must_use]
+    pub fn with_summary(mut self, summary: PlanSummary) -> Self {
+        for absent in &mut self.absent {
+            absent.tokens = absent.tokens.or_else(|| summary.omitted_tokens.get(&absent.why, &absent.id));
+        }
+        self.summary = Some(summary);
+        self
+    }
+}
+
 /// Builds the report of a compilation. `diagnostics` come from the printer.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;

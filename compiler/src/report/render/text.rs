@@ -8,8 +8,10 @@ use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
 use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
+use crate::plan::note::OmissionReason;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::report::omissions::OmittedTokens;
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
@@ -33,7 +35,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_message(&mut out, "System prompt", &plan.model, &system);
     write_message(&mut out, "First message", &plan.model, &first);
     write_message(&mut out, "On continuation", &plan.model, &continued);
-    left_out(&mut out, compilation);
+    left_out(&mut out, compilation, &summary.omitted_tokens);
     write_hooks(&mut out, compilation);
     trust(&mut out, compilation);
     write_palette(&mut out, compilation);
@@ -172,13 +174,14 @@ fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     ]
 }
 
-fn left_out(out: &mut String, compilation: &Compilation) {
+fn left_out(out: &mut String, compilation: &Compilation, omitted: &OmittedTokens) {
     if compilation.notes.is_empty() {
         return;
     }
     write_heading(out, "Left out or changed", "");
     let row = |note: &crate::compile::Note| {
-        let tokens = compilation.tokens_of(note).map(group_thousands);
+        let reason = OmissionReason::of(note).map(OmissionReason::as_str);
+        let tokens = reason.and_then(|reason| omitted.get(reason, note.id())).map(group_thousands);
         vec![
             tokens.unwrap_or_default(),
             note.kind().to_owned(),

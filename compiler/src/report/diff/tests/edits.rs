@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use rye_grammar::ItemId;
 
 use super::super::{DiffSide, Direction, PlanChange, PlanDiff, diff_trees};
-use crate::approvals::HeadlessPolicy;
 use crate::compile::tests::compile_without_inputs;
 use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib_world};
 use crate::compile::{Compilation, CompileRequest, compile};
@@ -81,9 +80,7 @@ fn world(files: &Files) -> MapWorld<'static> {
 }
 
 fn compiled(world: &MapWorld<'_>) -> Compilation {
-    let mut compilation = compile_without_inputs(world, "root");
-    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
-    compilation
+    compile_without_inputs(world, "root")
 }
 
 fn compare(before: &Files, after: &Files) -> PlanDiff {
@@ -419,9 +416,7 @@ fn diff_trees_does_not_widen_for_harmless_edits() {
 
 /// Compiles without inputs; `None` if the edit broke the directive.
 fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
-    let mut compilation = compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value?;
-    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
-    Some(compilation)
+    compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value
 }
 
 /// Removes or changes each line of each file, and compares the results that still compile. The number of the line selects
