@@ -48,7 +48,13 @@ pub struct McpServer {
 pub enum McpTransport {
     /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
     /// without a sandbox.
-    Stdio { command: Vec<String>, environment: BTreeMap<String, String>, sandbox: Option<SandboxOpenings> },
+    Stdio {
+        command: Vec<String>,
+        environment: BTreeMap<String, String>,
+        /// Serialized under its name in version 0.1: the hash of the transport is stored in tool files.
+        #[serde(rename = "wall")]
+        sandbox: Option<SandboxOpenings>,
+    },
     /// Streamable HTTP.
     Http { url: String, headers: BTreeMap<String, String> },
 }
