@@ -34,7 +34,7 @@ tokenizers:
 
 # Claims of check, plan and its matrix against an evaluator of their own, on many generated projects.
 differential projects="1000":
-    RYE_DIFFERENTIAL={{projects}} cargo test --profile bench -p rye-compiler --test differential -- --nocapture
+    RYE_DIFFERENTIAL={{projects}} cargo test --profile bench -p rye-compiler --test differential --test diff_directions --test fix_slips -- --nocapture
 
 # The money theorem on many random trees of threads, and the number of events of each kind.
 money cases="100000":

@@ -23,6 +23,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("run", &["rye run hello", "rye run hello --input file=guest.txt --limit spend=0.10", "rye run --resume THREAD"]),
     ("providers list", &["rye providers list"]),
     ("providers test", &["rye providers test anthropic"]),
+    (
+        "providers add",
+        &["rye providers add anthropic/NEW-ID --context-window 200000 --max-output 64000 --input-price 3 --output-price 15"],
+    ),
+    ("providers refresh-prices", &["rye providers refresh-prices prices.yaml"]),
     ("threads list", &["rye threads list --active", "rye threads list --since 1h --status error"]),
     ("threads show", &["rye threads show --last"]),
     ("threads transcript", &["rye threads transcript --last --full"]),

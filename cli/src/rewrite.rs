@@ -25,11 +25,6 @@ impl FileRewrite {
         diff.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
     }
 
-    /// Returns the rewrite that restores the old contents.
-    pub fn reverse(&self) -> Self {
-        Self { path: self.path.clone(), before: self.after.clone(), after: self.before.clone() }
-    }
-
     /// Writes the new contents: to a temporary file with the same permissions, which is renamed over the original.
     pub fn write(&self, project: &Path) -> Result<(), CommandError> {
         let path = project.join(&self.path);

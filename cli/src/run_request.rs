@@ -104,7 +104,7 @@ impl RunRequestArgs {
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
         let model = self.model.clone().or_else(|| std::env::var(MODEL_VARIABLE).ok().filter(|model| !model.is_empty()));
-        request.model = ModelOverride { model, provider: None };
+        request.model = ModelOverride::of_user(model);
         for limit in &self.limit {
             let (name, value) = split_name_value("limit", limit)?;
             request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));

@@ -125,9 +125,10 @@ fn safe_fixes_are_applied_and_printed() {
     assert!(done.stderr.contains("repaired 1 file"), "{}", done.stderr);
     let text = place.read(".ai/directives/b.md");
     assert!(text.contains("<description>b</description>") && text.contains("name=\"b\""), "{text}");
-    // `max_turns` and the fixed `turns` are duplicates now: the user has to choose.
-    assert!(done.stderr.contains("item::repeated"), "{}", done.stderr);
-    place.write(".ai/directives/b.md", &text.replace(" turns=\"4\"", ""));
+    // The fixed `turns` would repeat `max_turns`: the user has to choose.
+    assert!(done.stderr.contains("left unchanged, because its fix adds a diagnostic: "), "{}", done.stderr);
+    assert!(done.stderr.contains("limit::unknown") && !done.stderr.contains("item::repeated"), "{}", done.stderr);
+    place.write(".ai/directives/b.md", &text.replace(" trns=\"4\"", ""));
     let again = place.rye(&["check", "--fix"]);
     assert_eq!(again.code, Some(0), "{}", again.stderr);
     assert!(place.read(".ai/directives/b.md").contains("<limits turns=\"3\"/>"), "aliases are repaired too");

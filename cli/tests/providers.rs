@@ -189,3 +189,90 @@ fn show_prints_cache_use() {
     let people = place.run_ok(&["threads", "show", thread]);
     assert!(people.contains("45 % of 2000 prompt tokens read from the cache, 900 written to it"), "{people}");
 }
+
+const HELLO: &str = "# Hello\n\nSays hello.\n\n```xml\n<directive name=\"hello\" version=\"1.0.0\">\n  <metadata>\n    <model provider=\"anthropic\" tier=\"fast\"/>\n    <permissions/>\n  </metadata>\n</directive>\n```\n\nSay hello.\n";
+
+fn hello() -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/hello.md", HELLO);
+    place
+}
+
+#[test]
+fn unlisted_model_of_the_user_has_a_plan_and_no_price() {
+    let place = hello();
+    let (code, plan) = place.json(&["plan", "hello", "--model", "anthropic/claude-new"]);
+    assert_eq!((code, &plan["model"]["id"]), (Some(0), &json!("claude-new")), "{plan}");
+    assert_eq!((&plan["cost"]["first"]["cost"], &plan["cost"]["worst"]["cost"]), (&Value::Null, &Value::Null));
+    let warning = &plan["diagnostics"][0];
+    assert_eq!((&warning["code"], plan["diagnostics"].as_array().unwrap().len()), (&json!("rye::model::unpriced"), 1));
+    let message = warning["message"].as_str().unwrap();
+    assert!(message.contains("does not list `claude-new`") && message.contains("200000 tokens"), "{message}");
+    // Money cannot be counted, so a limit on it cannot hold.
+    let limited = place.rye(&["plan", "hello", "--model", "anthropic/claude-new", "--limit", "spend=1"]);
+    assert_eq!(limited.code, Some(1), "{}", limited.stderr);
+    let add = "rye providers add anthropic/claude-new";
+    assert!(limited.stderr.contains("limit::unpriced") && limited.stderr.contains(add), "{}", limited.stderr);
+    for (model, help) in [
+        ("claude-new", "--model PROVIDER/claude-new"),
+        ("antropic/claude-new", "PROVIDER/antropic/claude-new"),
+        ("scripted/other", "rye providers add scripted/other"),
+    ] {
+        let refused = place.rye(&["plan", "hello", "--model", model]);
+        assert_eq!(refused.code, Some(1), "{model}: {}", refused.stderr);
+        assert!(refused.stderr.contains("model::unknown") && refused.stderr.contains(help), "{}", refused.stderr);
+    }
+    // A directive names listed models only.
+    place.write(".ai/directives/hello.md", &HELLO.replace("tier=\"fast\"", "id=\"claude-new\""));
+    let checked = place.rye(&["check"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains(add), "{}", checked.stderr);
+}
+
+#[test]
+fn models_and_prices_are_added_to_the_user_space() {
+    let place = hello();
+    let file = place.user().join(".ai/config/agent/providers/anthropic.yaml");
+    let unknown = place.rye(&["providers", "add", "anthropic/claude-new"]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("--context-window TOKENS --max-output TOKENS"), "{}", unknown.stderr);
+    let add = |price: &'static str| {
+        let sizes = ["--context-window", "300000", "--max-output", "9000"];
+        let prices = ["--input-price", price, "--output-price", "15", "--priced-at", "2026-11-01"];
+        [&["providers", "add", "anthropic/claude-new"][..], &sizes, &prices].concat()
+    };
+    let invalid = place.rye(&add("dear"));
+    assert_eq!((invalid.code, file.exists()), (Some(1), false), "{}{}", invalid.stdout, invalid.stderr);
+    let (code, listed) = place.json(&add("3"));
+    assert_eq!((code, listed["providers"].as_array().unwrap().len()), (Some(0), 1), "{listed}");
+    let model = &listed["providers"][0]["models"][0];
+    assert_eq!((&model["id"], &model["context_window"], &model["prices"]["cache_read"]), (&json!("claude-new"), &json!(300_000), &json!("3")));
+    let (code, plan) = place.json(&["plan", "hello", "--model", "anthropic/claude-new", "--limit", "spend=1"]);
+    assert_eq!((code, plan["diagnostics"].as_array().unwrap().len()), (Some(0), 0), "{plan}");
+    // Newer prices replace listed ones, also those of long prompts; older ones do not.
+    place.write(
+        "prices.yaml",
+        "priced_at: \"2026-12-01\"\nsource: https://prices.test\nmodels:\n  anthropic/claude-new: { input: \"4\", output: \"20\" }\n  \
+         anthropic/claude-haiku-5-5: { input: 0.2, output: 1 }\n",
+    );
+    let (code, listed) = place.json(&["providers", "refresh-prices", "prices.yaml"]);
+    assert_eq!((code, listed["providers"][0]["models"].as_array().unwrap().len()), (Some(0), 2), "{listed}");
+    let (_, plan) = place.json(&["plan", "hello"]);
+    assert_eq!(plan["model"]["prices"]["long_prompt"], Value::Null, "{}", plan["model"]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("context_window: 300000") && text.contains("priced_at: \"2026-12-01\""), "{text}");
+    place.write("old.yaml", "priced_at: \"2020-01-01\"\nmodels: { anthropic/claude-new: { input: 1, output: 1 } }\n");
+    let old = place.rye(&["providers", "refresh-prices", "old.yaml"]);
+    assert!(old.code == Some(0) && old.stderr.contains("its prices of 2026-12-01 are newer"), "{}", old.stderr);
+    for (name, content, says) in [
+        ("a.yaml", "models: {}", "`priced_at` is missing"),
+        ("b.yaml", "priced_at: \"soon\"\nmodels: {}", "`priced_at` is not a date"),
+        ("c.yaml", "priced_at: \"2026-12-02\"\nprices: {}", "unknown key `prices`"),
+        ("d.yaml", "priced_at: \"2026-12-02\"\nmodels: { anthropic/claude-neww: { input: 1, output: 1 } }", "anthropic/claude-new`?"),
+        ("e.yaml", "priced_at: \"2026-12-02\"\nmodels: { anthropic/claude-new: { input: x, output: 1 } }", "claude-new.prices.input"),
+    ] {
+        place.write(name, content);
+        let refused = place.rye(&["providers", "refresh-prices", name]);
+        assert!(matches!(refused.code, Some(1 | 2)) && refused.stderr.contains(says), "{name}: {}", refused.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a refused file changes nothing");
+}

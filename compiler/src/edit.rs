@@ -6,12 +6,15 @@ mod data;
 mod fix;
 mod format;
 mod layout;
+mod repair;
 
 use std::ops::Range;
 
 pub use data::{format_data, format_knowledge};
 pub use fix::{Fix, fix};
-pub use format::{FormatRefusal, Formatted, format, old_word_edits};
+pub use format::{FormatRefusal, Formatted, format};
+use format::old_word_edits;
+pub use repair::{Repair, Repairs, repair};
 
 /// A byte range of a text and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -82,10 +82,10 @@ pub fn lower(
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     if built.add_return(&outputs) {
-        origins.insert(
-            format!("tool.{DIRECTIVE_RETURN_TOOL}"),
-            origin::origin_without_place(OriginCause::OutputsDeclared),
-        );
+        let first = composed.outputs.values().find_map(|output| output.origin.span);
+        let place = first.and_then(|span| origin::plan_place(&shared.items.sources(), span));
+        origins
+            .insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), Origin { place, cause: OriginCause::OutputsDeclared });
     }
     let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);
@@ -157,7 +157,7 @@ pub fn lower(
         plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned().collect();
     let opening = Palette { tools: offered, ..Palette::default() }.opening(&plan.model);
     check_affordable(composed, &plan.model, &limits, opening, diagnostics);
-    unpriced::check(composed, &plan.model, &limits, &request.limits, diagnostics);
+    unpriced::check(shared.catalog(), composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
@@ -196,7 +196,7 @@ pub fn try_lower(
     let opening = built.opening(&model);
     check_affordable(composed, &model, &limits, opening, diagnostics);
     fallback::check(composed, &model, &limits, opening, diagnostics);
-    unpriced::check(composed, &model, &limits, &[], diagnostics);
+    unpriced::check(shared.catalog(), composed, &model, &limits, &[], diagnostics);
     let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
     let offers_tools = !built.palette.tools.is_empty();
     Some(LowerSummary { limits, model, opening, offers_tools })

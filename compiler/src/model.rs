@@ -59,6 +59,24 @@ pub struct ModelOverride {
     /// A tier, a model id, or `provider/either`.
     pub model: Option<String>,
     pub provider: Option<String>,
+    pub unlisted: UnlistedModels,
+}
+
+/// The rule for `provider/model` where the provider file does not list the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnlistedModels {
+    /// Directives and calls of models name listed models only.
+    #[default]
+    Refuse,
+    /// The user may name any model of a provider; its price is unknown.
+    Accept,
+}
+
+impl ModelOverride {
+    /// The model that the user names, if any, with `--model` or in a chat.
+    pub fn of_user(model: Option<String>) -> Self {
+        Self { model, provider: None, unlisted: UnlistedModels::Accept }
+    }
 }
 
 /// Reads a provider file by its id; `None` if it does not exist or is unusable.
@@ -81,6 +99,7 @@ struct ModelQuery {
     /// The span of the provider's name, if a file names it.
     provider_span: Option<Span>,
     span: Option<Span>,
+    unlisted: UnlistedModels,
 }
 
 impl<'l> ProviderCatalog<'l> {
@@ -109,6 +128,7 @@ impl<'l> ProviderCatalog<'l> {
                 provider: Some(model.provider.clone()),
                 provider_span: None,
                 span: Some(fallback.span),
+                unlisted: UnlistedModels::Refuse,
             };
             let anywhere = ModelQuery { provider: None, ..near.clone() };
             let found = match (self.find(&near), self.split_provider(&fallback.node)) {
@@ -141,18 +161,19 @@ impl<'l> ProviderCatalog<'l> {
                 None => (instead.provider.clone(), text.as_str()),
             };
             let name = Some(Spanned::new(name.to_owned(), detached_span()));
-            return ModelQuery { name, provider, provider_span: None, span: None };
+            return ModelQuery { name, provider, provider_span: None, span: None, unlisted: instead.unlisted };
         }
+        let unlisted = UnlistedModels::Refuse;
         let tier = asked.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
             // The directive's model id belongs to its own provider; its tier exists at every provider.
-            return ModelQuery { name: tier, provider: Some(provider.clone()), provider_span: None, span: None };
+            return ModelQuery { name: tier, provider: Some(provider.clone()), provider_span: None, span: None, unlisted };
         }
         let name = asked.and_then(|a| a.id.clone()).or(tier);
         let provider = asked.and_then(|a| a.provider.as_ref());
         let span = name.as_ref().map(|n| n.span).or(provider.map(|p| p.span));
         let provider_span = provider.map(|p| p.span);
-        ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span }
+        ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span, unlisted }
     }
 
     /// Splits `provider/model` and `provider/tier`; `None` if no provider has the name before the slash.
@@ -183,8 +204,25 @@ impl<'l> ProviderCatalog<'l> {
                 return Ok(found);
             }
         }
+        if let (UnlistedModels::Accept, Some(provider)) = (wanted.unlisted, &wanted.provider)
+            && let Some(found) = self.provider(provider).and_then(|p| p.unlisted(&name.node))
+        {
+            return Ok(found);
+        }
         let known = self.known_names(&order);
-        Err(unknown_error(&name.node, wanted.span, known))
+        Err(unknown_error(wanted.provider.as_ref(), &name.node, wanted.span, known))
+    }
+
+    /// Returns the warning about a model that its provider file does not list.
+    pub fn check_unlisted(&self, model: &PlannedModel) -> Option<ModelError> {
+        let provider = self.provider(&model.provider)?;
+        if provider.wire == SCRIPTED_WIRE || provider.models.iter().any(|listed| listed.id == model.id) {
+            return None;
+        }
+        let (context_window, max_output) = (model.context_window, model.max_output);
+        let suggestion = closest(&model.id, provider.models.iter().map(|listed| listed.id.as_str()));
+        let (model, provider) = (model.id.clone(), model.provider.clone());
+        Some(ModelError::Unlisted { model, provider, context_window, max_output, suggestion })
     }
 
     fn default_of(&self, order: &[String], wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
@@ -199,7 +237,7 @@ impl<'l> ProviderCatalog<'l> {
             }
         }
         let known = self.known_names(order);
-        Err(unknown_error(tier.as_deref().unwrap_or("general"), wanted.span, known))
+        Err(unknown_error(wanted.provider.as_ref(), tier.as_deref().unwrap_or("general"), wanted.span, known))
     }
 
     /// Returns the requested provider alone, else the default provider followed by the others.
@@ -254,9 +292,9 @@ fn detached_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }
 
-fn unknown_error(requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
+fn unknown_error(provider: Option<&String>, requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
     let suggestion = closest(requested, known.iter().map(String::as_str));
-    ModelError::Unknown { requested: requested.to_owned(), span, suggestion, known }
+    ModelError::Unknown { requested: requested.to_owned(), provider: provider.cloned(), span, suggestion, known }
 }
 
 impl Provider {
@@ -271,6 +309,16 @@ impl Provider {
         }
         // A script plays any model; for other wire formats, reading the file has already checked the tiers.
         (self.wire == read::SCRIPTED_WIRE).then(|| self.planned(&read::scripted_model(id), requested))
+    }
+
+    /// Returns a model that the file does not list, within the smallest window and reply of those that it lists; `None`
+    /// if the file lists no model.
+    fn unlisted(&self, id: &str) -> Option<PlannedModel> {
+        let context_window = self.models.iter().map(|m| m.context_window).min()?;
+        let max_output = self.models.iter().map(|m| m.max_output).min()?.min(context_window);
+        let (id, tool_use, images) = (id.to_owned(), ToolUse::Native, true);
+        let model = Model { id, context_window, max_output, tool_use, images, prices: None, tokenizer: None };
+        Some(self.planned(&model, &model.id))
     }
 
     fn planned(&self, model: &Model, requested: &str) -> PlannedModel {

@@ -389,7 +389,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                unreachable_limits::check(composed, audit, spawn::directive_may_spawn(composed), found);
+                unreachable_limits::check(self.items, composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model);

@@ -12,6 +12,8 @@ mod condition;
 mod evaluate;
 #[path = "differential/project.rs"]
 mod project;
+#[path = "differential/rng.rs"]
+mod rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 

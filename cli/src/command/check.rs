@@ -117,10 +117,7 @@ fn run_check(
     world: &dyn World,
     check: impl FnOnce(&dyn World, &Selection) -> CheckReport,
 ) -> Result<CheckResult, CommandError> {
-    let selection = match resolve_path_filter(&args.paths, &spaces.project, world)? {
-        PathFilter::All => Selection::All,
-        PathFilter::To(paths) => Selection::Paths(paths),
-    };
+    let selection = selection_of(args, spaces, world)?;
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
     if selection == Selection::All
@@ -130,6 +127,13 @@ fn run_check(
     }
     let levels = severity_overrides(args, report.levels.clone())?;
     Ok(CheckResult { report, levels })
+}
+
+fn selection_of(args: &CheckArgs, spaces: &Spaces, world: &dyn World) -> Result<Selection, CommandError> {
+    Ok(match resolve_path_filter(&args.paths, &spaces.project, world)? {
+        PathFilter::All => Selection::All,
+        PathFilter::To(paths) => Selection::Paths(paths),
+    })
 }
 
 /// Returns the severity overrides of the project, with those of the command line on top.

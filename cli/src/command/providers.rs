@@ -1,6 +1,9 @@
-//! `rye providers list|test`: lists model providers with keys, models and prices, and tests them.
+//! `rye providers`: lists model providers with keys, models and prices, tests them, and adds models and prices.
 
+mod add;
+mod entry;
 mod list;
+mod refresh;
 mod test;
 pub mod usable;
 
@@ -8,6 +11,7 @@ use clap::{Args, Subcommand};
 use rye_compiler::diagnostics::{Diagnostics, closest};
 use rye_compiler::item::Items;
 use rye_compiler::world::ItemKind;
+use rye_grammar::data::Node;
 
 use crate::CommandError;
 use crate::exit::Exit;
@@ -33,6 +37,10 @@ enum ProvidersCommand {
     List,
     /// Send a small request, which may cost a fraction of a cent, and print the reply
     Test(test::TestArgs),
+    /// Add a model that the provider file does not list, or change its prices, in your user space
+    Add(add::AddArgs),
+    /// Update prices from a dated file, in your user space
+    RefreshPrices(refresh::RefreshArgs),
 }
 
 pub fn run(args: &ProvidersArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -40,6 +48,8 @@ pub fn run(args: &ProvidersArgs, global: &Global, report: &Printer) -> Result<Ex
     match &args.command {
         ProvidersCommand::List => list::run(&spaces, report),
         ProvidersCommand::Test(args) => test::run(args, &spaces, report),
+        ProvidersCommand::Add(args) => add::run(args, &spaces, report),
+        ProvidersCommand::RefreshPrices(args) => refresh::run(args, &spaces, report),
     }
 }
 
@@ -55,6 +65,12 @@ fn provider_ids(items: &Items<'_>) -> Vec<String> {
     ids.sort();
     ids.dedup();
     ids
+}
+
+/// Returns the entry of a model in the merged provider file; `None` if the file does not list the model.
+fn find_model(items: &Items<'_>, provider: &str, id: &str) -> Option<Node> {
+    let file = items.config_by_name(&format!("{PROVIDER_FOLDER}{provider}"))?;
+    file.get("models")?.items().iter().find(|model| model.get("id").and_then(Node::as_str) == Some(id)).cloned()
 }
 
 fn unknown_provider(id: &str, known: &[String]) -> CommandError {

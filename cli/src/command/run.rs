@@ -302,7 +302,7 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
     let plan = recorded.plan();
     let world = spaces.open()?;
     let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
-    request.model = ModelOverride { model: Some(name.to_owned()), provider: None };
+    request.model = ModelOverride::of_user(Some(name.to_owned()));
     let checked = compile(&world, &request);
     let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
     let compilation = checked.value.ok_or_else(|| {

@@ -70,7 +70,7 @@ impl Problem for LimitError {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
+                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
             )),
         }
     }

@@ -10,7 +10,19 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 pub enum ModelError {
     /// `requested` is a tier or a model id; `span` is `None` if the command line requested it.
     #[error("no provider has a model or tier `{requested}`")]
-    Unknown { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
+    Unknown {
+        requested: String,
+        /// The provider, if the request names it.
+        provider: Option<String>,
+        span: Option<Span>,
+        suggestion: Option<String>,
+        known: Vec<String>,
+    },
+    /// The user's `--model` names a model that the provider file does not list.
+    #[error(
+        "`{provider}` does not list `{model}`: its price is unknown, and {context_window} tokens of context and {max_output} of output are assumed"
+    )]
+    Unlisted { model: String, provider: String, context_window: u64, max_output: u64, suggestion: Option<String> },
     /// Requested by a directive, by the command line (then without a span), or as the `default_provider` of
     /// `agent/models`; `known` lists the existing provider files.
     #[error("unknown provider `{requested}`")]
@@ -34,32 +46,44 @@ impl Problem for ModelError {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
             Self::SameFallback { .. } => "model::same-fallback",
             Self::UnfitFallback { .. } => "model::unfit-fallback",
-            Self::Unpriced { .. } => "model::unpriced",
+            Self::Unlisted { .. } | Self::Unpriced { .. } => "model::unpriced",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::SameFallback { .. } | Self::UnfitFallback { .. } | Self::Unpriced { .. } => Severity::Warning,
+            Self::SameFallback { .. }
+            | Self::UnfitFallback { .. }
+            | Self::Unlisted { .. }
+            | Self::Unpriced { .. } => Severity::Warning,
         }
     }
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Unknown { requested, suggestion, known, .. }
-            | Self::NoProvider { requested, suggestion, known, .. }
-            | Self::NoTier { requested, suggestion, known, .. } => {
-                let translated = foreign_words::help_for(WordPlace::ModelName, requested).map(str::to_owned);
-                let listed = || (!known.is_empty()).then(|| format!("known: {}", quote_list(known)));
-                translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
+            Self::Unknown { requested, provider, span, suggestion, known } => {
+                let help = suggest_name(requested, suggestion.as_ref(), known)?;
+                let other = match (suggestion, provider, span) {
+                    (None, Some(provider), _) => format!("; add a model with `rye providers add {provider}/{requested}`"),
+                    (None, None, None) => format!("; for another model, name its provider: `--model PROVIDER/{requested}`"),
+                    (Some(_), _, _) | (None, None, Some(_)) => String::new(),
+                };
+                Some(help + &other)
+            }
+            Self::NoProvider { requested, suggestion, known, .. }
+            | Self::NoTier { requested, suggestion, known, .. } => suggest_name(requested, suggestion.as_ref(), known),
+            Self::Unlisted { model, provider, suggestion, .. } => {
+                let add = format!("add its window and prices: `rye providers add {provider}/{model}`");
+                let near = suggestion.as_ref().map(|near| format!("did you mean `{provider}/{near}`? otherwise "));
+                Some(near.unwrap_or_default() + &add)
             }
             Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
             Self::UnfitFallback { .. } => {
                 Some("name a fallback that fits, send less in the first request, or raise the limit".into())
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "write the `prices` of `{model}` into `agent/providers/{provider}`, or `prices: none` if it costs nothing"
+                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
             )),
         }
     }
@@ -67,6 +91,7 @@ impl Problem for ModelError {
     fn labels(&self) -> Vec<Label> {
         match self {
             Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "requested here")).collect(),
+            Self::Unlisted { .. } => Vec::new(),
             Self::NoProvider { span, .. } => {
                 span.iter().map(|s| new_label(*s, "no file in `agent/providers/` has this name")).collect()
             }
@@ -76,4 +101,11 @@ impl Problem for ModelError {
             Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
         }
     }
+}
+
+/// Suggests an existing name for one that does not exist.
+fn suggest_name(requested: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
+    let translated = foreign_words::help_for(WordPlace::ModelName, requested).map(str::to_owned);
+    let listed = || (!known.is_empty()).then(|| format!("known: {}", quote_list(known)));
+    translated.or_else(|| did_you_mean(suggestion, listed))
 }

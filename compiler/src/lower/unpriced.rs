@@ -1,15 +1,17 @@
-//! Models without a known price: their cost is not counted, so a `spend` limit cannot bind (`language.md` 11). A
-//! provider file with `prices: none` is deliberate and not reported.
+//! Models without a known price: their cost is not counted, so a `spend` limit cannot bind (`language.md` 11). Such a model
+//! has no `prices` in its provider file, or the file does not list it. A provider file with `prices: none` is deliberate and
+//! not reported.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, ModelError};
-use crate::model::SCRIPTED_WIRE;
+use crate::model::{ProviderCatalog, SCRIPTED_WIRE};
 use crate::plan::PlannedModel;
 use crate::semantics::limits::{LimitValue, Limits};
 
 /// Warns about each model without a price. Reports an error instead if the directive or its caller sets `spend`
 /// explicitly; a default does not count.
 pub fn check(
+    catalog: &ProviderCatalog<'_>,
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
@@ -20,11 +22,14 @@ pub fn check(
     let wished = declared.is_some() || given.iter().any(|(name, _)| name == "spend");
     let models = [Some(model), model.fallback.as_deref()];
     for model in models.into_iter().flatten().filter(|m| m.prices.is_none() && m.wire != SCRIPTED_WIRE) {
+        let unlisted = catalog.check_unlisted(model);
+        let is_unlisted = unlisted.is_some();
+        diagnostics.extend(unlisted);
         let (model, provider) = (model.id.clone(), model.provider.clone());
         if wished {
             let (limit, span) = (limits.spend.to_string(), declared.and_then(|d| d.source.span));
             diagnostics.push(LimitError::Unpriced { limit, model, provider, span });
-        } else {
+        } else if !is_unlisted {
             let span = composed.model.as_ref().and_then(|m| m.origin.span);
             diagnostics.push(ModelError::Unpriced { model, provider, span });
         }

@@ -225,6 +225,8 @@ impl ProviderReader<'_> {
         let cache_write = self.price(node, "cache_write", key, Some(input))?;
         let long_prompt = match node.get("long_prompt") {
             None => None,
+            // The value replaces the prices of a file that this one merges over.
+            Some(word) if word.as_str() == Some(NO_PRICE) => None,
             Some(long) => {
                 let key = format!("{key}.long_prompt");
                 let above = self.tokens(long, "above", &format!("{key}.above"))?;

@@ -85,7 +85,7 @@ fn resolve_follows_ids_tiers_aliases_and_defaults() {
 fn override_ignores_the_directives_provider() {
     let asked = [("provider", "scripted"), ("tier", "general")];
     let with = |model: Option<&str>, provider: Option<&str>| {
-        let instead = ModelOverride { model: model.map(Into::into), provider: provider.map(Into::into) };
+        let instead = ModelOverride { provider: provider.map(Into::into), ..ModelOverride::of_user(model.map(Into::into)) };
         resolve(&asked, &instead).map(|m| format!("{}/{}", m.provider, m.id))
     };
     assert_eq!(with(Some("general"), None).unwrap(), "alpha/a-large");
@@ -93,6 +93,21 @@ fn override_ignores_the_directives_provider() {
     assert_eq!(with(Some("a-small"), None).unwrap(), "alpha/a-small");
     assert_eq!(with(None, Some("beta")).unwrap(), "beta/b-one");
     assert!(matches!(with(Some("nope"), None), Err(ModelError::Unknown { span: None, .. })));
+}
+
+#[test]
+fn user_may_name_a_model_that_the_provider_does_not_list() {
+    let named = |text: &str, unlisted| {
+        resolve(&[], &ModelOverride { model: Some(text.into()), provider: None, unlisted })
+    };
+    let model = named("alpha/new", UnlistedModels::Accept).unwrap();
+    assert_eq!((model.provider.as_str(), model.id.as_str()), ("alpha", "new"));
+    assert_eq!((model.context_window, model.max_output, model.prices), (1000, 100, None));
+    // A call of a model, a name without its provider, an unknown provider, and a provider without models.
+    assert!(named("alpha/new", UnlistedModels::Refuse).is_err());
+    for text in ["new", "gamma/new", "scripted/new"] {
+        assert!(named(text, UnlistedModels::Accept).is_err(), "{text}");
+    }
 }
 
 #[test]

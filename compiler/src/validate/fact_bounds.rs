@@ -129,7 +129,7 @@ fn declared_limits(composed: &Composed) -> Option<Limits> {
 /// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. Returns `None`
 /// if a hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so: after every other
 /// event, the limits are checked again. Hooks of the infrastructure layer never do.
-fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
+pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
     let is_lifting = |hook: &&ComposedHook| {
         let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;
         is_at_limit && may_apply(hook, limit)

@@ -1,15 +1,28 @@
 //! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
+use rye_grammar::data::Node;
+
+use super::fact_bounds::highest_limit;
+use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
-use crate::hook::{HookAction, HookPoint};
+use crate::hook::HookAction;
+use crate::item::Items;
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
+use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
-/// Upper bound on billed attempts per turn; more than any retry setting allows.
-const MAX_BILLED_ATTEMPTS: u64 = 16;
+/// Factor on the largest number of repeated attempts of a call: those of the retry table, as many of `error` hooks, and the
+/// same of a fallback.
+const ATTEMPTS_PER_RETRY: u64 = 4;
+
+/// Retries of the built-in table.
+const MIN_RETRIES: u64 = 3;
+
+/// Folder of the tools that start and control threads.
+const THREAD_TOOLS: &str = "rye/agent/threads/";
 
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const MIN_CALL_TOKENS: u64 = 20;
@@ -38,26 +51,20 @@ pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: boo
     }
 }
 
-/// Reports unreachable limits that the leaf itself declares. `may_start` is set if the directive may spawn others.
-pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: &mut Diagnostics) {
+/// Reports unreachable limits that the leaf itself declares.
+pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
-    // A hook may lift a limit or ignore it; hooks of the infrastructure layer never do.
-    let steered = composed.hooks.iter().any(|hook| {
-        hook.is_live()
-            && hook.layer < 4.0
-            && may_lift_limits(hook.decl.event, hook.decl.action.as_ref().map(|a| &a.node))
-    });
-    if steered {
-        return;
-    }
+    let reachable = ReachableLimits { items, composed, audit };
     for limit in &leaf.limits {
         // Without `<permissions>`, every call of a root is denied anyway.
         let is_granted = composed.permissions.as_ref().is_some_and(|permissions| !permissions.value.grants.is_empty());
-        if limit.name.node == "turns" && audit.limits.turns == 1 && audit.offers_tools && is_granted {
+        let is_one_turn = limit.name.node == "turns" && reachable.turns() == Some(1);
+        if is_one_turn && audit.offers_tools && is_granted {
             let span = limit.name.span.join(limit.value.span);
             found.push(LimitError::OneTurn { has_outputs: !composed.outputs.is_empty(), span });
         }
-        let Some(because) = unreachable_because(&limit.name.node, audit, may_start) else { continue };
+        let because = LimitName::parse(&limit.name.node).and_then(|name| reachable.unreachable_because(name));
+        let Some(because) = because else { continue };
         found.push(LimitError::NeverBinds {
             name: limit.name.node.clone(),
             because,
@@ -66,60 +73,184 @@ pub fn check(composed: &Composed, audit: &LowerSummary, may_start: bool, found: 
     }
 }
 
-/// Returns true if the action of a hook may let a thread run beyond its limits.
-pub fn may_lift_limits(event: HookPoint, action: Option<&HookAction>) -> bool {
-    match action {
-        Some(HookAction::Raise { .. } | HookAction::Retry { .. } | HookAction::Continue) => true,
-        Some(HookAction::Execute { item_type, .. }) => {
-            *item_type == ItemKind::Directive
-                || matches!(event, HookPoint::Limit | HookPoint::Error | HookPoint::AfterStep)
+/// The highest values that limits have in a run. A hook at a limit can raise it, or let the thread continue beyond it; no
+/// other hook can, because the limits are checked again after every other event.
+struct ReachableLimits<'c, 'w> {
+    items: &'c Items<'w>,
+    composed: &'c Composed,
+    audit: &'c LowerSummary,
+}
+
+impl ReachableLimits<'_, '_> {
+    /// Returns the most turns of a run; `None` if they have no bound.
+    fn turns(&self) -> Option<u64> {
+        self.count(LimitName::Turns, self.audit.limits.turns)
+    }
+
+    fn spend(&self) -> Option<Nanos> {
+        let declared = self.audit.limits.spend;
+        let highest = highest_limit(self.composed, LimitName::Spend, declared.to_string().parse().ok()?)?;
+        // Amounts have at most nine decimal places.
+        Some(Nanos::parse(&format!("{highest:.9}")).map_or(declared, |raised| raised.max(declared)))
+    }
+
+    fn count(&self, name: LimitName, declared: u64) -> Option<u64> {
+        #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
+        let highest = highest_limit(self.composed, name, declared as f64)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the conversion saturates")]
+        Some((highest.ceil() as u64).max(declared))
+    }
+
+    /// Returns true if the thread may have children: a grant allows it, or a hook starts them.
+    fn may_start(&self) -> bool {
+        let is_starting = |action: &HookAction| {
+            let HookAction::Execute { item_type, item_id, .. } = action else { return false };
+            *item_type == ItemKind::Directive || item_id.starts_with(THREAD_TOOLS)
+        };
+        let actions = self.composed.hooks.iter().filter(|hook| hook.is_live()).filter_map(|h| h.decl.action.as_ref());
+        directive_may_spawn(self.composed) || actions.into_iter().any(|action| is_starting(&action.node))
+    }
+
+    /// Returns the most attempts of one turn that are billed.
+    fn attempts(&self) -> u64 {
+        let files = ["agent/resilience", "agent/error_classification"];
+        let most = files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| most_retries(&file));
+        ATTEMPTS_PER_RETRY.saturating_mul(most.max().unwrap_or(0).max(MIN_RETRIES).saturating_add(1))
+    }
+
+    /// Returns the reason why a limit is never reached.
+    fn unreachable_because(&self, name: LimitName) -> Option<String> {
+        let (limits, model) = (&self.audit.limits, &self.audit.model);
+        let alone = "no grant allows it to spawn another directive".to_owned();
+        let turn = model.context_window.saturating_add(model.requested_output(limits.output));
+        match name {
+            LimitName::Spawns if limits.spawns > 0 && !self.may_start() => Some(alone),
+            LimitName::Depth if limits.depth > 0 && !self.may_start() => Some(alone),
+            LimitName::Spawns if limits.spawns > 0 && self.count(LimitName::Depth, limits.depth) == Some(0) => {
+                Some("`depth` 0 lets it have no children".to_owned())
+            }
+            LimitName::Depth if limits.depth > 0 && self.count(LimitName::Spawns, limits.spawns) == Some(0) => {
+                Some("`spawns` 0 lets it have no children".to_owned())
+            }
+            LimitName::Turns => {
+                // A fallback may cost less.
+                let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
+                let spend = self.spend()?;
+                // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
+                let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
+                let left = Nanos(spend.0.saturating_sub(last.0).max(0));
+                let most = prices.max_turns_within(left, self.audit.opening, self.audit.opening, MIN_CALL_TOKENS)?;
+                // Token counts are estimates; a text can have half as many more characters per token.
+                (most.saturating_add(most / 2) < limits.turns).then(|| {
+                    let what = format!("of {} turns at most {most} are affordable", limits.turns);
+                    format!("{what} with a `spend` of {spend} and `{}`", model.id)
+                })
+            }
+            LimitName::Output if limits.output > model.max_output => {
+                Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
+            }
+            LimitName::Tokens if !self.may_start() => {
+                let turns = self.turns()?;
+                let most = turns.saturating_mul(turn).saturating_mul(self.attempts());
+                (limits.tokens > most).then(|| format!("{turns} turns of `{}` take at most {most}", model.id))
+            }
+            LimitName::Spend if !self.may_start() => {
+                // With `prices: none` a spend limit is known to bound nothing.
+                let prices = model.prices.filter(|p| *p != Prices::NONE)?;
+                let one = prices.worst_case(model.context_window, model.requested_output(limits.output));
+                let turns = self.turns()?;
+                let most = Nanos::from_u64(one.to_u64().checked_mul(turns.saturating_mul(self.attempts()))?);
+                (limits.spend > most).then(|| format!("{turns} turns of `{}` cost at most {most}", model.id))
+            }
+            LimitName::Spawns
+            | LimitName::Depth
+            | LimitName::Output
+            | LimitName::Tokens
+            | LimitName::Spend
+            | LimitName::DurationSeconds => None,
         }
-        Some(_) | None => false,
     }
 }
 
-/// Returns the reason why a limit is never reached.
-fn unreachable_because(name: &str, audit: &LowerSummary, may_start: bool) -> Option<String> {
-    let (limits, model) = (&audit.limits, &audit.model);
-    let alone = "no grant allows it to spawn another directive".to_owned();
-    let turn = model.context_window.saturating_add(model.requested_output(limits.output));
-    match name {
-        "spawns" if limits.spawns > 0 && !may_start => Some(alone),
-        "depth" if limits.depth > 0 && !may_start => Some(alone),
-        "spawns" if limits.spawns > 0 && limits.depth == 0 => Some("`depth` 0 lets it have no children".to_owned()),
-        "depth" if limits.depth > 0 && limits.spawns == 0 => Some("`spawns` 0 lets it have no children".to_owned()),
-        "turns" => {
-            // A fallback may cost less.
-            let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
-            // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
-            let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
-            let left = Nanos(limits.spend.0.saturating_sub(last.0).max(0));
-            let most = prices.max_turns_within(left, audit.opening, audit.opening, MIN_CALL_TOKENS)?;
-            // Token counts are estimates; a text can have half as many more characters per token.
-            (most.saturating_add(most / 2) < limits.turns).then(|| {
-                let what = format!("of {} turns at most {most} are affordable", limits.turns);
-                format!("{what} with a `spend` of {} and `{}`", limits.spend, model.id)
-            })
+/// Returns the largest `max_retries` anywhere in a settings file.
+fn most_retries(node: &Node) -> u64 {
+    let own = node.get("max_retries").and_then(|value| value.to_value().as_u64());
+    let below = node.entries().iter().map(|entry| &entry.value).chain(node.items()).map(most_retries);
+    below.chain(own).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::{stdlib_world, with_directives};
+    use crate::validate::{Selection, check};
+
+    /// Returns the limits that are reported as never reached, for a directive with these limits, grants and hooks.
+    fn unreachable(limits: &str, granted: &str, hooks: &str) -> Vec<String> {
+        let model = "<model provider=\"anthropic\" id=\"claude-haiku-4-5\"/>";
+        let granted = format!("<permissions><execute>{granted}</execute></permissions>");
+        let inside = format!("<metadata>{model}<limits {limits}/>{granted}<hooks>{hooks}</hooks></metadata>");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &inside, "Look."), ("child", "", "", "Help.")]);
+        let report = check(&world, &Selection::All);
+        let errors: Vec<String> =
+            report.diagnostics.iter().filter(|one| one.is_error()).map(crate::diagnostics::Diagnostic::message).collect();
+        assert!(errors.is_empty(), "{limits} {hooks}: {errors:?}");
+        let found = report.diagnostics.iter().filter(|one| one.code() == "limit::never-binds");
+        found.map(|one| one.message().split('`').nth(1).unwrap().to_owned()).collect()
+    }
+
+    fn at_limit(condition: &str, action: &str) -> String {
+        format!("<hook id=\"h\" event=\"limit\"><when>{condition}</when>{action}</hook>")
+    }
+
+    #[test]
+    fn only_hooks_that_lift_a_limit_make_another_one_reachable() {
+        let read = "<tool>rye.file-system.read</tool>";
+        let always = "limit_code != \"\"";
+        let raise = |limit: &str, value: &str| at_limit(always, &format!("<raise limit=\"{limit}\" value=\"{value}\"/>"));
+        let continues = at_limit(always, "<continue/>");
+        let at_turns = at_limit("limit_code == \"turns_exceeded\"", "<continue/>");
+        let retry = "<hook id=\"h\" event=\"error\"><when>attempt &lt; 2</when><retry/></hook>";
+        let start = "<hook id=\"h\" event=\"agent_end\"><execute item_type=\"directive\" item_id=\"child\"/></hook>";
+        let spend = "turns=\"3\" spend=\"900\"";
+        let turns = "turns=\"900\" spend=\"0.02\" output=\"256\"";
+        let (no_depth, no_spawns) = ("spawns=\"3\" depth=\"0\"", "spawns=\"0\" depth=\"3\"");
+        for (limits, hooks, expected) in [
+            // Nothing lifts the limit that binds first.
+            (spend, String::new(), vec!["spend"]),
+            (spend, retry.to_owned(), vec!["spend"]),
+            (spend, raise("spend", "9999"), vec!["spend"]),
+            (spend, raise("turns", "4"), vec!["spend"]),
+            (turns, String::new(), vec!["turns"]),
+            (turns, retry.to_owned(), vec!["turns"]),
+            (turns, at_turns.clone(), vec!["turns"]),
+            (turns, raise("spend", "0.03"), vec!["turns"]),
+            ("tokens=\"900000000\" turns=\"2\"", retry.to_owned(), vec!["tokens"]),
+            ("output=\"900000\"", continues.clone(), vec!["output"]),
+            // A hook lifts it, or spends more.
+            (spend, raise("turns", "100000"), vec![]),
+            (spend, at_turns, vec![]),
+            (turns, raise("spend", "100"), vec![]),
+            (turns, continues.clone(), vec![]),
+            ("tokens=\"900000000\" turns=\"2\"", continues, vec![]),
+            ("tokens=\"900000000\" turns=\"2\"", start.to_owned(), vec![]),
+        ] {
+            assert_eq!(unreachable(limits, read, &hooks), expected, "{limits} {hooks}");
         }
-        "output" if limits.output > model.max_output => {
-            Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
-        }
-        "tokens" => {
-            let most = limits.turns.saturating_mul(turn).saturating_mul(MAX_BILLED_ATTEMPTS);
-            (!may_start && limits.tokens > most)
-                .then(|| format!("{} turns of `{}` take at most {most}", limits.turns, model.id))
-        }
-        "spend" => {
-            // With `prices: none` a spend limit is known to bound nothing.
-            let one = model
-                .prices
-                .filter(|p| *p != Prices::NONE)?
-                .worst_case(model.context_window, model.requested_output(limits.output));
-            let times = limits.turns.saturating_mul(MAX_BILLED_ATTEMPTS);
-            let most = Nanos::from_u64(one.to_u64().checked_mul(times)?);
-            (!may_start && limits.spend > most)
-                .then(|| format!("{} turns of `{}` cost at most {most}", limits.turns, model.id))
-        }
-        _ => None,
+        let child = "<directive>child</directive>";
+        assert_eq!(unreachable(no_depth, child, retry), ["spawns"]);
+        assert_eq!(unreachable(no_depth, child, &raise("depth", "2")), Vec::<String>::new());
+        assert_eq!(unreachable(no_spawns, child, &raise("turns", "100")), ["depth"]);
+        assert_eq!(unreachable(no_spawns, child, &raise("spawns", "2")), Vec::<String>::new());
+        assert_eq!(unreachable("spawns=\"3\"", read, retry), ["spawns"]);
+        assert_eq!(unreachable("spawns=\"3\"", read, start), Vec::<String>::new());
+    }
+
+    #[test]
+    fn attempts_follow_from_the_settings_of_retries() {
+        let node = |text: &str| rye_grammar::yaml::parse(rye_grammar::SourceId(0), text).tree;
+        let file = node("rules: [{ id: a, retry: { max_retries: 40 } }, { id: b }]\nretry: { max_retries: 5 }\n");
+        assert_eq!(super::most_retries(&file), 40);
+        assert_eq!(super::most_retries(&node("rules: []")), 0);
     }
 }

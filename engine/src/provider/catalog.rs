@@ -88,7 +88,7 @@ pub struct PriceTable {
     #[serde(default, deserialize_with = "optional_decimal")]
     pub cache_write: Option<String>,
     /// Prices of a request whose whole prompt exceeds `above` tokens.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "long_prompt")]
     pub long_prompt: Option<LongPromptPrices>,
 }
 
@@ -173,6 +173,12 @@ fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PriceTabl
         return Ok(Some(PriceTable::none()));
     }
     Option::deserialize(value).map_err(serde::de::Error::custom)
+}
+
+/// Reads the prices of long prompts. `none` replaces those of a file that this one merges over.
+fn long_prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LongPromptPrices>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    if value.as_str() == Some("none") { Ok(None) } else { Option::deserialize(value).map_err(serde::de::Error::custom) }
 }
 
 /// Reads decimal text, or a number as written: prices never pass through floating-point arithmetic.

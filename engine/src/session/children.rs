@@ -510,7 +510,7 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         directive: start.directive,
         inputs: Some(start.inputs),
         limits: overrides.collect(),
-        model: ModelOverride { model: start.model, provider: None },
+        model: ModelOverride { model: start.model, ..ModelOverride::default() },
         parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
         mode: PlanMode::Run,
     }

@@ -21,7 +21,7 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, model: Option<&str>) -> Result<Co
     let world = spaces.open().map_err(|error| error.to_string())?;
     let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
     request.mode = PlanMode::Chat;
-    request.model = ModelOverride { model: model.map(str::to_owned), provider: None };
+    request.model = ModelOverride::of_user(model.map(str::to_owned));
     let checked = compile(&world, &request);
     let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
     let failed = || format!("`{}` does not compile: {}", plan.directive, first.unwrap_or_default());

@@ -64,6 +64,20 @@ pub struct ModelOutput {
 }
 
 pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+    print_providers(spaces, &|_, _| true, report)
+}
+
+/// Lists some models, each given by provider and id.
+pub fn print_models(spaces: &Spaces, models: &[(String, String)], report: &Printer) -> Result<Exit, CommandError> {
+    print_providers(spaces, &|provider, id| models.iter().any(|(of, model)| of == provider && model == id), report)
+}
+
+/// Lists the providers that have a selected model, or no model, with their selected models.
+fn print_providers(
+    spaces: &Spaces,
+    is_selected: &dyn Fn(&str, &str) -> bool,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
@@ -80,6 +94,11 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
             (Some(_), Some(_)) => "set",
             (Some(_), None) => "missing",
         };
+        let models: Vec<ModelOutput> =
+            definition.models.iter().filter(|model| is_selected(&id, &model.id)).map(ModelOutput::new).collect();
+        if models.is_empty() && !is_selected(&id, "") {
+            continue;
+        }
         providers.push(ProviderOutput {
             default: default.as_ref() == Some(&id),
             id,
@@ -90,7 +109,7 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
             from_project: read.from_project,
             default_tier: definition.default_tier,
             tiers: definition.tiers,
-            models: definition.models.iter().map(ModelOutput::new).collect(),
+            models,
         });
     }
     diagnostics.append(items.diagnostics());

@@ -257,11 +257,20 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let all: BTreeSet<String> = fields(&before).into_iter().chain(fields(&after)).collect();
     let differs = all.into_iter().filter(|field| before.get(field) != after.get(field));
-    let change = |field: String| PlanChange {
-        area: ChangeArea::Plan,
-        what: format!("`{field}` of the plan changed"),
-        direction: Direction::Unknown,
-        source: trees.directive(),
+    let change = |field: String| {
+        let reordered = field == "palette" && has_same_tools(trees);
+        PlanChange {
+            area: ChangeArea::Plan,
+            what: format!("`{field}` of the plan changed{}", if reordered { ": another order of the tools" } else { "" }),
+            direction: if reordered { Direction::Neutral } else { Direction::Unknown },
+            source: trees.directive(),
+        }
     };
     differs.map(change).collect()
+}
+
+/// Returns true if the palettes differ in their order only.
+fn has_same_tools(trees: &DiffSides<'_>) -> bool {
+    let (old, new) = (&trees.before.compilation.plan.palette, &trees.after.compilation.plan.palette);
+    old.len() == new.len() && new.iter().all(|tool| old.contains(tool))
 }

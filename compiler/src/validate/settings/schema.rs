@@ -89,7 +89,11 @@ const MODEL_PRICES: &[SettingField] = &[
     required_key("output", SettingShape::Price, "dollars per million tokens"),
     key("cache_read", SettingShape::Price, "default: as `input`"),
     key("cache_write", SettingShape::Price, "default: as `input`"),
-    key("long_prompt", SettingShape::Map(LONG_PROMPT), "prices of a request with a long prompt"),
+    key(
+        "long_prompt",
+        SettingShape::MapOr("none", LONG_PROMPT),
+        "prices of a request with a long prompt; `none`: as of a short one",
+    ),
 ];
 
 const LONG_PROMPT: &[SettingField] = &[

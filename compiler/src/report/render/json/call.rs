@@ -41,7 +41,7 @@ impl CallReport {
     pub fn request(&self, directive: ItemId) -> CompileRequest {
         let mut request = CompileRequest::new(directive);
         request.inputs.clone_from(&self.inputs);
-        request.model = ModelOverride { model: self.model.clone(), provider: self.provider.clone() };
+        request.model = ModelOverride { provider: self.provider.clone(), ..ModelOverride::of_user(self.model.clone()) };
         let written = |value: &Value| {
             value.as_str().map_or_else(|| LimitValue::Json(value.clone()), |t| LimitValue::Text(t.into()))
         };

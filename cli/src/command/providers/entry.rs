@@ -1,0 +1,246 @@
+//! Entries of models in the provider files of the user space: written into the text of a file, whose other lines stay.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics};
+use rye_compiler::item::Items;
+use rye_compiler::model;
+use rye_engine::rooted_dir::RootedDir;
+use rye_grammar::data::Node;
+use rye_grammar::{SourceId, yaml};
+use serde_json::{Map, Value};
+
+use super::PROVIDER_FOLDER;
+use crate::CommandError;
+use crate::workspace::{Spaces, user_root};
+
+/// Maximum size in bytes of an existing provider file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Fields of a model's entry, by provider and model id.
+pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
+
+/// Writes the entries into the provider files of the user space, and reads the merged files. If a file is invalid then, or
+/// an entry has no effect, all files get their old contents.
+pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
+    let root = user_root().ok_or_else(|| {
+        CommandError::failed("there is no user space").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
+    })?;
+    std::fs::create_dir_all(&root)?;
+    let within = RootedDir::open(&root)?;
+    let mut files: BTreeMap<PathBuf, (Option<Vec<u8>>, String)> = BTreeMap::new();
+    for ((provider, id), fields) in entries {
+        let path = PathBuf::from(format!(".ai/config/{PROVIDER_FOLDER}{provider}.yaml"));
+        let failed = |why: String| {
+            let file = root.join(&path);
+            let lines = format!("models:\n  - {}", format_entry(id, fields));
+            CommandError::failed(format!("`{}` cannot be changed: {why}", file.display()))
+                .with_help(format!("write the entry by hand:\n{lines}"))
+        };
+        let (before, text) = match files.remove(&path) {
+            Some((before, text)) => (before, Some(text)),
+            None => {
+                let before = within.read(&path, MAX_FILE_BYTES)?;
+                let text = before.clone().map(String::from_utf8).transpose().map_err(|e| failed(e.to_string()))?;
+                (before, text)
+            }
+        };
+        let text = with_entry(text.as_deref(), provider, id, fields).map_err(failed)?;
+        files.insert(path, (before, text));
+    }
+    let mut done = files.iter().try_for_each(|(path, (_, text))| within.replace(path, text.as_bytes()));
+    let checked = done.is_ok().then(|| check_entries(entries, spaces));
+    let failure = match checked {
+        Some(Ok(())) => return Ok(()),
+        Some(Err(failure)) => Some(failure),
+        None => None,
+    };
+    for (path, (before, _)) in &files {
+        let restored = match before {
+            Some(bytes) => within.replace(path, bytes),
+            None => within.remove(path).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        done = done.and(restored);
+    }
+    done?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Returns prices with a value for each key that the listed model has, because prices merge over the spaces.
+pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
+    if let Some(input) = prices.get("input").cloned() {
+        for key in ["cache_read", "cache_write"] {
+            prices.entry(key).or_insert_with(|| input.clone());
+        }
+    }
+    if listed.and_then(|model| model.get("prices")?.get("long_prompt")).is_some() {
+        prices.entry("long_prompt").or_insert_with(|| "none".into());
+    }
+    prices.into()
+}
+
+/// Checks the merged provider files: they are valid, and each entry has its effect.
+fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
+    let world = spaces.open()?;
+    let items = Items::new(&world);
+    let mut diagnostics = Diagnostics::new();
+    for ((provider, id), fields) in entries {
+        let node = items.config_by_name(&format!("{PROVIDER_FOLDER}{provider}"));
+        if let Some(node) = &node {
+            model::read_provider(provider, node, &items.sources(), &mut diagnostics);
+        }
+        let models = node.as_ref().and_then(|node| node.get("models")).map(Node::items).unwrap_or_default();
+        let entry = models.iter().find(|m| m.get("id").and_then(Node::as_str) == Some(id));
+        let has = |(key, value): (&String, &Value)| entry.and_then(|e| e.get(key)).map(Node::to_value).as_ref() == Some(value);
+        if !fields.iter().all(has) {
+            let message = format!("another provider file sets other values of `{provider}/{id}`");
+            return Err(CommandError::failed(message)
+                .with_help(format!("change it in `.ai/config/{PROVIDER_FOLDER}{provider}.yaml` of the project")));
+        }
+    }
+    diagnostics.append(items.diagnostics());
+    match diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message) {
+        Some(message) => Err(CommandError::failed(message)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the text of a provider file with the fields of a model.
+fn with_entry(text: Option<&str>, provider: &str, id: &str, fields: &Map<String, Value>) -> Result<String, String> {
+    let Some(text) = text else {
+        return Ok(format!("id: {}\nmodels:\n  - {}\n", Value::from(provider), format_entry(id, fields)));
+    };
+    let old = parse(text)?;
+    let models = old.get("models");
+    let listed = models.map(Node::items).unwrap_or_default();
+    let mut expected: Vec<Value> = listed.iter().map(Node::to_value).collect();
+    let at = listed.iter().position(|m| m.get("id").and_then(Node::as_str) == Some(id));
+    let new = match (at.and_then(|at| listed.get(at).zip(expected.get_mut(at))), models) {
+        (Some((node, Value::Object(merged))), _) => {
+            merged.extend(fields.clone());
+            merged.shift_remove("id");
+            let entry = format_entry(id, merged);
+            merged.insert("id".into(), id.into());
+            replace(text, node.span.range(), &entry)
+        }
+        (Some(_), _) => return Err("the model is not a mapping".to_owned()),
+        (None, models) => {
+            let entry = format_entry(id, fields);
+            let mut value = fields.clone();
+            value.insert("id".into(), id.into());
+            expected.push(value.into());
+            match models {
+                None => format!("{}\nmodels:\n  - {entry}\n", text.trim_end()),
+                Some(list) => with_item(text, list, &entry).ok_or("`models` is not a list with entries")?,
+            }
+        }
+    };
+    let read = parse(&new)?;
+    let others = |node: &Node| -> Vec<(String, Value)> {
+        let entries = node.entries().iter().filter(|e| e.key.node != "models");
+        entries.map(|e| (e.key.node.clone(), e.value.to_value())).collect()
+    };
+    let found: Vec<Value> = read.get("models").map(Node::items).unwrap_or_default().iter().map(Node::to_value).collect();
+    if found == expected && others(&read) == others(&old) { Ok(new) } else { Err("its form is not supported".to_owned()) }
+}
+
+fn parse(text: &str) -> Result<Node, String> {
+    let parsed = yaml::parse(SourceId(0), text);
+    match parsed.errors.first() {
+        Some(error) => Err(error.to_string()),
+        None => Ok(parsed.tree),
+    }
+}
+
+/// Adds an item to a list in block or flow style.
+fn with_item(text: &str, list: &Node, entry: &str) -> Option<String> {
+    let (first, last) = (list.items().first()?, list.items().last()?);
+    if text.get(list.span.range())?.starts_with('[') {
+        let end = last.span.range().end;
+        return Some(replace(text, end..end, &format!(", {entry}")));
+    }
+    let line_start = text.get(..first.span.range().start)?.rfind('\n').map_or(0, |at| at + 1);
+    let dash = text.get(line_start..first.span.range().start)?.rfind('-')?;
+    let indent = " ".repeat(dash);
+    let end = text.get(..last.span.range().end)?.trim_end().len();
+    // A comment may end the line.
+    let line_end = text.get(end..)?.find('\n').map_or(text.len(), |at| end + at);
+    Some(replace(text, line_end..line_end, &format!("\n{indent}- {entry}")))
+}
+
+fn replace(text: &str, range: std::ops::Range<usize>, with: &str) -> String {
+    let mut new = text.to_owned();
+    new.replace_range(range, with);
+    new
+}
+
+/// Writes a model as a mapping in flow style.
+fn format_entry(id: &str, fields: &Map<String, Value>) -> String {
+    let mut all = Map::from_iter([("id".to_owned(), Value::from(id))]);
+    all.extend(fields.clone());
+    format_flow(&Value::Object(all))
+}
+
+fn format_flow(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let parts: Vec<String> = map.iter().map(|(key, value)| format!("{key}: {}", format_flow(value))).collect();
+            format!("{{ {} }}", parts.join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(format_flow).collect::<Vec<_>>().join(", ")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn written(text: Option<&str>, id: &str, fields: &Value) -> Result<String, String> {
+        with_entry(text, "alpha", id, fields.as_object().unwrap())
+    }
+
+    #[test]
+    fn entries_are_written_in_the_style_of_the_file() {
+        let fields = json!({"context_window": 9, "prices": {"input": "1"}});
+        let entry = "{ id: \"new\", context_window: 9, prices: { input: \"1\" } }";
+        assert_eq!(written(None, "new", &fields).unwrap(), format!("id: \"alpha\"\nmodels:\n  - {entry}\n"));
+        for (before, after) in [
+            ("# mine\nid: alpha\n", format!("# mine\nid: alpha\nmodels:\n  - {entry}\n")),
+            (
+                "models:\n- id: old\n  context_window: 5 # tokens\ntiers: { a: old }\n",
+                format!("models:\n- id: old\n  context_window: 5 # tokens\n- {entry}\ntiers: {{ a: old }}\n"),
+            ),
+            (
+                "models:\n    - { id: old }\n\n# end\nid: alpha",
+                format!("models:\n    - {{ id: old }}\n    - {entry}\n\n# end\nid: alpha"),
+            ),
+            ("{ models: [{ id: old }] }", format!("{{ models: [{{ id: old }}, {entry}] }}")),
+        ] {
+            assert_eq!(written(Some(before), "new", &fields).unwrap(), after);
+        }
+    }
+
+    #[test]
+    fn an_entry_of_the_file_gets_the_new_fields_and_its_neighbors_stay() {
+        let fields = json!({"prices": {"input": "2"}, "priced_at": "2026-01-02"});
+        let before = "models:\n  - id: a # first\n    images: false\n    prices: { input: \"1\" }\n  # second\n  - id: b\n    images: true\n";
+        let entry = "{ id: \"a\", images: false, prices: { input: \"2\" }, priced_at: \"2026-01-02\" }";
+        let after = format!("models:\n  - {entry}\n  # second\n  - id: b\n    images: true\n");
+        assert_eq!(written(Some(before), "a", &fields).unwrap(), after);
+    }
+
+    #[test]
+    fn forms_that_cannot_be_changed_are_refused() {
+        for text in ["models: none", "models: []", "models: [x", "{ id: alpha }", "- a"] {
+            assert!(written(Some(text), "new", &json!({})).is_err(), "{text}");
+        }
+    }
+}

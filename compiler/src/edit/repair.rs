@@ -1,0 +1,145 @@
+//! Repairs of a project: the fixes of a check whose result is checked again, so that no repair adds a diagnostic.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::{SourceId, signature};
+
+use super::{Edit, apply, fix, old_word_edits};
+use crate::diagnostics::Diagnostic;
+use crate::validate::{CheckReport, Selection, check};
+use crate::world::{MapWorld, Space, World};
+
+/// Maximum number of checks of single fixes, if all fixes together cannot be applied.
+const MAX_TRIALS: usize = 100;
+
+/// A file of the project and its repaired text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repair {
+    /// Path relative to the project.
+    pub path: String,
+    pub before: String,
+    pub after: String,
+}
+
+/// The repairs of a project, and what is left unchanged.
+#[derive(Debug, Default)]
+pub struct Repairs {
+    pub files: Vec<Repair>,
+    /// Messages of diagnostics whose fix would add another diagnostic.
+    pub unsafe_fixes: Vec<String>,
+    /// Signed files, which a fix would change.
+    pub signed: Vec<String>,
+}
+
+/// A possible change of one file.
+#[derive(Clone)]
+struct Candidate {
+    source: SourceId,
+    edits: Vec<Edit>,
+    /// The message of the diagnostic; `None` for an old word, which is no diagnostic.
+    message: Option<String>,
+}
+
+/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics and none that
+/// it did not have before.
+pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> Repairs {
+    let mut repairs = Repairs::default();
+    let mut candidates = candidates(found);
+    candidates.retain(|one| {
+        let Some(source) = found.sources.get(one.source) else { return false };
+        let is_signed = signature::parse(one.source, &source.text).is_some();
+        if is_signed && !repairs.signed.iter().any(|path| **path == *source.path) {
+            repairs.signed.push(source.path.to_string());
+        }
+        !is_signed
+    });
+    let trial = |used: &[Candidate]| {
+        let mut repaired = MapWorld::with_fallback(world);
+        for file in repaired_files(found, used) {
+            repaired.insert(Space::Project, &file.path, file.after);
+        }
+        diagnostics_by_identity(&check(&repaired, selection))
+    };
+    let mut used: Vec<Candidate> = Vec::new();
+    if !candidates.is_empty() {
+        // The caller may have added diagnostics of its own.
+        let mut current = trial(&[]);
+        let all = trial(&candidates);
+        if is_better(&current, &all, &candidates) {
+            used = candidates;
+        } else {
+            for one in candidates.into_iter().take(MAX_TRIALS) {
+                used.push(one);
+                let after = trial(&used);
+                if is_better(&current, &after, used.get(used.len() - 1..).unwrap_or_default()) {
+                    current = after;
+                } else {
+                    repairs.unsafe_fixes.extend(used.pop().and_then(|one| one.message));
+                }
+            }
+        }
+    }
+    repairs.files = repaired_files(found, &used);
+    repairs
+}
+
+/// Lists the fixes of the project's own files; of a file without diagnostics, the edits of its old words.
+fn candidates(found: &CheckReport) -> Vec<Candidate> {
+    let is_own = |source: SourceId| found.sources.get(source).is_some_and(|source| source.path.starts_with(".ai/"));
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for diagnostic in found.diagnostics.iter() {
+        let Some(fix) = fix(diagnostic, &found.sources).filter(|fix| is_own(fix.source)) else { continue };
+        let is_known = candidates.iter().any(|one| one.source == fix.source && one.edits == fix.edits);
+        if !is_known {
+            candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
+        }
+    }
+    // A word in a file with other errors may mean something else than its preferred form.
+    let reported: Vec<SourceId> =
+        found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
+    for (source, file) in found.sources.iter() {
+        if file.path.starts_with(".ai/directives/") && !reported.contains(&source) {
+            let edits = old_word_edits(&file.text);
+            if !edits.is_empty() {
+                candidates.push(Candidate { source, edits, message: None });
+            }
+        }
+    }
+    candidates
+}
+
+fn repaired_files(found: &CheckReport, used: &[Candidate]) -> Vec<Repair> {
+    let mut edits: BTreeMap<SourceId, Vec<Edit>> = BTreeMap::new();
+    for one in used {
+        edits.entry(one.source).or_default().extend(one.edits.iter().cloned());
+    }
+    let file = |(source, edits): (SourceId, Vec<Edit>)| {
+        let source = found.sources.get(source)?;
+        let after = apply(&source.text, &edits);
+        Some(Repair { path: source.path.to_string(), before: source.text.to_string(), after })
+    };
+    edits.into_iter().filter_map(file).collect()
+}
+
+/// Diagnostics by code, file and message, with their number. Fixes move lines, so positions do not count.
+type Identities = BTreeMap<(&'static str, String, String), usize>;
+
+fn diagnostics_by_identity(report: &CheckReport) -> Identities {
+    let mut found = Identities::new();
+    for one in report.diagnostics.iter() {
+        let file = |one: &Diagnostic| {
+            let span = one.labels().first()?.span;
+            Some(report.sources.get(span.source)?.path.to_string())
+        };
+        *found.entry((one.code(), file(one).unwrap_or_default(), one.message())).or_default() += 1;
+    }
+    found
+}
+
+/// Returns true if no diagnostic is new, and the fixes removed at least one.
+fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
+    let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
+    let total = |all: &Identities| all.values().sum::<usize>();
+    let fixes = used.iter().filter(|one| one.message.is_some()).count();
+    !has_new && (fixes == 0 || total(after) < total(before))
+}
