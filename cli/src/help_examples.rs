@@ -25,7 +25,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("providers test", &["rye providers test anthropic"]),
     (
         "providers add",
-        &["rye providers add anthropic/NEW-ID --context-window 200000 --max-output 64000 --input-price 3 --output-price 15"],
+        &[
+            "rye providers add anthropic/NEW-ID --context-window 200000 --max-output 64000 --input-price 3 --output-price 15",
+        ],
     ),
     ("providers refresh-prices", &["rye providers refresh-prices prices.yaml"]),
     ("threads list", &["rye threads list --active", "rye threads list --since 1h --status error"]),

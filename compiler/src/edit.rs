@@ -12,8 +12,8 @@ use std::ops::Range;
 
 pub use data::{format_data, format_knowledge};
 pub use fix::{Fix, fix};
-pub use format::{FormatRefusal, Formatted, format};
 use format::old_word_edits;
+pub use format::{FormatRefusal, Formatted, format};
 pub use repair::{Repair, Repairs, repair};
 
 /// A byte range of a text and its replacement.

@@ -84,8 +84,7 @@ pub fn lower(
     if built.add_return(&outputs) {
         let first = composed.outputs.values().find_map(|output| output.origin.span);
         let place = first.and_then(|span| origin::plan_place(&shared.items.sources(), span));
-        origins
-            .insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), Origin { place, cause: OriginCause::OutputsDeclared });
+        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), Origin { place, cause: OriginCause::OutputsDeclared });
     }
     let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, diagnostics);
     let (limits, model) = (limits?, model?);

@@ -167,7 +167,13 @@ impl<'l> ProviderCatalog<'l> {
         let tier = asked.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
             // The directive's model id belongs to its own provider; its tier exists at every provider.
-            return ModelQuery { name: tier, provider: Some(provider.clone()), provider_span: None, span: None, unlisted };
+            return ModelQuery {
+                name: tier,
+                provider: Some(provider.clone()),
+                provider_span: None,
+                span: None,
+                unlisted,
+            };
         }
         let name = asked.and_then(|a| a.id.clone()).or(tier);
         let provider = asked.and_then(|a| a.provider.as_ref());

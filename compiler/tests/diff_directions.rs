@@ -30,7 +30,8 @@ const MIN_EDITS: usize = 100;
 
 fn compiled(world: &MapWorld<'_>, project: &Project) -> Result<Compilation, Vec<String>> {
     let found = compile(world, &CompileRequest::new(ItemId::parse(project.directive).unwrap()));
-    let errors: Vec<String> = found.diagnostics.iter().map(|one| format!("{}: {}", one.code(), one.message())).collect();
+    let errors: Vec<String> =
+        found.diagnostics.iter().map(|one| format!("{}: {}", one.code(), one.message())).collect();
     let mut compilation = found.value.ok_or(errors)?;
     compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
     Ok(compilation)

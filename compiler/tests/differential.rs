@@ -1,5 +1,6 @@
 //! Claims of the compiler against an evaluator and an enumerator of their own, on generated projects: verdicts and
-//! layers of plans, plans without inputs, the regions of `rye plan --all`, and the warnings of `rye check`.
+//! layers of plans, plans without inputs, the regions of `rye plan --all`, the warnings of `rye check`, and the directions
+//! of `rye plan --diff`.
 //! `RYE_DIFFERENTIAL=1000` sets the number of projects (`just differential`).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -8,6 +9,8 @@
 
 #[path = "differential/condition.rs"]
 mod condition;
+#[path = "differential/direction.rs"]
+mod direction;
 #[path = "differential/evaluate.rs"]
 mod evaluate;
 #[path = "differential/project.rs"]

@@ -38,7 +38,7 @@ enum ProvidersCommand {
     /// Send a small request, which may cost a fraction of a cent, and print the reply
     Test(test::TestArgs),
     /// Add a model that the provider file does not list, or change its prices, in your user space
-    Add(add::AddArgs),
+    Add(add::AddModelArgs),
     /// Update prices from a dated file, in your user space
     RefreshPrices(refresh::RefreshArgs),
 }

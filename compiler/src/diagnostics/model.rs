@@ -53,10 +53,9 @@ impl Problem for ModelError {
     fn severity(&self) -> Severity {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::SameFallback { .. }
-            | Self::UnfitFallback { .. }
-            | Self::Unlisted { .. }
-            | Self::Unpriced { .. } => Severity::Warning,
+            Self::SameFallback { .. } | Self::UnfitFallback { .. } | Self::Unlisted { .. } | Self::Unpriced { .. } => {
+                Severity::Warning
+            }
         }
     }
 
@@ -65,8 +64,12 @@ impl Problem for ModelError {
             Self::Unknown { requested, provider, span, suggestion, known } => {
                 let help = suggest_name(requested, suggestion.as_ref(), known)?;
                 let other = match (suggestion, provider, span) {
-                    (None, Some(provider), _) => format!("; add a model with `rye providers add {provider}/{requested}`"),
-                    (None, None, None) => format!("; for another model, name its provider: `--model PROVIDER/{requested}`"),
+                    (None, Some(provider), _) => {
+                        format!("; add a model with `rye providers add {provider}/{requested}`")
+                    }
+                    (None, None, None) => {
+                        format!("; for another model, name its provider: `--model PROVIDER/{requested}`")
+                    }
                     (Some(_), _, _) | (None, None, Some(_)) => String::new(),
                 };
                 Some(help + &other)

@@ -85,7 +85,8 @@ fn resolve_follows_ids_tiers_aliases_and_defaults() {
 fn override_ignores_the_directives_provider() {
     let asked = [("provider", "scripted"), ("tier", "general")];
     let with = |model: Option<&str>, provider: Option<&str>| {
-        let instead = ModelOverride { provider: provider.map(Into::into), ..ModelOverride::of_user(model.map(Into::into)) };
+        let instead =
+            ModelOverride { provider: provider.map(Into::into), ..ModelOverride::of_user(model.map(Into::into)) };
         resolve(&asked, &instead).map(|m| format!("{}/{}", m.provider, m.id))
     };
     assert_eq!(with(Some("general"), None).unwrap(), "alpha/a-large");
@@ -97,9 +98,8 @@ fn override_ignores_the_directives_provider() {
 
 #[test]
 fn user_may_name_a_model_that_the_provider_does_not_list() {
-    let named = |text: &str, unlisted| {
-        resolve(&[], &ModelOverride { model: Some(text.into()), provider: None, unlisted })
-    };
+    let named =
+        |text: &str, unlisted| resolve(&[], &ModelOverride { model: Some(text.into()), provider: None, unlisted });
     let model = named("alpha/new", UnlistedModels::Accept).unwrap();
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("alpha", "new"));
     assert_eq!((model.context_window, model.max_output, model.prices), (1000, 100, None));

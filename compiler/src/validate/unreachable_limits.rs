@@ -192,8 +192,12 @@ mod tests {
         let inside = format!("<metadata>{model}<limits {limits}/>{granted}<hooks>{hooks}</hooks></metadata>");
         let world = with_directives(stdlib_world(), &[("leaf", "", &inside, "Look."), ("child", "", "", "Help.")]);
         let report = check(&world, &Selection::All);
-        let errors: Vec<String> =
-            report.diagnostics.iter().filter(|one| one.is_error()).map(crate::diagnostics::Diagnostic::message).collect();
+        let errors: Vec<String> = report
+            .diagnostics
+            .iter()
+            .filter(|one| one.is_error())
+            .map(crate::diagnostics::Diagnostic::message)
+            .collect();
         assert!(errors.is_empty(), "{limits} {hooks}: {errors:?}");
         let found = report.diagnostics.iter().filter(|one| one.code() == "limit::never-binds");
         found.map(|one| one.message().split('`').nth(1).unwrap().to_owned()).collect()
@@ -207,7 +211,8 @@ mod tests {
     fn only_hooks_that_lift_a_limit_make_another_one_reachable() {
         let read = "<tool>rye.file-system.read</tool>";
         let always = "limit_code != \"\"";
-        let raise = |limit: &str, value: &str| at_limit(always, &format!("<raise limit=\"{limit}\" value=\"{value}\"/>"));
+        let raise =
+            |limit: &str, value: &str| at_limit(always, &format!("<raise limit=\"{limit}\" value=\"{value}\"/>"));
         let continues = at_limit(always, "<continue/>");
         let at_turns = at_limit("limit_code == \"turns_exceeded\"", "<continue/>");
         let retry = "<hook id=\"h\" event=\"error\"><when>attempt &lt; 2</when><retry/></hook>";

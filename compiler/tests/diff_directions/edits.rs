@@ -9,7 +9,7 @@ use super::rng::Rng;
 pub enum Truth {
     /// Less is allowed, so the reverse edit allows more.
     Narrower,
-    /// The same is allowed, also by the reverse edit.
+    /// Nothing is allowed or forbidden, also by the reverse edit.
     Neutral,
 }
 
@@ -146,7 +146,12 @@ const OF_ROOT: &[Row] = &[
     (HOOKS, "turn < 3", "turn < 2", Narrower),
     (HOOKS, "enabled: false, ", "", Narrower),
     (HOOKS, "id: off, event: tool_call, enabled: false", "id: on, event: tool_call", Narrower),
-    (HOOKS, "", "  - { id: late, event: tool_call, condition: 'turn > 12', action: { block: { reason: late } } }\n", Narrower),
+    (
+        HOOKS,
+        "",
+        "  - { id: late, event: tool_call, condition: 'turn > 12', action: { block: { reason: late } } }\n",
+        Narrower,
+    ),
     (HOOKS, "", "  - { id: stop, event: after_step, condition: 'cost.spend > 0.3', action: terminate }\n", Narrower),
 ];
 
@@ -174,7 +179,12 @@ const OF_DEPLOY: &[Row] = &[
     (MAIN, "Deploy `", "Now deploy `", Neutral),
     (MAIN, "<suppress>rye/agent/core/protocol/sign</suppress>", "", Neutral),
     (MAIN, "<fetch><knowledge>project.*</knowledge></fetch>", "", Narrower),
-    (MAIN, "<output name=\"healthy\" type=\"boolean\" required=\"true\">", "<output name=\"healthy\" type=\"boolean\">", Neutral),
+    (
+        MAIN,
+        "<output name=\"healthy\" type=\"boolean\" required=\"true\">",
+        "<output name=\"healthy\" type=\"boolean\">",
+        Neutral,
+    ),
     (".ai/tools/project/deploy/rollout.yaml", "enum: [staging, canary]", "enum: [staging]", Narrower),
     (".ai/tools/project/deploy/rollout.yaml", "timeout_seconds: 20", "timeout_seconds: 10", Narrower),
     (".ai/tools/project/deploy/rollout.yaml", "Name of the service", "The service", Neutral),
@@ -204,7 +214,8 @@ pub fn of_project(project: &Project) -> Vec<Edit> {
         (_, "review") => OF_REVIEW,
         _ => OF_DEPLOY,
     };
-    let mut edits: Vec<Edit> = rows.iter().map(|(file, from, to, truth)| edit(project, file, from, to, *truth)).collect();
+    let mut edits: Vec<Edit> =
+        rows.iter().map(|(file, from, to, truth)| edit(project, file, from, to, *truth)).collect();
     if project.name == "guarded" {
         edits.extend(drawn(project));
     }

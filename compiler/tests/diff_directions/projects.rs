@@ -49,8 +49,11 @@ fn read_files(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) 
 
 /// Returns the items of the standard library that the project with guards names, so that a check is short.
 pub fn small_library() -> MapWorld<'static> {
-    let is_setting = |path: &str| path.starts_with(".ai/config/agent/") && !path.contains("/providers/") && !path.contains("hook");
-    library_of(|path| is_setting(path) || ["/anthropic.", "/file-system/", "/bash/"].iter().any(|name| path.contains(name)))
+    let is_setting =
+        |path: &str| path.starts_with(".ai/config/agent/") && !path.contains("/providers/") && !path.contains("hook");
+    library_of(|path| {
+        is_setting(path) || ["/anthropic.", "/file-system/", "/bash/"].iter().any(|name| path.contains(name))
+    })
 }
 
 /// Returns the files of the standard library with selected paths.

@@ -16,8 +16,7 @@ use crate::workspace::Spaces;
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let found = run_check(args, spaces, &world, check)?;
-    let Repairs { files, unsafe_fixes, signed } =
-        repair(&world, &selection_of(args, spaces, &world)?, &found.report);
+    let Repairs { files, unsafe_fixes, signed } = repair(&world, &selection_of(args, spaces, &world)?, &found.report);
     for path in signed {
         report.note(&printable(&format!("left unchanged: {path} is signed: sign it again after changing it")));
     }
@@ -28,10 +27,8 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
         report.note("no safe fixes available");
         return Ok(());
     }
-    let rewrites: Vec<FileRewrite> = files
-        .into_iter()
-        .map(|file| FileRewrite { path: file.path, before: file.before, after: file.after })
-        .collect();
+    let rewrites: Vec<FileRewrite> =
+        files.into_iter().map(|file| FileRewrite { path: file.path, before: file.before, after: file.after }).collect();
     for rewrite in &rewrites {
         let diff = printable(&rewrite.diff());
         // With JSON output, stdout holds only the JSON.

@@ -14,7 +14,7 @@ use crate::report::Printer;
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
-pub struct AddArgs {
+pub struct AddModelArgs {
     /// Provider and id of the model, as in `--model`
     #[arg(value_name = "PROVIDER/MODEL")]
     model: String,
@@ -53,7 +53,7 @@ pub struct AddArgs {
     no_images: bool,
 }
 
-pub fn run(args: &AddArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
+pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);
     let (provider, id) = split_model(&args.model)?;
@@ -91,7 +91,7 @@ pub fn split_model(text: &str) -> Result<(&str, &str), CommandError> {
     })
 }
 
-fn fields(args: &AddArgs, listed: Option<&Node>) -> Map<String, Value> {
+fn fields(args: &AddModelArgs, listed: Option<&Node>) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Option<Value>| fields.extend(value.map(|value| (key.to_owned(), value)));
     set("context_window", args.context_window.map(Value::from));

@@ -1,6 +1,7 @@
 //! Entries of models in the provider files of the user space: written into the text of a file, whose other lines stay.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics};
@@ -25,7 +26,7 @@ pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 /// an entry has no effect, all files get their old contents.
 pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
-        CommandError::failed("there is no user space").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
+        CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
     })?;
     std::fs::create_dir_all(&root)?;
     let within = RootedDir::open(&root)?;
@@ -95,7 +96,9 @@ fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError>
         }
         let models = node.as_ref().and_then(|node| node.get("models")).map(Node::items).unwrap_or_default();
         let entry = models.iter().find(|m| m.get("id").and_then(Node::as_str) == Some(id));
-        let has = |(key, value): (&String, &Value)| entry.and_then(|e| e.get(key)).map(Node::to_value).as_ref() == Some(value);
+        let has = |(key, value): (&String, &Value)| {
+            entry.and_then(|e| e.get(key)).map(Node::to_value).as_ref() == Some(value)
+        };
         if !fields.iter().all(has) {
             let message = format!("another provider file sets other values of `{provider}/{id}`");
             return Err(CommandError::failed(message)
@@ -125,7 +128,10 @@ fn with_entry(text: Option<&str>, provider: &str, id: &str, fields: &Map<String,
             merged.shift_remove("id");
             let entry = format_entry(id, merged);
             merged.insert("id".into(), id.into());
-            replace(text, node.span.range(), &entry)
+            match block_item(text, node) {
+                Some((_, range)) => replace(text, range, &format!("- {entry}")),
+                None => replace(text, node.span.range(), &entry),
+            }
         }
         (Some(_), _) => return Err("the model is not a mapping".to_owned()),
         (None, models) => {
@@ -144,8 +150,13 @@ fn with_entry(text: Option<&str>, provider: &str, id: &str, fields: &Map<String,
         let entries = node.entries().iter().filter(|e| e.key.node != "models");
         entries.map(|e| (e.key.node.clone(), e.value.to_value())).collect()
     };
-    let found: Vec<Value> = read.get("models").map(Node::items).unwrap_or_default().iter().map(Node::to_value).collect();
-    if found == expected && others(&read) == others(&old) { Ok(new) } else { Err("its form is not supported".to_owned()) }
+    let found: Vec<Value> =
+        read.get("models").map(Node::items).unwrap_or_default().iter().map(Node::to_value).collect();
+    if found == expected && others(&read) == others(&old) {
+        Ok(new)
+    } else {
+        Err("its form is not supported".to_owned())
+    }
 }
 
 fn parse(text: &str) -> Result<Node, String> {
@@ -163,16 +174,36 @@ fn with_item(text: &str, list: &Node, entry: &str) -> Option<String> {
         let end = last.span.range().end;
         return Some(replace(text, end..end, &format!(", {entry}")));
     }
-    let line_start = text.get(..first.span.range().start)?.rfind('\n').map_or(0, |at| at + 1);
-    let dash = text.get(line_start..first.span.range().start)?.rfind('-')?;
-    let indent = " ".repeat(dash);
-    let end = text.get(..last.span.range().end)?.trim_end().len();
-    // A comment may end the line.
-    let line_end = text.get(end..)?.find('\n').map_or(text.len(), |at| end + at);
-    Some(replace(text, line_end..line_end, &format!("\n{indent}- {entry}")))
+    let (indent, _) = block_item(text, first)?;
+    let (_, range) = block_item(text, last)?;
+    Some(replace(text, range.end..range.end, &format!("\n{}- {entry}", " ".repeat(indent))))
 }
 
-fn replace(text: &str, range: std::ops::Range<usize>, with: &str) -> String {
+/// Returns the indentation of an item of a list in block style, and its range from the dash to the end of its last line.
+fn block_item(text: &str, item: &Node) -> Option<(usize, Range<usize>)> {
+    let start = item.span.range().start;
+    let line_start = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
+    let indent = text.get(line_start..start)?.strip_suffix("- ")?;
+    if !indent.chars().all(|c| c == ' ') {
+        return None;
+    }
+    let (mut end, mut at) = (start, line_start);
+    for line in text.get(line_start..)?.split_inclusive('\n') {
+        let content = line.trim();
+        let depth = line.len() - line.trim_start().len();
+        let is_content = !content.is_empty() && !content.starts_with('#');
+        if at > line_start && is_content && depth <= indent.len() {
+            break;
+        }
+        if is_content {
+            end = at + line.trim_end().len();
+        }
+        at += line.len();
+    }
+    Some((indent.len(), line_start + indent.len()..end))
+}
+
+fn replace(text: &str, range: Range<usize>, with: &str) -> String {
     let mut new = text.to_owned();
     new.replace_range(range, with);
     new

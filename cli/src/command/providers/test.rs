@@ -67,7 +67,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
     }
     let (found, wrong) = {
         let shared = LowerContext::new(&items);
-        let wanted = ModelOverride { provider, ..ModelOverride::of_user(args.model.clone()) };
+        let wanted = ModelOverride { model: args.model.clone(), provider, ..ModelOverride::default() };
         (shared.catalog().resolve(None, &wanted), shared.diagnostics())
     };
     let failed = wrong.has_errors();

@@ -261,7 +261,10 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         let reordered = field == "palette" && has_same_tools(trees);
         PlanChange {
             area: ChangeArea::Plan,
-            what: format!("`{field}` of the plan changed{}", if reordered { ": another order of the tools" } else { "" }),
+            what: format!(
+                "`{field}` of the plan changed{}",
+                if reordered { ": another order of the tools" } else { "" }
+            ),
             direction: if reordered { Direction::Neutral } else { Direction::Unknown },
             source: trees.directive(),
         }
