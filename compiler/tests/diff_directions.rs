@@ -33,7 +33,7 @@ fn compiled(world: &MapWorld<'_>, project: &Project) -> Result<Compilation, Vec<
     let errors: Vec<String> =
         found.diagnostics.iter().map(|one| format!("{}: {}", one.code(), one.message())).collect();
     let mut compilation = found.value.ok_or(errors)?;
-    compilation.headless_policy = HeadlessPolicy::from_settings(world, false);
+    compilation.headless_policy = HeadlessPolicy::from_settings(world);
     Ok(compilation)
 }
 

@@ -127,7 +127,7 @@ fn world(hooks: &[Hook]) -> MapWorld<'static> {
 
 fn compiled(world: &MapWorld<'_>, name: &str) -> Compilation {
     let found = compile(world, &CompileRequest::new(ItemId::parse("main").unwrap()));
-    let errors: Vec<String> = found.diagnostics.iter().map(|one| one.message()).collect();
+    let errors: Vec<String> = found.diagnostics.iter().map(rye_compiler::diagnostics::Diagnostic::message).collect();
     found.value.unwrap_or_else(|| panic!("{name}: {errors:?}"))
 }
 

@@ -39,13 +39,12 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
             CommandError::failed(format!("`{}` cannot be changed: {why}", file.display()))
                 .with_help(format!("write the entry by hand:\n{lines}"))
         };
-        let (before, text) = match files.remove(&path) {
-            Some((before, text)) => (before, Some(text)),
-            None => {
-                let before = within.read(&path, MAX_FILE_BYTES)?;
-                let text = before.clone().map(String::from_utf8).transpose().map_err(|e| failed(e.to_string()))?;
-                (before, text)
-            }
+        let (before, text) = if let Some((before, text)) = files.remove(&path) {
+            (before, Some(text))
+        } else {
+            let before = within.read(&path, MAX_FILE_BYTES)?;
+            let text = before.clone().map(String::from_utf8).transpose().map_err(|e| failed(e.to_string()))?;
+            (before, text)
         };
         let text = with_entry(text.as_deref(), provider, id, fields).map_err(failed)?;
         files.insert(path, (before, text));
@@ -60,10 +59,10 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     for (path, (before, _)) in &files {
         let restored = match before {
             Some(bytes) => within.replace(path, bytes),
-            None => within.remove(path).or_else(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
+            None => match within.remove(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed,
+            },
         };
         done = done.and(restored);
     }
@@ -168,9 +167,9 @@ fn parse(text: &str) -> Result<Node, String> {
 }
 
 /// Adds an item to a list in block or flow style.
-fn with_item(text: &str, list: &Node, entry: &str) -> Option<String> {
-    let (first, last) = (list.items().first()?, list.items().last()?);
-    if text.get(list.span.range())?.starts_with('[') {
+fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
+    let (first, last) = (models.items().first()?, models.items().last()?);
+    if text.get(models.span.range())?.starts_with('[') {
         let end = last.span.range().end;
         return Some(replace(text, end..end, &format!(", {entry}")));
     }

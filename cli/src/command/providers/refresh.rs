@@ -72,7 +72,7 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
         let prices = match model.value.to_value() {
             Value::Object(prices) => complete_prices(prices, Some(&listed)),
             // An invalid value is reported when the provider file is read.
-            other => other,
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => other,
         };
         fields.insert("prices".into(), prices);
         fields.insert("priced_at".into(), day.to_string().into());
