@@ -301,7 +301,7 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
     // A script counts the replies of a thread.
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     place.write("AGENTS.md", "Answer in one sentence.\n");
-    let lines = b"first\nsecond\n/fork 2\nthird\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
+    let lines = b"first\nsecond\n/fork 2\nthird\n/reload\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nOne.\n"), "{}", done.stderr);
     assert!(done.stderr.contains("the session has the prompts 1 to 2"), "{}", done.stderr);
@@ -310,6 +310,11 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
     // The tree shows the texts as they were typed.
     assert!(done.stderr.contains("\n  1  first\n  2  second\n"), "{}", done.stderr);
     assert!(done.stderr.contains("\nshown\n"), "{}", done.stderr);
+    // The same plan starts no thread.
+    assert!(done.stderr.contains("the plan is the same"), "{}", done.stderr);
+    let tree: Vec<&str> = done.stderr.lines().filter(|line| line.ends_with(" fast")).collect();
+    assert!(tree[0].contains(" continued ") && tree[1].contains(" idle "), "{tree:?}");
+    assert!(done.stderr.contains("session closed  3 turns, "), "{}", done.stderr);
     let (_, listed) = place.json(&["threads", "list"]);
     let threads = listed["threads"].as_array().unwrap();
     assert_eq!(threads.len(), 2, "{listed}");
@@ -364,6 +369,29 @@ fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
     let prompt_event =
         events.iter().find(|event| event["type"] == "cognition_in" || event["event_type"] == "cognition_in");
     assert_eq!(prompt_event.unwrap()["message"]["content"][0]["text"], "second");
+}
+
+#[test]
+fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let model = |id: &str| {
+        format!("{{ id: {id}, context_window: 200000, max_output: 64000, tool_use: native, prices: {{ input: 1, output: 5 }} }}")
+    };
+    let (first, second) = (model("scripted"), model("other"));
+    place.write(
+        ".ai/config/agent/providers/scripted.yaml",
+        &format!("id: scripted\nwire: scripted\nscript: script.yaml\ndefault_tier: fast\ntiers: {{ fast: scripted, high: other }}\nmodels:\n  - {first}\n  - {second}\n"),
+    );
+    let done = chat(&place, &["talk"], b"first\n/model high\nsecond\n/tree\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("model other instead of scripted"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
+    let events = place.transcript(last["thread_id"].as_str().unwrap());
+    assert_eq!(events[0]["origin"], "replan");
+    let attempt = events.iter().find(|event| event["event_type"] == "attempt_intended" || event["type"] == "attempt_intended");
+    assert_eq!(attempt.unwrap()["model"], "other");
+    assert!(done.stderr.lines().any(|line| line.ends_with(" idle other")), "{}", done.stderr);
 }
 
 #[test]

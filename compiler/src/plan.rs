@@ -210,6 +210,12 @@ pub struct PlanLimits {
 impl PlanLimits {
     /// A number without a bound; the largest integer that JSON represents exactly.
     pub const UNLIMITED: u64 = u64::MAX >> 11;
+
+    /// Returns the limits that exceed those of `most`, in listing order.
+    pub fn exceeding(&self, most: &Self) -> impl Iterator<Item = LimitName> + use<> {
+        let (limits, most) = (Limits::from(*self), Limits::from(*most));
+        LimitName::ALL.into_iter().filter(move |name| limits.number(*name) > most.number(*name))
+    }
 }
 
 impl From<Limits> for PlanLimits {

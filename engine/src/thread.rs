@@ -1,5 +1,7 @@
 //! The public data of a thread: status, cost and result. `machine` runs threads, `store` keeps them.
 
+use std::iter::Sum;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
@@ -113,6 +115,15 @@ impl Cost {
         map.insert("current".into(), dollars(self.spend));
         map.insert("limit".into(), dollars(spend_limit));
         Value::Object(map)
+    }
+}
+
+impl<'a> Sum<&'a Cost> for Cost {
+    fn sum<I: Iterator<Item = &'a Cost>>(costs: I) -> Self {
+        costs.fold(Self::default(), |mut sum, cost| {
+            sum.add(cost);
+            sum
+        })
     }
 }
 

@@ -102,7 +102,7 @@ impl Limits {
     }
 
     /// Returns the value as stored, in nano-dollars for `spend`.
-    fn number(&self, name: LimitName) -> u64 {
+    pub(crate) fn number(&self, name: LimitName) -> u64 {
         match name {
             LimitName::Turns => self.turns,
             LimitName::Tokens => self.tokens,

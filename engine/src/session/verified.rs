@@ -245,7 +245,7 @@ impl EngineContext {
             TranscriptTrust::Signed | TranscriptTrust::Accepted => return Ok(()),
             TranscriptTrust::Bounded => {}
         }
-        if let Some(limit) = first_exceeded(&state.thread_limits, &plan.thread_limits()) {
+        if let Some(limit) = state.thread_limits.exceeding(&plan.thread_limits()).next() {
             let reason = format!("its limit of {limit} is above its plan's, and no permanent key signed the raise");
             return self.require_acceptance(thread, reason);
         }
@@ -334,7 +334,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
         let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
         return Err(invalid_claim(thread, &format!("its grants differ from its plan's{what}")));
     }
-    match first_exceeded(&opened.limits, &plan.thread_limits()) {
+    match opened.limits.exceeding(&plan.thread_limits()).next() {
         Some(limit) => Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's"))),
         None => Ok(()),
     }
@@ -360,7 +360,7 @@ fn check_continued(
         return Err(invalid_claim(thread, "its grants are not those of the thread that it continues"));
     }
     if now.opened.origin != ThreadOrigin::Handoff
-        && let Some(limit) = first_exceeded(&now.opened.limits, &now.plan.thread_limits())
+        && let Some(limit) = now.opened.limits.exceeding(&now.plan.thread_limits()).next()
     {
         return Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's")));
     }
@@ -381,7 +381,7 @@ fn check_child(
     let most = PlanLimits { depth: above.limits.depth.saturating_sub(1), output: u64::MAX, ..above.limits };
     if opened.call.is_none()
         && opened.origin != ThreadOrigin::Handoff
-        && let Some(limit) = first_exceeded(&opened.limits, &most)
+        && let Some(limit) = opened.limits.exceeding(&most).next()
     {
         return Err(invalid_claim(thread, &format!("its limit of {limit} is above its parent's")));
     }
@@ -402,20 +402,6 @@ fn check_child(
         && inherited.iter().zip(&above.grants).all(within)
         && own.iter().all(|set| *set == now.plan.capabilities.grants);
     if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants differ from its plan's and its parent")) }
-}
-
-/// Returns the name of the first limit that exceeds its bound.
-fn first_exceeded(limits: &PlanLimits, most: &PlanLimits) -> Option<&'static str> {
-    let pairs = [
-        ("turns", limits.turns, most.turns),
-        ("tokens", limits.tokens, most.tokens),
-        ("spend", limits.spend, most.spend),
-        ("spawns", limits.spawns, most.spawns),
-        ("depth", limits.depth, most.depth),
-        ("duration_seconds", limits.duration_seconds, most.duration_seconds),
-        ("output", limits.output, most.output),
-    ];
-    pairs.into_iter().find(|(_, value, most)| value > most).map(|(name, ..)| name)
 }
 
 /// Builds the error for a transcript that claims more than its plan and its spawn chain give. The first line holds the

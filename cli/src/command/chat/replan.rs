@@ -4,7 +4,8 @@
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Plan, PlanLimits, PlanMode};
+use rye_compiler::plan::{Plan, PlanMode};
+use rye_compiler::semantics::limits::Limits;
 
 use crate::workspace::Spaces;
 
@@ -51,8 +52,9 @@ pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     for (scope, old, new) in
         [("prompt", Some(before.limits), Some(after.limits)), ("session", before.session_limits, after.session_limits)]
     {
-        for (name, raised) in raised_limits(old.as_ref(), new.as_ref()) {
-            widen(format!("raises the {scope} limit `{name}` to {raised}"));
+        let (Some(old), Some(new)) = (old, new) else { continue };
+        for name in new.exceeding(&old) {
+            widen(format!("raises the {scope} limit `{name}` to {}", Limits::from(new).get(name)));
         }
     }
     for hook in after.hooks.iter().filter(|hook| !before.hooks.contains(hook)) {
@@ -70,17 +72,4 @@ pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     let removed = old.grants.iter().filter(|grant| !new.grants.contains(grant));
     found.lines.extend(removed.map(|grant| format!("no longer grants `{}`", grant.pattern)));
     found
-}
-
-fn raised_limits(before: Option<&PlanLimits>, after: Option<&PlanLimits>) -> Vec<(&'static str, u64)> {
-    let (Some(old), Some(new)) = (before, after) else { return Vec::new() };
-    let pairs = [
-        ("turns", old.turns, new.turns),
-        ("tokens", old.tokens, new.tokens),
-        ("spend", old.spend, new.spend),
-        ("spawns", old.spawns, new.spawns),
-        ("depth", old.depth, new.depth),
-        ("duration_seconds", old.duration_seconds, new.duration_seconds),
-    ];
-    pairs.into_iter().filter(|(_, old, new)| new > old).map(|(name, _, new)| (name, new)).collect()
 }

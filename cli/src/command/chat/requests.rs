@@ -9,7 +9,7 @@ use rye_engine::image::ImageRef;
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
 use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_tree};
-use rye_engine::thread::Cost;
+use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
@@ -157,10 +157,7 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let rows = session_rows(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
-        let mut before = Cost::default();
-        for row in rows.iter().filter(|row| row.id != thread) {
-            before.add(&row.cost);
-        }
+        let before = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
         Ok(cost(&live, before))
     }
 
@@ -208,7 +205,11 @@ impl RequestHandler {
     async fn tree_of_session(&self) -> Result<Vec<SessionThread>, String> {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
-        session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())
+        let mut tree = session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
+        if let Some(current) = tree.iter_mut().find(|one| one.thread_id == thread.as_str() && live.state.is_idle()) {
+            current.status = Status::Idle;
+        }
+        Ok(tree)
     }
 
     fn commands(&self) -> Result<Option<Value>, String> {

@@ -2,6 +2,7 @@
 
 use rye_compiler::plan::Plan;
 use rye_engine::event::{Event, EventBody};
+use rye_engine::thread::Cost;
 use unicode_width::UnicodeWidthStr;
 
 use super::screen::Row;
@@ -23,17 +24,21 @@ pub struct SessionStatus {
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
+    /// The session's cost when its current thread opened.
+    cost_before_thread: u64,
     /// The expected and the highest price of the next request, while the user writes.
     next: Option<(u64, u64)>,
 }
 
 impl SessionStatus {
-    /// Creates the status of a session. `recorded` holds the events so far of a session that was opened again.
-    pub fn new(plan: &Plan, recorded: &[Event]) -> Self {
+    /// Creates the status of a session. `recorded` holds the events so far of a session that was opened again, and
+    /// `cost_before` is the cost of its earlier threads.
+    pub fn new(plan: &Plan, recorded: &[Event], cost_before: Cost) -> Self {
         let mut status = Self {
             model: printable(&plan.model.id),
             context_window: plan.model.context_window,
             prompt_limit: plan.limits.spend,
+            session_cost: cost_before.spend,
             ..Self::default()
         };
         for event in recorded {
@@ -58,10 +63,14 @@ impl SessionStatus {
         }
         if let EventBody::Opened(opened) = event {
             // A thread that continues the session has the rest of its budget.
+            self.cost_before_thread = self.session_cost;
             self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
         }
-        if let EventBody::PromptStarted(_) = event {
+        if let EventBody::PromptStarted(started) = event {
             self.prompt_cost = 0;
+            // The limits of a prompt count from the start of its thread.
+            let cost_of_thread = self.session_cost.saturating_sub(self.cost_before_thread);
+            self.prompt_limit = started.limits.spend.saturating_sub(cost_of_thread);
         }
         if let EventBody::AttemptIntended(attempt) = event {
             self.model = printable(&attempt.model);
@@ -144,6 +153,7 @@ mod tests {
             session_cost: 310_000_000,
             prompt_limit: 500_000_000,
             session_limit: 5_000_000_000,
+            cost_before_thread: 0,
             next: None,
         };
         let text = |columns| status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");

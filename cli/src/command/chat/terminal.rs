@@ -11,7 +11,6 @@ use crossterm::event::Event as TerminalEvent;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, UserInput};
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::preview;
-use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
 use tokio::time::Instant;
 
@@ -27,6 +26,7 @@ use super::raw_mode::{enter_raw_mode, read_keys, restore_terminal, terminal_size
 use super::requests::RequestHandler;
 use super::screen::{Row, Screen, TerminalSize, Viewport};
 use super::status::SessionStatus;
+use crate::command::run::ending::RunEnd;
 use crate::command::run::human::{CapturedOutput, HumanRenderer};
 use crate::command::run::progress::{Progress, REPAINT_INTERVAL};
 use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, RendererMessages};
@@ -112,7 +112,7 @@ pub async fn run_terminal(
     let outcome = terminal.run(live, messages).await;
     restore_terminal();
     let trouble = match outcome {
-        Ok(Some(result)) => terminal.human.end(*result),
+        Ok(Some(end)) => terminal.human.end(*end),
         Ok(None) => None,
         Err(error) => {
             // The terminal is gone: the session waits for its next start.
@@ -165,7 +165,7 @@ impl ChatTerminal {
         &mut self,
         mut live: EventStream,
         mut messages: RendererMessages,
-    ) -> io::Result<Option<Box<RunResult>>> {
+    ) -> io::Result<Option<Box<RunEnd>>> {
         let mut keys = read_keys();
         let (mut end, mut is_open, mut has_keys) = (None, true, true);
         let mut frame_due = Instant::now();
@@ -192,7 +192,7 @@ impl ChatTerminal {
                     self.leave();
                 },
                 message = messages.recv(), if end.is_none() => match message {
-                    Some(RendererMessage::End(result)) => end = Some(result),
+                    Some(RendererMessage::End(ended)) => end = Some(ended),
                     Some(RendererMessage::Question { text, shown }) => {
                         // Keys typed before the question belong to the editor.
                         while let Ok(key) = keys.try_recv() {

@@ -1,7 +1,7 @@
 //! Result of a run: exit code (`language.md` 14) and JSON output.
 
 use rye_compiler::plan::ApprovalOrigin;
-use rye_engine::thread::{RunResult, Status};
+use rye_engine::thread::{PrintedCost, RunResult, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -44,6 +44,13 @@ pub struct RunOutput {
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
     pub plan_id: String,
+}
+
+/// The end of a run or of a session, for its renderer.
+pub struct RunEnd {
+    pub result: RunResult,
+    /// The cost of all threads of a session; `None` for a run.
+    pub session_cost: Option<PrintedCost>,
 }
 
 impl From<RunResult> for RunOutput {

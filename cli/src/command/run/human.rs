@@ -15,10 +15,11 @@ use rye_engine::event::{
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
 use rye_engine::message::ContentBlock;
-use rye_engine::thread::{RunError, RunResult};
+use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 
 use super::ask::has_terminal;
+use super::ending::RunEnd;
 use super::progress::Progress;
 use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
@@ -474,13 +475,13 @@ impl Render for HumanRenderer {
         self.flush();
     }
 
-    fn end(&mut self, result: RunResult) -> Option<io::Error> {
+    fn end(&mut self, RunEnd { result, session_cost }: RunEnd) -> Option<io::Error> {
         self.hide_progress();
         self.progress = None;
         self.out.end_line();
         self.flush();
         if self.is_chat {
-            self.chat(&result);
+            self.chat(&result, session_cost.as_ref());
         } else if self.format == Format::Plain {
             self.plain(&result);
         } else {

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use rye_engine::driver::LivePiece;
 use rye_engine::event::Event;
 use rye_engine::live::StreamEvent;
-use rye_engine::thread::RunResult;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ending::RunOutput;
+use super::ending::{RunEnd, RunOutput};
 use super::renderer::Render;
 use crate::present::dollars::event_in_dollars;
 
@@ -91,8 +90,8 @@ impl Render for JsonRenderer {
         writeln!(anstream::stderr().lock(), "{text}").ok();
     }
 
-    fn end(&mut self, result: RunResult) -> Option<io::Error> {
-        self.line(&RunOutput::from(result));
+    fn end(&mut self, end: RunEnd) -> Option<io::Error> {
+        self.line(&RunOutput::from(end.result));
         self.gone.take()
     }
 }

@@ -5,11 +5,11 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use rye_engine::live::{EventStream, StreamEvent};
-use rye_engine::thread::RunResult;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use super::ending::RunEnd;
 use super::human::HumanRenderer;
 use super::json::JsonRenderer;
 use super::progress::REPAINT_INTERVAL;
@@ -38,7 +38,7 @@ pub trait Render: Send {
     /// Called if no event occurred for [`IDLE_INTERVAL`].
     fn idle(&mut self) {}
     /// Renders the result; returns the first write error, if there was one.
-    fn end(&mut self, result: RunResult) -> Option<io::Error>;
+    fn end(&mut self, end: RunEnd) -> Option<io::Error>;
 }
 
 pub enum RendererMessage {
@@ -51,7 +51,7 @@ pub enum RendererMessage {
     },
     /// The question is closed, with a note if it has no answer.
     QuestionClosed(Option<String>),
-    End(Box<RunResult>),
+    End(Box<RunEnd>),
 }
 
 /// A sender of messages to the renderer, which may not run yet.
@@ -161,8 +161,8 @@ impl Renderer {
     }
 
     /// Renders the result and waits until all output is written.
-    pub async fn end(self, result: RunResult) -> RenderOutcome {
-        self.sender.0.send(RendererMessage::End(Box::new(result))).ok();
+    pub async fn end(self, end: RunEnd) -> RenderOutcome {
+        self.sender.0.send(RendererMessage::End(Box::new(end))).ok();
         drop(self.sender);
         self.thread.unpark();
         self.shown.await.unwrap_or_default()
@@ -223,7 +223,7 @@ async fn print(
                         show.live(&live);
                     }
                 }
-                Some(RendererMessage::End(result)) => end = Some(result),
+                Some(RendererMessage::End(ended)) => end = Some(ended),
                 // The renderer handle was dropped: the result is not rendered.
                 None => return shown,
             },
@@ -238,7 +238,7 @@ async fn print(
     if dropped > 0 {
         show.note(&format!("{dropped} streamed pieces were not printed: the output was too slow"));
     }
-    shown.trouble = end.and_then(|result| show.end(*result));
+    shown.trouble = end.and_then(|end| show.end(*end));
     shown
 }
 
@@ -248,7 +248,7 @@ struct NullRenderer;
 impl Render for NullRenderer {
     fn live(&mut self, _: &StreamEvent) {}
     fn note(&mut self, _: &str) {}
-    fn end(&mut self, _: RunResult) -> Option<io::Error> {
+    fn end(&mut self, _: RunEnd) -> Option<io::Error> {
         None
     }
 }

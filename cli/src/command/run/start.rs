@@ -15,6 +15,7 @@ use rye_engine::event::{ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::live::EventStream;
 use rye_engine::process::start_session;
+use rye_engine::session_tree::session_rows;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::held_messages;
 use tokio::runtime::Handle;
@@ -273,8 +274,11 @@ fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> Chat
 
 /// Returns the status of a session; an empty one if its plan cannot be read, which the session itself reports.
 fn session_status(engine: &Engine, thread: &ThreadId, recorded: &[Event]) -> SessionStatus {
-    let parent = engine.threads().parent(thread).ok().flatten();
-    parent.map(|parent| SessionStatus::new(parent.plan(), recorded)).unwrap_or_default()
+    let threads = engine.threads();
+    let parent = threads.parent(thread).ok().flatten();
+    let rows = session_rows(&threads, thread).unwrap_or_default();
+    let cost_before = rows.iter().filter(|row| row.id != *thread).map(|row| &row.cost).sum();
+    parent.map(|parent| SessionStatus::new(parent.plan(), recorded, cost_before)).unwrap_or_default()
 }
 
 /// Returns true if the plan of a thread is a chat.

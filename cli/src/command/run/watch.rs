@@ -3,12 +3,13 @@
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
-use rye_engine::thread::{RunResult, Status};
+use rye_engine::session_tree::session_rows;
+use rye_engine::thread::{Cost, PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::{exit_of_run, stopping_limit};
+use super::ending::{RunEnd, exit_of_run, stopping_limit};
 use super::renderer::Renderer;
 use crate::command::chat::session::{ChatInput, exit_of_session};
 use crate::exit::Exit;
@@ -71,8 +72,12 @@ pub async fn wait_until_end(
         exit_of_run(&result, open_request(engine, &result))
     };
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
+    let session_cost = input.as_ref().and_then(|_| {
+        let read = cost_of_session(engine, &result);
+        read.inspect_err(|error| report.note(&format!("the cost of the session cannot be read: {error}"))).ok()
+    });
     let exit = tokio::select! {
-        shown = screen.end(result) => {
+        shown = screen.end(RunEnd { result, session_cost }) => {
             match shown.trouble {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -100,6 +105,13 @@ async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
 fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
     let events = ThreadId::parse(&result.thread_id).ok().and_then(|id| engine.threads().transcript(&id).ok());
     events.map_or(Exit::Failed, |events| exit_of_session(&events))
+}
+
+/// Returns the cost of all threads of a session.
+fn cost_of_session(engine: &Engine, result: &RunResult) -> Result<PrintedCost, String> {
+    let thread = ThreadId::parse(&result.thread_id).map_err(|invalid| invalid.reason)?;
+    let rows = session_rows(&engine.threads(), &thread).map_err(|error| error.to_string())?;
+    Ok(rows.iter().map(|row| &row.cost).sum::<Cost>().into())
 }
 
 /// Returns the origin of the approval request that a suspended thread waits for. The request may be older than this

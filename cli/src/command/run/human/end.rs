@@ -12,13 +12,14 @@ use crate::report::printable;
 
 impl HumanRenderer {
     /// Prints the end of a session. Its replies are printed already.
-    pub(super) fn chat(&mut self, result: &RunResult) {
+    pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>) {
         if result.status != Status::Idle {
             return self.human(&RunResult { result: None, ..result.clone() });
         }
         if !self.quiet {
             let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
-            writeln!(io_err(), "session closed  {}  {DIM}{again}{DIM:#}", cost(&result.cost)).ok();
+            let cost = cost(session_cost.unwrap_or(&result.cost));
+            writeln!(io_err(), "session closed  {cost}  {DIM}{again}{DIM:#}").ok();
         }
     }
 
