@@ -301,7 +301,8 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
     // A script counts the replies of a thread.
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     place.write("AGENTS.md", "Answer in one sentence.\n");
-    let lines = b"first\nsecond\n/fork 2\nthird\n/reload\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
+    let lines =
+        b"first\nsecond\n/fork 2\nthird\n/reload\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nOne.\n"), "{}", done.stderr);
     assert!(done.stderr.contains("the session has the prompts 1 to 2"), "{}", done.stderr);
@@ -312,7 +313,7 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
     assert!(done.stderr.contains("\nshown\n"), "{}", done.stderr);
     // The same plan starts no thread.
     assert!(done.stderr.contains("the plan is the same"), "{}", done.stderr);
-    let tree: Vec<&str> = done.stderr.lines().filter(|line| line.ends_with(" fast")).collect();
+    let tree: Vec<&str> = done.stderr.lines().filter(|line| line.ends_with(" scripted")).collect();
     assert!(tree[0].contains(" continued ") && tree[1].contains(" idle "), "{tree:?}");
     assert!(done.stderr.contains("session closed  3 turns, "), "{}", done.stderr);
     let (_, listed) = place.json(&["threads", "list"]);
@@ -375,7 +376,9 @@ fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
 fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let model = |id: &str| {
-        format!("{{ id: {id}, context_window: 200000, max_output: 64000, tool_use: native, prices: {{ input: 1, output: 5 }} }}")
+        format!(
+            "{{ id: {id}, context_window: 200000, max_output: 64000, tool_use: native, prices: {{ input: 1, output: 5 }} }}"
+        )
     };
     let (first, second) = (model("scripted"), model("other"));
     place.write(
@@ -389,9 +392,86 @@ fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
     let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
     let events = place.transcript(last["thread_id"].as_str().unwrap());
     assert_eq!(events[0]["origin"], "replan");
-    let attempt = events.iter().find(|event| event["event_type"] == "attempt_intended" || event["type"] == "attempt_intended");
+    let attempt =
+        events.iter().find(|event| event["event_type"] == "attempt_intended" || event["type"] == "attempt_intended");
     assert_eq!(attempt.unwrap()["model"], "other");
     assert!(done.stderr.lines().any(|line| line.ends_with(" idle other")), "{}", done.stderr);
+}
+
+const COMMANDS: &str = r#"commands:
+  - id: where
+    description: Show a file.
+    argument_hint: NAME
+    execute: { item_type: tool, item_id: team/answer, params: { action: show, text: "of ${args}" } }
+  - id: ask
+    execute: { item_type: tool, item_id: team/answer, params: { action: prompt, text: "What is ${args}?" } }
+  - id: later
+    execute: { item_type: tool, item_id: team/answer, params: { action: next_turn, text: "Also ${args}." } }
+  - id: quiet
+    execute: { item_type: tool, item_id: team/answer, params: { action: none, text: hidden } }
+  - id: broken
+    execute: { item_type: tool, item_id: team/broken }
+"#;
+
+const ANSWER: &str = r#"#!/bin/sh
+# rye: {description: Answers a command., parameters: {type: object, properties: {action: {type: string}, text: {type: string}}}}
+printf '{"action":"%s","text":"%s"}' "$RYE_PARAM_action" "$RYE_PARAM_text"
+"#;
+
+#[test]
+fn commands_of_the_settings_run_a_tool_and_their_answer_is_shown_or_sent() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write(".ai/config/agent/chat.yaml", COMMANDS);
+    place.write(".ai/tools/team/answer.sh", ANSWER);
+    place.write(".ai/tools/team/broken.sh", "#!/bin/sh\n# rye: {description: Fails.}\necho no luck >&2\nexit 3\n");
+    let lines = b"/where main.rs\n/quiet\n/later be short\n/ask a haiku\n/broken\n/wher x\n/help\n";
+    let done = chat(&place, &["talk"], lines);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("\nof main.rs\n"), "{}", done.stderr);
+    assert!(!done.stderr.contains("hidden") && done.stderr.contains("no luck"), "{}", done.stderr);
+    assert!(done.stderr.contains("did you mean `/where`?"), "{}", done.stderr);
+    assert!(done.stderr.contains("/where NAME  Show a file."), "{}", done.stderr);
+    let events = transcript(&place);
+    let ran: Vec<(&str, &str)> = events
+        .iter()
+        .filter(|event| event["type"] == "command_ran")
+        .map(|event| (event["name"].as_str().unwrap(), event["action"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        ran,
+        [("where", "show"), ("quiet", "none"), ("later", "next_turn"), ("ask", "prompt"), ("broken", "show")]
+    );
+    let said = |source: &str| {
+        let event = events.iter().find(|event| event["source"] == source && event["type"] == "cognition_in").unwrap();
+        event["message"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned()
+    };
+    assert!(said("prompt").ends_with("What is a haiku?"), "{}", said("prompt"));
+    assert_eq!(said("next_turn"), "Also be short.");
+    // Neither a hook event nor a model call belongs to a command.
+    assert_eq!((count(&events, "attempt_intended"), count(&events, "prompt_started")), (1, 1));
+    assert!(!events.iter().any(|event| event["type"] == "hook_point" && event["point"] == "command"));
+    place.run_ok(&["threads", "verify", "--last"]);
+}
+
+#[test]
+fn commands_of_a_project_need_trust_and_change_no_run() {
+    let place = project("steps: [{ text: One. }]");
+    place.write(".ai/tools/team/answer.sh", ANSWER);
+    let (_, before) = place.json(&["plan", "talk"]);
+    place.write(".ai/config/agent/chat.yaml", COMMANDS.split("  - id: broken").next().unwrap());
+    let (_, after) = place.json(&["plan", "talk"]);
+    assert_eq!(before["plan_id"], after["plan_id"]);
+    let (_, plan) = place.json(&["plan", "talk", "--chat"]);
+    let hooks = plan["hooks"].as_array().unwrap().iter().filter(|hook| hook["event"] == "command");
+    assert_eq!(hooks.count(), 4, "{plan}");
+    let required = plan["trust_requirements"].to_string();
+    assert!(required.contains("at command: ") && required.contains("agent/chat"), "{required}");
+    let place = place.cloned();
+    let refused = chat(&place, &["talk"], b"/where x\n");
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("trust"), "{}", refused.stderr);
+    let listed = place.run_ok(&["trust", "--list"]);
+    assert!(listed.contains("where"), "{listed}");
 }
 
 #[test]

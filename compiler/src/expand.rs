@@ -5,7 +5,8 @@ use std::ops::Range;
 use rye_grammar::ItemId;
 use thiserror::Error;
 
-use crate::diagnostics::closest;
+use crate::commands::read_commands;
+use crate::diagnostics::{Diagnostics, closest};
 use crate::item::Items;
 use crate::item::prompt_template::{MAX_FILLED_BYTES, fill, split_arguments};
 use crate::world::ItemKind;
@@ -124,7 +125,9 @@ fn unknown_command(items: &Items<'_>, command: String) -> Expansion {
     let (prompts, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
     let prompts = prompts.iter().map(|entry| format!("/{}", entry.id.as_str().replace('/', ":")));
     let skills = skills.iter().map(|entry| format!("/{SKILL_PREFIX}{}", entry.id));
-    let known: Vec<String> = prompts.chain(skills).collect();
+    let commands = read_commands(items, &mut Diagnostics::new());
+    let commands = commands.iter().map(|command| format!("/{}", command.hook.id.node));
+    let known: Vec<String> = prompts.chain(skills).chain(commands).collect();
     let suggestion = closest(&command, known.iter().map(String::as_str));
     refuse_expansion(ExpansionProblem::Unknown { command, suggestion })
 }

@@ -14,6 +14,7 @@ pub enum HookPoint {
     ThreadStarted,
     ThreadContinued,
     Input,
+    Command,
     BeforeAgentStart,
     Context,
     ToolCall,

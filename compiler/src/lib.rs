@@ -3,6 +3,7 @@
 
 pub mod approvals;
 pub mod assertion;
+pub mod commands;
 pub mod compile;
 pub mod compose;
 pub mod context_files;

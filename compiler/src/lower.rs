@@ -16,6 +16,7 @@ mod unpriced;
 
 use std::collections::BTreeSet;
 
+use crate::commands::composed_commands;
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
 use crate::hook::{HookPoint, PlanVerdict};
@@ -98,7 +99,11 @@ pub fn lower(
         capabilities: capabilities::capabilities_summary(&capabilities),
         directive_body: text_without_placeholders(&alone),
     };
-    let (hooks, traces) = hooks::lower(&frame, &shared.items.sources(), &mut origins);
+    let commands = match request.mode {
+        PlanMode::Chat => composed_commands(shared.items, diagnostics),
+        PlanMode::Run => Vec::new(),
+    };
+    let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
     let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
     if let Some(layer) = instructions::instructions_layer(&model, &built.tools) {

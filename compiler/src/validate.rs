@@ -39,6 +39,7 @@ use std::collections::BTreeSet;
 use rye_grammar::{ItemId, Sources, Span};
 
 use crate::assertion;
+use crate::commands::read_commands;
 use crate::compose::{Composed, compose_all};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
@@ -309,8 +310,10 @@ impl<'i, 'w> Checker<'i, 'w> {
 
     /// Checks the hooks of the settings files, each on its own.
     fn check_hook_files(&mut self) {
+        let commands = read_commands(self.items, &mut self.found);
+        let commands = commands.iter().map(|command| &command.hook);
         let files = self.items.hook_files();
-        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().chain(commands) {
             hook::check(self.items, hook, None, &mut self.found);
             if hook.space == Space::Project {
                 capability::check_hook_grants(hook, &mut self.found);
@@ -327,7 +330,10 @@ impl<'i, 'w> Checker<'i, 'w> {
     fn check_settings(&mut self) {
         self.check_hook_files();
         let files = self.items.hook_files();
-        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten() {
+        // Their faults are reported above.
+        let commands = read_commands(self.items, &mut Diagnostics::new());
+        let commands = commands.iter().map(|command| &command.hook);
+        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().chain(commands) {
             hook::check_content(self.items, hook, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
             hook::check_call_parameters(self.items, hook, &mut self.found);

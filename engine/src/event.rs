@@ -17,8 +17,8 @@ pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
 pub use control_message::{ControlMessage, ReceivedMessage};
 pub use input::{
-    AcceptedInput, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput, SessionNamed, ShellRan,
-    UserInput,
+    AcceptedInput, CommandAction, CommandRan, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput,
+    SessionNamed, ShellRan, UserInput,
 };
 pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
@@ -70,6 +70,7 @@ pub enum EventBody {
     UserInput(Box<AcceptedInput>),
     Retracted(RetractedInput),
     ShellRan(Box<ShellRan>),
+    CommandRan(Box<CommandRan>),
     Named(SessionNamed),
     PromptStarted(PromptStarted),
     PromptEnded(Box<PromptEnded>),
@@ -137,6 +138,7 @@ impl EventBody {
             Self::UserInput(_) => EventKind::UserInput,
             Self::Retracted(_) => EventKind::Retracted,
             Self::ShellRan(_) => EventKind::ShellRan,
+            Self::CommandRan(_) => EventKind::CommandRan,
             Self::Named(_) => EventKind::Named,
             Self::PromptStarted(_) => EventKind::PromptStarted,
             Self::PromptEnded(_) => EventKind::PromptEnded,

@@ -4,7 +4,7 @@
 pub mod ask;
 pub mod detach;
 mod effective_settings;
-mod ending;
+pub mod ending;
 pub mod human;
 pub mod images;
 mod json;

@@ -72,6 +72,7 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         | EventBody::Retracted(_)
         | EventBody::Named(_)
         | EventBody::ShellRan(_)
+        | EventBody::CommandRan(_)
         | EventBody::Checkpoint(_) => &[],
     }
 }

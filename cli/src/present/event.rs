@@ -99,6 +99,11 @@ pub fn event_view(event: &Event) -> EventView {
             with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &input.text)
         }
         EventBody::Retracted(retracted) => line(retracted.input.clone()),
+        EventBody::CommandRan(ran) => EventView {
+            line: format!("/{} {}", ran.name, ran.args).trim_end().to_owned(),
+            text: Some(ran.answer.clone()).filter(|text| !text.is_empty()),
+            bad: ran.is_error,
+        },
         EventBody::ShellRan(ran) => EventView {
             line: format!("{}: exit code {}, {} ms", truncate_line(&ran.command, 400), ran.exit_code, ran.duration_ms),
             text: Some(ran.output.clone()).filter(|text| !text.is_empty()),

@@ -18,14 +18,16 @@ pub struct HookTrace {
 }
 
 /// Returns the hooks of the plan in evaluation order, each with its trace.
+/// `commands` are the commands of a chat.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
+    commands: &[ComposedHook],
     sources: &Sources,
     origins: &mut Origins,
 ) -> (Vec<PlannedHook>, Vec<HookTrace>) {
     let mut planned = Vec::new();
     let mut traces = Vec::new();
-    for hook in &frame.composed.hooks {
+    for hook in frame.composed.hooks.iter().chain(commands) {
         let (verdict, because) = explain_verdict(frame, hook);
         // A disabled hook may have no action; it is not planned.
         let Some(mut plan) = hook.to_planned() else { continue };

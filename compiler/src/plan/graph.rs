@@ -176,6 +176,7 @@ fn hook_outcomes(point: HookPoint) -> &'static [Outcome] {
         | HookPoint::BuildSystemPrompt
         | HookPoint::ThreadStarted
         | HookPoint::ThreadContinued
+        | HookPoint::Command
         | HookPoint::Context
         | HookPoint::ToolCall
         | HookPoint::ToolExecutionStart

@@ -2,6 +2,7 @@
 
 use rye_grammar::{ItemId, Span};
 
+use crate::commands::{COMMAND_FILE, read_commands};
 use crate::compile::{CompileRequest, compile_with_context};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
@@ -49,6 +50,11 @@ impl WorkspaceScan<'_, '_> {
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
         let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files, true)).collect();
+        // The check reports their faults.
+        let commands = read_commands(self.items, &mut Diagnostics::new());
+        let of_commands = self.subjects(ItemKind::Config, &[COMMAND_FILE]);
+        let commands = commands.iter().map(|command| &command.hook).filter(|hook| hook.space == Space::Project);
+        found.extend(commands.filter_map(|hook| self.hook(hook, &of_commands, true)));
         for id in self.of_project(ItemKind::Directive) {
             let Some(directive) = self.items.directive(&id) else { continue };
             let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);

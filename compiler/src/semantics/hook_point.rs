@@ -211,6 +211,13 @@ pub const HOOK_POINTS: &[HookPointRow] = &[
         &[A::Transform, A::Handled, A::Continue, A::Execute],
     ),
     row(
+        HookPoint::Command,
+        "command",
+        Mode::FirstMatch,
+        &[text("name"), text("args"), text("source"), text("delivery")],
+        EXECUTE_ONLY,
+    ),
+    row(
         HookPoint::BeforeAgentStart,
         "before_agent_start",
         Mode::Chain,

@@ -11,7 +11,8 @@ use super::{
     HOOK_FILES, SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, describe_steering, needs_trust, one_line,
     requirement_of_hook, subjects,
 };
-use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
+use crate::commands::COMMAND_FILE;
+use crate::hook::{HookAction, HookCall, HookPoint, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
 use crate::plan::{Grant, LayerKind, Plan, SourcePlace, hex};
@@ -273,6 +274,11 @@ pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustReq
 pub(crate) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     match &hook.source {
         HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
+        HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure
+            if hook.event == HookPoint::Command =>
+        {
+            subjects(plan, ItemKind::Config, &[HOOK_FILES.as_slice(), &[COMMAND_FILE]].concat())
+        }
         HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {
             subjects(plan, ItemKind::Config, &HOOK_FILES)
         }

@@ -148,6 +148,50 @@ pub struct ShellRan {
     pub duration_ms: u64,
 }
 
+/// A command that the settings declare has run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandRan {
+    /// The id of the control message that typed it.
+    pub id: String,
+    pub name: String,
+    /// The text after the name.
+    pub args: String,
+    /// The executed item.
+    pub item: String,
+    pub action: CommandAction,
+    /// The text of the answer, or the reason of the failure.
+    pub answer: String,
+    pub is_error: bool,
+}
+
+/// The use of a command's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandAction {
+    /// The user sees the answer; the model does not get it.
+    Show,
+    /// The answer is a prompt.
+    Prompt,
+    /// The answer steers the current prompt.
+    Steer,
+    /// The answer follows the user message of the next prompt.
+    NextTurn,
+    /// The answer has no use.
+    None,
+}
+
+impl CommandAction {
+    /// Returns the delivery of an answer that the model gets.
+    pub fn delivery(self) -> Option<Delivery> {
+        match self {
+            Self::Prompt => Some(Delivery::Prompt),
+            Self::Steer => Some(Delivery::Steer),
+            Self::NextTurn => Some(Delivery::NextTurn),
+            Self::Show | Self::None => None,
+        }
+    }
+}
+
 /// A chat has a new title.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNamed {

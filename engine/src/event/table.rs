@@ -35,6 +35,7 @@ pub enum EventKind {
     UserInput,
     Retracted,
     ShellRan,
+    CommandRan,
     Named,
     PromptStarted,
     PromptEnded,
@@ -107,7 +108,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order in which a thread first meets them.
-pub static EVENT_TABLE: [EventRow; 33] = [
+pub static EVENT_TABLE: [EventRow; 34] = [
     build_row(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -288,6 +289,13 @@ pub static EVENT_TABLE: [EventRow; 33] = [
         &["id", "command", "exit_code", "output", "object", "excluded", "duration_ms"],
         CONVERSATION,
     ),
+    build_row(
+        EventKind::CommandRan,
+        ("command_ran", "command_ran"),
+        LAZY,
+        &["id", "name", "args", "item", "action", "answer", "is_error"],
+        STATE,
+    ),
     build_row(EventKind::Named, ("named", "named"), LAZY, &["name"], STATE),
     build_row(EventKind::PromptStarted, ("prompt_started", "prompt_started"), BARRIER, &["prompt", "limits"], STATE),
     build_row(
@@ -372,6 +380,7 @@ mod tests {
              "expansions":[{"kind":"prompt","item":"r","sha256":"s","start":0,"end":1}],"handled":false},
             {"type":"retracted","input":"i"},
             {"type":"shell_ran","id":"i","command":"c","exit_code":1,"output":"o","object":"s","excluded":true,"duration_ms":1},
+            {"type":"command_ran","id":"i","name":"n","args":"a","item":"t","action":"next_turn","answer":"a","is_error":true},
             {"type":"named","name":"n"},
             {"type":"prompt_started","prompt":1,"limits":limits},
             {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"]},

@@ -104,8 +104,13 @@ pub(super) fn apply_fired(turn: &mut PointEvaluation, point: HookPoint, hook: &R
         FiredHook::Layer => collect(turn, &hook.hook.id, None),
         FiredHook::Text(text) => {
             // At other points, a text that is not an action changes nothing.
-            let collects =
-                matches!(point, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted | HookPoint::ThreadContinued);
+            let collects = matches!(
+                point,
+                HookPoint::BuildSystemPrompt
+                    | HookPoint::ThreadStarted
+                    | HookPoint::ThreadContinued
+                    | HookPoint::Command
+            );
             if collects {
                 collect(turn, &hook.hook.id, Some(text));
             }

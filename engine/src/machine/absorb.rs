@@ -5,7 +5,7 @@ use rye_compiler::plan::{Plan, PlanMode};
 use serde_json::json;
 
 use super::apply::limit_mut;
-use super::screen::{accept_new, accept_screened};
+use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
 use super::step::{INTERRUPTED, answer_event, duration_limit, interrupted_start, interruption_events, settlement};
@@ -101,6 +101,10 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         Fact::HooksRan { point, subject, considered, children, answer, kept, expansions } => {
             let mut events: Vec<EventBody> = kept.into_iter().map(EventBody::StateSet).collect();
             events.extend(hook_children(state, children));
+            if point == HookPoint::Command {
+                events.extend(command_events(plan, state, subject.as_deref(), &considered, &answer));
+                return events;
+            }
             let mut run = HookPointRun { point, subject, considered, answer: *answer };
             bound_retries(plan, state, &mut run);
             let accepts = point == HookPoint::Input;

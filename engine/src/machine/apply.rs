@@ -115,6 +115,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::UserInput(input) => chat::on_user_input(state, input),
         EventBody::Retracted(retracted) => state.edit_queued(&retracted.input, |_| false),
         EventBody::ShellRan(ran) => chat::on_shell_ran(state, ran),
+        EventBody::CommandRan(ran) => chat::on_command_ran(state, ran),
         EventBody::Named(named) => chat::on_named(state, named),
         EventBody::PromptEnded(ended) => chat::on_prompt_ended(state, ended),
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) => {}

@@ -75,6 +75,7 @@ pub(super) fn point_facts(
         // Observing points get the fields of their event, `input` the message, and the points of the end the result, from
         // their callers.
         HookPoint::Input
+        | HookPoint::Command
         | HookPoint::ToolExecutionStart
         | HookPoint::ToolExecutionEnd
         | HookPoint::CognitionIn

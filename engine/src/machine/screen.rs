@@ -1,8 +1,10 @@
 //! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
 //! once, before it has any effect on the thread. A handled message therefore skips no calls and costs no model call.
 
-use rye_compiler::hook::HookPoint;
+use rye_compiler::commands::split_command;
+use rye_compiler::hook::{HookPoint, PlannedHook};
 use rye_compiler::plan::Plan;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::effect::Effect;
@@ -11,7 +13,8 @@ use super::gate::authorize_user_command;
 use super::state::ThreadState;
 use super::step::{has_hooks, hook_run};
 use crate::event::{
-    AcceptedInput, Delivery, EventBody, HookOutcome, InputExpansion, InputSource, QueuedMessage, UserInput,
+    AcceptedInput, CommandAction, CommandRan, Delivery, EventBody, HookEvaluation, HookOutcome, InputExpansion,
+    InputSource, QueuedMessage, UserInput,
 };
 
 /// The subject of the `input` hooks for the message of a resumed or forked thread. The subject of a queued message is
@@ -31,6 +34,14 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
         return Some(Effect::RunCommand { id: command.id.clone(), call });
     }
     let message = unaccepted(state).filter(|message| can_accept(state) && needs_intake(plan, state, &message.text))?;
+    if let Some((_, name, args)) = command_of(plan, state, &message.text) {
+        let mut facts = facts::common_facts(plan, state);
+        facts.insert("name".into(), name.into());
+        facts.insert("args".into(), args.into());
+        facts.insert("source".into(), message.source.as_str().into());
+        facts.insert("delivery".into(), message.delivery.as_str().into());
+        return Some(hook_run(plan, state, HookPoint::Command, Some(message.id.clone()), facts));
+    }
     let mut facts = facts::common_facts(plan, state);
     facts.insert("text".into(), message.text.clone().into());
     facts.insert("images".into(), serde_json::to_value(&message.images).unwrap_or(Value::Null));
@@ -107,6 +118,62 @@ pub(super) fn accept_screened(
     let message = state.queued_messages().find(|message| Some(message.id.as_str()) == subject && !message.accepted)?;
     let text = if let HookOutcome::Transformed { text } = answer { text.clone() } else { message.text.clone() };
     Some(accepted(message, text, expansions, *answer == HookOutcome::Handled))
+}
+
+/// Returns the command that a text calls, with its name and its arguments.
+fn command_of<'p, 't>(
+    plan: &'p Plan,
+    state: &ThreadState,
+    text: &'t str,
+) -> Option<(&'p PlannedHook, &'t str, &'t str)> {
+    let (name, args) = split_command(text).filter(|_| state.chat.is_some())?;
+    let is_command = |hook: &&PlannedHook| hook.event == HookPoint::Command && hook.is_live() && hook.id == name;
+    plan.hooks.iter().find(is_command).map(|hook| (hook, name, args))
+}
+
+/// Returns the events of a command that has run: its answer, and the message for the model if the answer is one. A
+/// withdrawn message has none.
+pub(super) fn command_events(
+    plan: &Plan,
+    state: &ThreadState,
+    subject: Option<&str>,
+    considered: &[HookEvaluation],
+    outcome: &HookOutcome,
+) -> Vec<EventBody> {
+    let is_subject = |message: &&QueuedMessage| Some(message.id.as_str()) == subject && !message.accepted;
+    let Some(message) = state.queued_messages().find(is_subject) else { return Vec::new() };
+    let Some((hook, name, args)) = command_of(plan, state, &message.text) else { return Vec::new() };
+    let said = if let HookOutcome::Collected { texts, .. } = outcome { texts.get(&hook.id) } else { None };
+    let (action, answer, is_error) = if let Some(said) = said {
+        let (action, text) = read_answer(said);
+        (action, text, false)
+    } else {
+        let failed = considered.iter().find(|one| one.hook == hook.id).and_then(|one| one.because.clone());
+        (CommandAction::Show, failed.unwrap_or_else(|| "the command did not run".to_owned()), true)
+    };
+    let input = action.delivery().map(|delivery| {
+        let delivery = state.effective_delivery(delivery);
+        let input = QueuedMessage { delivery, source: InputSource::Extension, ..message.clone() };
+        accepted(&input, answer.clone(), Vec::new(), false)
+    });
+    let item = hook.action.item().map(|(_, id)| id.to_owned()).unwrap_or_default();
+    let (name, args) = (name.to_owned(), args.to_owned());
+    let ran = CommandRan { id: message.id.clone(), name, args, item, action, answer, is_error };
+    std::iter::once(EventBody::CommandRan(Box::new(ran))).chain(input).collect()
+}
+
+/// Reads the answer of a command: `{"action": …, "text": …}`. Any other text is shown.
+fn read_answer(said: &str) -> (CommandAction, String) {
+    #[derive(Deserialize)]
+    struct Answer {
+        action: CommandAction,
+        #[serde(default)]
+        text: String,
+    }
+    match serde_json::from_str(said) {
+        Ok(Answer { action, text }) => (action, text),
+        Err(_) => (CommandAction::Show, said.to_owned()),
+    }
 }
 
 fn accepted(message: &QueuedMessage, text: String, expansions: Vec<InputExpansion>, handled: bool) -> EventBody {

@@ -188,7 +188,7 @@ fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
         HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Gives(Outcome::Pass),
         HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Gives(Outcome::Pass),
         // The hooks have seen the message before it entered the conversation.
-        HookPoint::Input => StepResult::Gives(Outcome::Pass),
+        HookPoint::Input | HookPoint::Command => StepResult::Gives(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt

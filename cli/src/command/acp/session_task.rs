@@ -10,14 +10,14 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use rye::{Answer, LiveEvent, LiveEvents, Question, Session};
-use rye_engine::event::{Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
+use rye_engine::event::{CommandAction, Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::permission::{SessionGrants, permission_request};
-use crate::command::chat::commands::{TypedText, help, list_commands, response_note};
+use crate::command::chat::commands::{TypedText, list_commands, response_note};
 use crate::command::chat::json::{ChatRequest, ChatVerb};
 use crate::command::chat::requests::RequestHandler;
 
@@ -115,6 +115,11 @@ impl SessionTask {
                             main = thread.clone();
                             self.list_commands();
                         }
+                        if let EventBody::CommandRan(ran) = &event.body
+                            && ran.action == CommandAction::Show
+                        {
+                            self.update(agent_text(&ran.answer));
+                        }
                         if let EventBody::ShellRan(ran) = &event.body {
                             self.update(agent_text(&ran.output));
                         }
@@ -177,7 +182,7 @@ impl SessionTask {
                 }
                 Err(response.error.unwrap_or_default())
             }
-            TypedText::Help => Err(help()),
+            TypedText::Help => Err(self.requests.help()),
             TypedText::Invalid(reason) => Err(reason),
             TypedText::Leave => Err("the client closes its sessions".to_owned()),
             TypedText::Request(verb) => Ok(verb),
@@ -217,9 +222,15 @@ impl SessionTask {
                 self.update(agent_text(&problem));
             }
         }
-        if let EventBody::UserInput(input) = body
-            && input.handled
-            && let Some(at) = pending.iter().position(|prompt| prompt.input.as_deref() == Some(&input.id))
+        let handled = if let EventBody::UserInput(input) = body {
+            input.handled.then_some(&input.id)
+        } else if let EventBody::CommandRan(ran) = body {
+            ran.action.delivery().is_none().then_some(&ran.id)
+        } else {
+            None
+        };
+        if let Some(id) = handled
+            && let Some(at) = pending.iter().position(|prompt| prompt.input.as_ref() == Some(id))
             && let Some(prompt) = pending.remove(at)
         {
             prompt.responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();

@@ -1,5 +1,7 @@
 //! Typed commands of a session: `/model fast`, `!ls`. Each is a request of the JSON protocol.
 
+use rye_compiler::commands::read_commands;
+use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::session_tree::SessionThread;
@@ -119,7 +121,7 @@ pub struct ListedCommand {
     pub arguments: String,
 }
 
-/// Lists the commands of a session: built-in ones, prompt templates and skills.
+/// Lists the commands of a session: built-in ones, those of the settings, prompt templates and skills.
 pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     let items = Items::new(world);
     let row = |name: String, kind, description: &str, arguments: &str| ListedCommand {
@@ -130,6 +132,12 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     };
     let own = COMMANDS.iter().map(|(name, arguments, about)| row((*name).to_owned(), "command", about, arguments));
     let mut list: Vec<ListedCommand> = own.collect();
+    // `rye check` reports their faults.
+    list.extend(read_commands(&items, &mut Diagnostics::new()).into_iter().map(|command| {
+        let hook = command.hook;
+        let about = hook.description.as_deref().unwrap_or_default();
+        row(hook.id.node.clone(), "command", about, command.argument_hint.as_deref().unwrap_or_default())
+    }));
     let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
     let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
     list.extend(templates.filter_map(|entry| items.prompt_template(&entry.id)).map(|template| {
@@ -146,11 +154,14 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
 }
 
 /// Returns the list of commands.
-pub fn help() -> String {
-    let list = COMMANDS.map(|(name, arguments, about)| {
-        let arguments = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
-        format!("/{name}{arguments}  {about}")
-    });
+pub fn help(world: &dyn World) -> String {
+    let commands = list_commands(world).into_iter().filter(|command| command.kind == "command");
+    let list: Vec<String> = commands
+        .map(|ListedCommand { name, arguments, description, .. }| {
+            let arguments = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
+            format!("/{name}{arguments}  {description}").trim_end().to_owned()
+        })
+        .collect();
     let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill\n\
                  !COMMAND  run a command and show its output to the model\n!!COMMAND  run a command";
     format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))

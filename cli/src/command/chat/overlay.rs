@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use rye_compiler::world::{ItemKind, World};
 use unicode_width::UnicodeWidthChar;
 
-use super::commands::COMMANDS;
+use super::commands::list_commands;
 use super::screen::Row;
 use crate::present::{BOLD, DIM, truncate_line};
 use crate::report::printable;
@@ -126,16 +125,9 @@ impl Completer {
     }
 
     fn commands(&self) -> Vec<(String, String)> {
-        let own = COMMANDS.iter().map(|(name, _, about)| ((*name).to_owned(), (*about).to_owned()));
-        let mut all: Vec<(String, String)> = own.collect();
-        let Ok(world) = self.spaces.open() else { return all };
-        for (kind, prefix, about) in [(ItemKind::Prompt, "", "prompt template"), (ItemKind::Skill, "skill:", "skill")] {
-            let mut entries = world.list(kind).unwrap_or_default();
-            entries.dedup_by(|a, b| a.id == b.id);
-            let name = |id: String| format!("{prefix}{}", if prefix.is_empty() { id.replace('/', ":") } else { id });
-            all.extend(entries.into_iter().map(|entry| (name(entry.id.to_string()), about.to_owned())));
-        }
-        all
+        // Without a readable project, no session runs.
+        let Ok(world) = self.spaces.open() else { return Vec::new() };
+        list_commands(&world).into_iter().map(|command| (command.name, command.description)).collect()
     }
 
     /// Returns the files of the project that git does not ignore.

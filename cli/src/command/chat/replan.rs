@@ -17,12 +17,24 @@ pub struct PlanChanges {
     pub lines: Vec<String>,
 }
 
-/// Compiles the directive of a plan again. With a model, the limits of the session stay.
+/// Compiles the directive of a plan again. With a model, the limits of the session stay; a tier is one of the session's
+/// provider, if that has it.
 pub fn recompile(spaces: &Spaces, plan: &Plan, model: Option<&str>) -> Result<Compilation, String> {
+    let of_provider = model.map(|_| plan.model.provider.clone());
+    let compiled = of_provider.and_then(|provider| compile_again(spaces, plan, model, Some(provider)).ok());
+    compiled.map_or_else(|| compile_again(spaces, plan, model, None), Ok)
+}
+
+fn compile_again(
+    spaces: &Spaces,
+    plan: &Plan,
+    model: Option<&str>,
+    provider: Option<String>,
+) -> Result<Compilation, String> {
     let world = spaces.open().map_err(|error| error.to_string())?;
     let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
     request.mode = PlanMode::Chat;
-    request.model = ModelOverride::of_user(model.map(str::to_owned));
+    request.model = ModelOverride { provider, ..ModelOverride::of_user(model.map(str::to_owned)) };
     let checked = compile(&world, &request);
     let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
     let failed = || format!("`{}` does not compile: {}", plan.directive, first.unwrap_or_default());

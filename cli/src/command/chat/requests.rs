@@ -13,7 +13,7 @@ use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
-use super::commands::list_commands;
+use super::commands::{help, list_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::replan::{describe_changes, recompile};
 use crate::command::run::images::read_images;
@@ -210,6 +210,11 @@ impl RequestHandler {
             current.status = Status::Idle;
         }
         Ok(tree)
+    }
+
+    /// Returns the list of commands, or the reason why the project cannot be read.
+    pub fn help(&self) -> String {
+        self.spaces.open().map_or_else(|error| error.to_string(), |world| help(&world))
     }
 
     fn commands(&self) -> Result<Option<Value>, String> {

@@ -7,7 +7,7 @@ use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
 use serde_json::Value;
 
-use super::commands::{TypedText, help, response_note};
+use super::commands::{TypedText, response_note};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::requests::RequestHandler;
@@ -119,7 +119,7 @@ impl SessionInput {
                 self.close();
                 return note;
             }
-            TypedText::Help => return Some(help()),
+            TypedText::Help => return Some(self.requests.help()),
             TypedText::Invalid(reason) => return Some(reason),
             TypedText::Request(verb) => {
                 self.perform(verb);

@@ -15,7 +15,7 @@ use rye_engine::thread_id::ThreadId;
 use tokio::time::Instant;
 
 use super::approvals::OpenRequest;
-use super::commands::{TypedText, help, response_note};
+use super::commands::{TypedText, response_note};
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
 use super::json::ChatResponse;
@@ -161,11 +161,7 @@ impl ChatTerminal {
         }
     }
 
-    async fn run(
-        &mut self,
-        mut live: EventStream,
-        mut messages: RendererMessages,
-    ) -> io::Result<Option<Box<RunEnd>>> {
+    async fn run(&mut self, mut live: EventStream, mut messages: RendererMessages) -> io::Result<Option<Box<RunEnd>>> {
         let mut keys = read_keys();
         let (mut end, mut is_open, mut has_keys) = (None, true, true);
         let mut frame_due = Instant::now();
@@ -275,6 +271,12 @@ impl ChatTerminal {
                 MessageSource::NextTurn | MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => {
                 }
             }
+        }
+        if let EventBody::CommandRan(ran) = &event.body
+            && ran.action.delivery().is_none()
+            && let Some(message) = self.take_queued(&ran.id)
+        {
+            self.echo(&message.text);
         }
         if let EventBody::UserInput(input) = &event.body
             && input.handled
@@ -445,7 +447,8 @@ impl ChatTerminal {
 
     fn help(&mut self) {
         let keys: Vec<String> = KEY_HELP.iter().map(|(key, about)| format!("{key}  {about}")).collect();
-        self.note(&format!("{}\n{}", help(), keys.join("\n")));
+        let commands = self.session.requests.help();
+        self.note(&format!("{commands}\n{}", keys.join("\n")));
     }
 
     fn interrupt(&mut self) {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, HookPointRun, HookVerdict, Opened,
-    PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
+    AttemptFailed, ChildEnded, CognitionOut, CommandAction, CommandRan, ControlMessage, Event, EventBody, HookPointRun,
+    HookVerdict, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -255,6 +255,7 @@ impl HumanRenderer {
                 }
             }
             EventBody::PromptEnded(ended) => self.prompt_ended(thread, ended, &event_view(event)),
+            EventBody::CommandRan(ran) => self.command(thread, ran),
             EventBody::ShellRan(ran) => self.shell(thread, ran, &event_view(event).line),
             // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
@@ -276,6 +277,16 @@ impl HumanRenderer {
             | EventBody::Named(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
+        }
+    }
+
+    /// Prints the answer of a command, if it is for the user.
+    fn command(&mut self, thread: &ThreadId, ran: &CommandRan) {
+        let style = if ran.is_error { color_style(AnsiColor::Red) } else { Style::new() };
+        if ran.action == CommandAction::Show {
+            for line in ran.answer.lines() {
+                self.thread_line(thread, style, line);
+            }
         }
     }
 

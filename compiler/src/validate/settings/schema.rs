@@ -273,6 +273,21 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Text,
                 "id of knowledge that ends the system prompt of each chat; the user's precedes the project's",
             ),
+            key(
+                "commands",
+                SettingShape::List(&SettingShape::Map(&[
+                    required_key("id", SettingShape::Text, "the name after the slash"),
+                    key("description", SettingShape::Text, "its line in `/help`"),
+                    key("argument_hint", SettingShape::Text, "a hint for the text after the name"),
+                    required_key(
+                        "execute",
+                        SettingShape::Opaque,
+                        "the item, as in a hook: `item_type`, `item_id` and `params`; `${args}` is the text after the name",
+                    ),
+                    key("grants", SettingShape::Opaque, "capabilities of the call, as in a hook"),
+                ])),
+                "commands that a user can type in a chat",
+            ),
         ]),
     },
     SettingsFile {

@@ -4,8 +4,8 @@ use rye_compiler::plan::{Node, Outcome};
 
 use super::super::state::{CompactionRequest, CurrentPrompt, RunPosition, Successor, ThreadState, UserCommand};
 use crate::event::{
-    AcceptedInput, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage, SessionNamed,
-    ShellRan, UserInput,
+    AcceptedInput, CommandRan, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
+    SessionNamed, ShellRan, UserInput,
 };
 use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
@@ -41,12 +41,30 @@ pub(super) fn queue_message(state: &mut ThreadState, id: &str, input: &UserInput
 
 /// Applies the result of a message's intake.
 pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
+    let mut moved = None;
     state.edit_queued(&input.id, |message| {
         message.accepted = true;
         message.text.clone_from(&input.text);
         message.images.clone_from(&input.images);
-        !input.handled
+        if input.handled || message.delivery == input.delivery {
+            return !input.handled;
+        }
+        // The answer of a command names its own delivery.
+        message.delivery = input.delivery;
+        moved = Some(message.clone());
+        false
     });
+    if let Some(message) = moved {
+        state.enqueue(message);
+    }
+}
+
+/// Takes a command from the queue, unless its answer goes to the model.
+pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
+    state.hook_points += 1;
+    if ran.action.delivery().is_none() {
+        state.edit_queued(&ran.id, |_| false);
+    }
 }
 
 /// Takes over the prompts, the queue and the unfinished prompt of the continued thread.

@@ -43,6 +43,8 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
             }
         }
         HookPoint::Input => screened(state, run),
+        // A command has an event of its own.
+        HookPoint::Command => {}
         HookPoint::ToolResult => modified(state, run),
         HookPoint::Error if run.subject.is_some() => {
             if let Some(result) = call(state, run).and_then(|call| call.result.as_mut()) {

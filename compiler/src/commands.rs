@@ -1,0 +1,139 @@
+//! Commands of a chat: the `commands:` of `agent/chat`. A command is a hook at the point `command` whose condition names
+//! the command, so trust, grants, placeholders and the check are those of hooks.
+
+use std::sync::Arc;
+
+use rye_grammar::data::{Entry, Kind, Node};
+use rye_grammar::{ItemId, Span, Spanned};
+
+use crate::compose::ComposedHook;
+use crate::diagnostics::{Diagnostics, ItemError};
+use crate::hook::{HookSource, PlanVerdict};
+use crate::item::hook::read::{check_unique_ids, read_hooks};
+use crate::item::{HookDecl, Items, OrderedHooks, data};
+use crate::world::Space;
+
+/// The settings file that declares commands.
+pub(crate) const COMMAND_FILE: &str = "agent/chat";
+
+/// The commands of every front end. A declared command cannot have one of these names.
+pub const BUILT_IN_COMMANDS: [&str; 21] = [
+    "help", "exit", "quit", "model", "reload", "fork", "rewind", "retry", "compact", "name", "tree", "context",
+    "preview", "cost", "queue", "clear", "budget", "with", "mode", "new", "resume",
+];
+
+/// A declared command.
+#[derive(Debug, Clone)]
+pub struct ChatCommand {
+    /// The hook that runs the command; its id is the name.
+    pub hook: Arc<HookDecl>,
+    /// A hint for the text after the name.
+    pub argument_hint: Option<String>,
+}
+
+/// Returns the commands of all spaces. Of several with one name, the one of the highest space counts.
+pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatCommand> {
+    let Ok(settings) = ItemId::parse(COMMAND_FILE) else { return Vec::new() };
+    let mut commands: Vec<ChatCommand> = Vec::new();
+    for (space, file) in items.config_layers(&settings).iter() {
+        // The check of the settings reports a value that is no list, and entries without their keys.
+        let Some(list) = file.get("commands") else { continue };
+        let entries: Vec<&Node> = list.items().iter().filter(|entry| is_complete(entry, found)).collect();
+        let hooks = Node::new(Kind::List(entries.iter().map(|entry| to_hook(entry)).collect()), list.span);
+        let source = match space {
+            Space::Project => HookSource::Project,
+            Space::User => HookSource::User,
+            Space::System => HookSource::Builtin,
+        };
+        let hooks = read_hooks(&hooks, &source, *space, found);
+        check_unique_ids(&hooks, found);
+        for hook in hooks {
+            if commands.iter().any(|known| known.hook.id.node == hook.id.node) {
+                continue;
+            }
+            let entry = entries.iter().find(|entry| entry.get("id").is_some_and(|id| id.span == hook.id.span));
+            let argument_hint = entry.and_then(|entry| entry.get("argument_hint")?.as_str()).map(str::to_owned);
+            commands.push(ChatCommand { hook, argument_hint });
+        }
+    }
+    commands
+}
+
+/// Returns the commands as hooks of a plan.
+pub(crate) fn composed_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ComposedHook> {
+    let commands = read_commands(items, found);
+    let ordered = OrderedHooks::new(commands.into_iter().map(|command| command.hook).collect());
+    let place = |place: &crate::semantics::hook_table::HookPlace| {
+        let decl = Arc::clone(ordered.hooks.get(place.index)?);
+        let (layer, source) = (place.layer, decl.source.clone());
+        let verdict = PlanVerdict::Depends { on: vec!["name".to_owned()] };
+        Some(ComposedHook { decl, layer, source, verdict, knowledge: None })
+    };
+    ordered.places.iter().filter_map(place).collect()
+}
+
+/// Returns the name and the arguments of a typed text; `None` if its first word is no command's name.
+pub fn split_command(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('/')?;
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    is_command_name(name).then_some((name, arguments.trim()))
+}
+
+fn is_command_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.bytes().next().is_some_and(is_word) && name.bytes().all(|b| is_word(b) || matches!(b, b':' | b'_' | b'-'))
+}
+
+/// Checks the keys that a command needs. Reports a name that cannot be typed or that a front end has.
+fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
+    let (Some(id), Some(execute)) = (entry.get("id"), entry.get("execute")) else { return false };
+    let Some(name) = id.as_str() else { return false };
+    if !is_command_name(name) || BUILT_IN_COMMANDS.contains(&name) {
+        found.push(ItemError::InvalidValue {
+            what: "the `id` of a command".into(),
+            found: format!("`{name}`"),
+            expected: "a name of `a-z`, `0-9`, `:`, `_` and `-` that no built-in command has".into(),
+            span: id.span,
+        });
+        return false;
+    }
+    if !matches!(execute.kind, Kind::Map(_)) {
+        data::report_invalid(found, "execute", execute, "a mapping with `item_type`, `item_id` and `params`");
+        return false;
+    }
+    true
+}
+
+/// Returns a command in the form of a hook.
+fn to_hook(entry: &Node) -> Node {
+    let key = |name: &str, span: Span| Spanned::new(name.to_owned(), span);
+    let text = |value: &str, span: Span| Node::new(Kind::String(value.to_owned()), span);
+    let pair = |name: &str, value: Node| Entry { key: key(name, value.span), value };
+    let mut hook = Vec::new();
+    for part in entry.entries() {
+        let (name, value) = (part.key.node.as_str(), &part.value);
+        match name {
+            "id" => {
+                let condition = vec![
+                    pair("path", text("name", value.span)),
+                    pair("op", text("eq", value.span)),
+                    pair("value", value.clone()),
+                ];
+                hook.push(part.clone());
+                hook.push(pair("event", text("command", value.span)));
+                hook.push(pair("condition", Node::new(Kind::Map(condition), value.span)));
+            }
+            "execute" => {
+                let mut action = vec![pair("primary", text("execute", value.span))];
+                action.extend(value.entries().iter().cloned());
+                hook.push(pair("action", Node::new(Kind::Map(action), value.span)));
+            }
+            "description" | "grants" => hook.push(part.clone()),
+            _ => {}
+        }
+    }
+    Node::new(Kind::Map(hook), entry.span)
+}
+
+#[cfg(test)]
+mod tests;
