@@ -475,6 +475,63 @@ fn commands_of_a_project_need_trust_and_change_no_run() {
 }
 
 #[test]
+fn budget_bounds_each_further_prompt_and_a_higher_one_asks() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let lines = b"first\n/budget 0.10\nsecond\n/budget 9\n/budget 0\n/budget 0.40\n/budget 0.40 confirm\nthird\n";
+    let done = chat(&place, &["talk"], lines);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\nOne.\n"), "{}", done.stderr);
+    for text in [
+        "a prompt may spend at most $5",
+        "a budget is above 0",
+        "raises the prompt limit `spend` to 0.4",
+        "session closed  3 turns, ",
+    ] {
+        assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let mut budgets: Vec<u64> = Vec::new();
+    for thread in listed["threads"].as_array().unwrap() {
+        let events = place.transcript(thread["thread_id"].as_str().unwrap());
+        let started = events.iter().filter(|event| event["type"] == "prompt_started");
+        budgets.extend(started.map(|event| event["limits"]["spend"].as_u64().unwrap()));
+    }
+    budgets.sort_unstable();
+    assert_eq!(budgets, [100_000_000, 400_000_000, 500_000_000]);
+}
+
+#[test]
+fn new_and_resume_change_the_session_of_a_process() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let done = chat(&place, &["talk"], b"first\n/new\nsecond\n/resume\n/resume nothing\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
+    assert_eq!(done.stderr.matches("session closed  1 turn").count(), 2, "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 2, "{listed}");
+    let first = threads
+        .iter()
+        .map(|thread| thread["thread_id"].as_str().unwrap())
+        .find(|id| done.stderr.contains(&format!("\n{id}  talk\n")))
+        .unwrap();
+    let lines = format!("/resume {first}\nagain\n");
+    let done = chat(&place, &["talk"], lines.as_bytes());
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);
+    assert_eq!(count(&place.transcript(first), "prompt_ended"), 2);
+}
+
+#[test]
+fn input_hook_owns_an_unknown_command() {
+    let place = project("steps: [{ expect: { user: Hooked }, text: One. }]");
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - {id: own, event: input, condition: 'text == \"/mine\"', action: {transform: {text: Hooked}}}\n",
+    );
+    let done = chat(&place, &["talk"], b"/mine\n/other\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("unknown command `/other`"), "{}", done.stderr);
+}
+
+#[test]
 fn hostile_context_file_skill_and_template_widen_nothing() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let (_, before) = place.json(&["plan", "talk", "--chat"]);

@@ -410,6 +410,27 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
 }
 
 #[test]
+fn new_session_takes_the_keys_of_the_terminal() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = start(&place, (90, 40));
+    terminal.press("first\r");
+    wait_idle(&terminal, 1);
+    terminal.press("/new\r");
+    terminal.wait_until("the next session", |rows| {
+        rows.iter().any(|row| row.starts_with("session closed")) && rows.iter().any(|row| row.contains("Enter sends"))
+    });
+    terminal.press("second\r");
+    terminal.wait_until("its prompt", |rows| {
+        rows.iter().filter(|row| row.starts_with("prompt 1 done")).count() == 2 && rows.iter().any(|row| row == ">")
+    });
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"].as_array().unwrap().len(), 2, "{listed}");
+}
+
+#[test]
 fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt() {
     let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
     let mut terminal = start(&place, (90, 40));

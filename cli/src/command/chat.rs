@@ -29,6 +29,7 @@ pub mod json;
 pub mod keys;
 pub mod lines;
 pub mod markdown;
+pub mod next_session;
 pub mod overlay;
 pub mod raw_mode;
 pub mod replan;
@@ -40,12 +41,22 @@ pub mod terminal;
 pub mod word_wrap;
 
 use lines::PromptLines;
+use next_session::{NextSession, NextStart};
+use raw_mode::KeyReader;
 
-/// The face of a session.
+/// The face of the sessions of a process.
 #[derive(Debug)]
-pub enum ChatFace {
+pub struct ChatFace {
+    pub input: FaceInput,
+    /// The session after the current one.
+    pub next: NextSession,
+}
+
+/// The source of the prompts.
+#[derive(Debug)]
+pub enum FaceInput {
     /// The terminal with an editor.
-    Terminal,
+    Terminal(Arc<KeyReader>),
     /// Lines of stdin.
     Lines(Arc<PromptLines>),
 }
@@ -107,19 +118,28 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
         }
     };
     let input = if !args.plain && raw_mode::can_use_screen(report) {
-        ChatFace::Terminal
+        FaceInput::Terminal(Arc::default())
     } else {
-        ChatFace::Lines(Arc::new(PromptLines::read_stdin()))
+        FaceInput::Lines(Arc::new(PromptLines::read_stdin()))
     };
+    let face = ChatFace { input, next: NextSession::default() };
     let how = RunOptions {
         trust_record: args.trust_record,
         events: args.events || report.format() == Format::Json,
         script: args.script.as_deref(),
         unattended: args.unattended.map(HeadlessPolicy::from),
-        chat: Some(&input),
+        chat: Some(&face),
         ..RunOptions::default()
     };
-    run_to_end(start, how, &spaces, report)
+    let mut exit = run_to_end(start, how, &spaces, report)?;
+    while let Some(next) = face.next.take() {
+        let start = match next {
+            NextStart::New(compilation) => ThreadStart::Fresh { compilation, parent: None },
+            NextStart::Resume(thread) => ThreadStart::Recover { thread, messages: Vec::new() },
+        };
+        exit = run_to_end(start, how, &spaces, report)?;
+    }
+    Ok(exit)
 }
 
 /// Returns the closed or interrupted session that `--continue` or `--resume` names.

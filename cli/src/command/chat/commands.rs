@@ -3,6 +3,7 @@
 use rye_compiler::commands::read_commands;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
+use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::session_tree::SessionThread;
 use serde::Serialize;
@@ -12,16 +13,19 @@ use super::json::{ChatResponse, ChatVerb};
 use crate::present::truncate_line;
 
 /// The commands of a session, each with its arguments and its summary.
-pub const COMMANDS: [(&str, &str, &str); 16] = [
+pub const COMMANDS: [(&str, &str, &str); 19] = [
     ("help", "", "list the commands"),
     ("exit", "", "close the session; `rye chat -c` opens it again"),
     ("quit", "", "close the session, like /exit"),
     ("model", "NAME", "continue with another model"),
+    ("budget", "DOLLARS", "set the highest cost of a prompt"),
     ("reload", "", "compile the directive again and continue with the new plan"),
     ("fork", "N", "continue from the end of the prompt before prompt N"),
     ("rewind", "N", "like /fork; files stay as they are"),
     ("retry", "", "send the last prompt again, in place of its reply"),
     ("compact", "[FOCUS]", "replace the conversation by a summary"),
+    ("new", "", "close the session and start a new one"),
+    ("resume", "[THREAD]", "close the session and open another one again; list the closed sessions"),
     ("name", "TITLE", "set the title of the session"),
     ("tree", "", "list the threads of the session and their prompts"),
     ("context", "", "list the parts of the next request"),
@@ -90,6 +94,12 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
     Some(match name {
         "model" if argument.is_empty() => Err("/model needs a tier or the id of a model: `/model fast`".to_owned()),
         "model" => Ok(ChatVerb::Model { model: argument.to_owned(), confirm }),
+        "budget" => match Nanos::parse(argument.strip_prefix('$').unwrap_or(argument)) {
+            Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
+            Err(_) => Err("/budget needs an amount of dollars: `/budget 0.20`".to_owned()),
+        },
+        "new" => Ok(ChatVerb::New {}),
+        "resume" => Ok(ChatVerb::Resume { thread: text }),
         "reload" => Ok(ChatVerb::Reload { confirm }),
         "fork" | "rewind" => match rest.parse() {
             Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
@@ -210,7 +220,11 @@ fn format_answer(command: &str, data: &Value) -> String {
             .iter()
             .map(|one| format!("{}: {}", text(one, "delivery"), truncate_line(&text(one, "text"), MAX_TEXT_CHARS)))
             .collect(),
-        "model" | "reload" => list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect(),
+        "resume" => list(data)
+            .iter()
+            .map(|session| format!("{}  {}", text(session, "thread_id"), text(session, "directive")))
+            .collect(),
+        "model" | "budget" | "reload" => list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect(),
         _ => Vec::new(),
     };
     lines.join("\n")
@@ -235,6 +249,8 @@ fn format_tree(data: &Value) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use rye_compiler::commands::BUILT_IN_COMMANDS;
+
     use super::*;
 
     #[test]
@@ -242,6 +258,11 @@ mod tests {
         for (line, name) in [
             ("/model fast", "model"),
             ("/reload confirm", "reload"),
+            ("/budget 0.20", "budget"),
+            ("/budget $1 confirm", "budget"),
+            ("/new", "new"),
+            ("/resume", "resume"),
+            ("/resume talk-1", "resume"),
             ("/fork 2", "fork"),
             ("/rewind 1", "fork"),
             ("/retry", "retry"),
@@ -262,7 +283,8 @@ mod tests {
         for line in ["hello", "/review a", "/etc/passwd", "//model", " /model x", "!", "!!", "/ help"] {
             assert!(matches!(TypedText::parse(line), TypedText::Message), "{line}");
         }
-        for line in ["/model", "/fork", "/fork two", "/rewind -1", "/name", "/model confirm"] {
+        for line in ["/model", "/fork", "/fork two", "/rewind -1", "/name", "/model confirm", "/budget", "/budget much"]
+        {
             assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
         }
         assert!(matches!(TypedText::parse("/help me"), TypedText::Help));
@@ -271,6 +293,12 @@ mod tests {
             panic!("a model")
         };
         assert_eq!((model.as_str(), confirm), ("my-confirm", false));
+        // The settings cannot declare a command that a front end performs.
+        let mut names = COMMANDS.map(|(name, ..)| name);
+        let mut built_in = BUILT_IN_COMMANDS;
+        names.sort_unstable();
+        built_in.sort_unstable();
+        assert_eq!(names, built_in);
         let TypedText::Request(ChatVerb::Bash { command, excluded }) = TypedText::parse("!!ls") else {
             panic!("a command")
         };

@@ -97,6 +97,14 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
+    /// Sets the `spend` limit of each prompt, at the next idle step. A higher limit needs `confirm`.
+    Budget {
+        /// Dollars.
+        spend: Value,
+        /// Accept a plan that allows more.
+        #[serde(default)]
+        confirm: bool,
+    },
     /// Compiles the directive again and continues with the new plan, at the next idle step. A plan that allows more needs
     /// `confirm`; without it, the response lists the changes.
     Reload {
@@ -132,6 +140,15 @@ pub enum ChatVerb {
     },
     /// The threads of the session, each with the prompt at which it begins.
     Tree {},
+    /// Closes the session and starts a new one with the same directive. Not possible while a prompt runs.
+    New {},
+    /// Closes the session and opens another one again; without an id, lists the closed sessions. Not possible while a
+    /// prompt runs.
+    Resume {
+        /// Id of a thread of the session.
+        #[serde(default)]
+        thread: Option<String>,
+    },
     /// Closes the session after the prompts that wait, like the end of the input.
     Close {},
 }
@@ -210,6 +227,7 @@ impl ChatVerb {
             Self::Cost {} => "cost",
             Self::Commands {} => "commands",
             Self::Model { .. } => "model",
+            Self::Budget { .. } => "budget",
             Self::Reload { .. } => "reload",
             Self::Fork { .. } => "fork",
             Self::Retry {} => "retry",
@@ -217,6 +235,8 @@ impl ChatVerb {
             Self::Bash { .. } => "bash",
             Self::Name { .. } => "name",
             Self::Tree {} => "tree",
+            Self::New {} => "new",
+            Self::Resume { .. } => "resume",
             Self::Close {} => "close",
         }
     }
@@ -267,6 +287,9 @@ mod tests {
             (json!({"type": "cost"}), "cost"),
             (json!({"type": "commands"}), "commands"),
             (json!({"type": "model", "model": "fast"}), "model"),
+            (json!({"type": "budget", "spend": 0.2}), "budget"),
+            (json!({"type": "new"}), "new"),
+            (json!({"type": "resume", "thread": "t-1"}), "resume"),
             (json!({"type": "reload", "confirm": true}), "reload"),
             (json!({"type": "fork", "prompt": 2}), "fork"),
             (json!({"type": "retry"}), "retry"),

@@ -1,6 +1,7 @@
 //! The mode of the terminal during a chat: single keys instead of lines, and its restoration.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{
@@ -8,6 +9,7 @@ use crossterm::event::{
     PushKeyboardEnhancementFlags,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::screen::{MIN_COLUMNS, TerminalSize};
 use crate::options::Format;
@@ -61,8 +63,19 @@ pub fn restore_terminal() {
     }
 }
 
-/// Reads keys on a thread of its own, which lives until the process ends.
-pub fn read_keys() -> UnboundedReceiver<Event> {
+/// The keys of the terminal, for one session after another.
+#[derive(Debug, Default)]
+pub struct KeyReader(OnceLock<Mutex<UnboundedReceiver<Event>>>);
+
+impl KeyReader {
+    /// Returns the keys that no session has taken. Starts to read at the first call, in raw mode.
+    pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
+        self.0.get_or_init(|| Mutex::new(read_keys())).lock().await
+    }
+}
+
+/// Reads keys on a thread of its own, which lives until the process ends: a read of a terminal cannot be cancelled.
+fn read_keys() -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {
         while let Ok(event) = crossterm::event::read() {

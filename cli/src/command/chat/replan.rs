@@ -4,8 +4,9 @@
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Plan, PlanMode};
-use rye_compiler::semantics::limits::Limits;
+use rye_compiler::plan::{Plan, PlanLimits, PlanMode};
+use rye_compiler::semantics::limits::{LimitName, Limits};
+use rye_compiler::semantics::money::Nanos;
 
 use crate::workspace::Spaces;
 
@@ -17,30 +18,72 @@ pub struct PlanChanges {
     pub lines: Vec<String>,
 }
 
-/// Compiles the directive of a plan again. With a model, the limits of the session stay; a tier is one of the session's
-/// provider, if that has it.
-pub fn recompile(spaces: &Spaces, plan: &Plan, model: Option<&str>) -> Result<Compilation, String> {
-    let of_provider = model.map(|_| plan.model.provider.clone());
-    let compiled = of_provider.and_then(|provider| compile_again(spaces, plan, model, Some(provider)).ok());
-    compiled.map_or_else(|| compile_again(spaces, plan, model, None), Ok)
+/// The requested difference of a new plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlanRequest {
+    /// The changes of the files only.
+    Reload,
+    /// A tier or the id of a model.
+    Model(String),
+    /// The `spend` limit of each prompt.
+    Budget(Nanos),
+    /// The same model and limits, for a new session.
+    Same,
+}
+
+/// Compiles the directive of a plan again. Except for a reload, the limits of the session stay. A tier is one of the
+/// session's provider, if that has it.
+pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
+    match request {
+        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::default(), None),
+        PlanRequest::Model(model) => {
+            let of = |model| compile_again(spaces, plan, model, Some(plan.limits));
+            let provider = Some(plan.model.provider.clone());
+            // A model that the provider does not list may be one of another provider.
+            let of_provider = ModelOverride { model: Some(model.clone()), provider, ..ModelOverride::default() };
+            of(of_provider).or_else(|_| of(ModelOverride::of_user(Some(model.clone()))))
+        }
+        PlanRequest::Budget(spend) => {
+            check_budget(plan, *spend)?;
+            let limits = PlanLimits { spend: spend.to_u64(), ..plan.limits };
+            compile_again(spaces, plan, same_model(plan), Some(limits))
+        }
+        PlanRequest::Same => compile_again(spaces, plan, same_model(plan), Some(plan.limits)),
+    }
+}
+
+fn same_model(plan: &Plan) -> ModelOverride {
+    ModelOverride::of_user(Some(format!("{}/{}", plan.model.provider, plan.model.id)))
+}
+
+/// Checks that a budget is within the limits that no prompt can exceed.
+fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
+    let session = plan.session_limits.map(|limits| limits.spend);
+    let ceiling = plan.limit_ceilings.get(&LimitName::Spend).copied();
+    let most = session.into_iter().chain(ceiling).min().map(Nanos::from_u64);
+    match most {
+        _ if spend == Nanos::ZERO => Err("a budget is above 0".to_owned()),
+        Some(most) if spend > most => Err(format!("a prompt may spend at most ${most}")),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn compile_again(
     spaces: &Spaces,
     plan: &Plan,
-    model: Option<&str>,
-    provider: Option<String>,
+    model: ModelOverride,
+    limits: Option<PlanLimits>,
 ) -> Result<Compilation, String> {
     let world = spaces.open().map_err(|error| error.to_string())?;
     let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
     request.mode = PlanMode::Chat;
-    request.model = ModelOverride { provider, ..ModelOverride::of_user(model.map(str::to_owned)) };
+    request.model = model;
     let checked = compile(&world, &request);
     let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
     let failed = || format!("`{}` does not compile: {}", plan.directive, first.unwrap_or_default());
     let mut compilation = checked.value.ok_or_else(failed)?;
-    if model.is_some() {
-        compilation.plan.limits = plan.limits;
+    if let Some(limits) = limits {
+        compilation.plan.limits = limits;
         compilation.plan.session_limits = plan.session_limits;
         compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
     }
@@ -84,4 +127,27 @@ pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     let removed = old.grants.iter().filter(|grant| !new.grants.contains(grant));
     found.lines.extend(removed.map(|grant| format!("no longer grants `{}`", grant.pattern)));
     found
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_compiler::world::MapWorld;
+
+    use super::*;
+
+    #[test]
+    fn budget_is_above_zero_and_within_the_session_and_the_ceilings() {
+        let world = MapWorld::new()
+            .project(".ai/directives/d.md", "```xml\n<directive name=\"d\"><metadata/></directive>\n```\n\nGo.\n");
+        let request = CompileRequest::new(rye_grammar::ItemId::parse("d").unwrap()).chat();
+        let mut plan = compile(&world, &request).value.unwrap().plan;
+        plan.session_limits = Some(PlanLimits { spend: 2_000_000_000, ..plan.limits });
+        let check = |plan: &Plan, dollars: &str| check_budget(plan, Nanos::parse(dollars).unwrap());
+        assert_eq!(check(&plan, "2"), Ok(()));
+        assert_eq!(check(&plan, "0"), Err("a budget is above 0".to_owned()));
+        assert_eq!(check(&plan, "2.01"), Err("a prompt may spend at most $2".to_owned()));
+        plan.limit_ceilings.insert(LimitName::Spend, 500_000_000);
+        assert_eq!(check(&plan, "1"), Err("a prompt may spend at most $0.5".to_owned()));
+    }
 }

@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 
 use super::commands::{help, list_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::replan::{describe_changes, recompile};
+use super::next_session::{NextSession, NextStart};
+use super::replan::{PlanRequest, describe_changes, recompile};
 use crate::command::run::images::read_images;
+use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
 /// The reason if a session takes no further message.
@@ -27,6 +29,8 @@ pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,
     pub spaces: Spaces,
+    /// The session after this one; `None` if the front end has only one.
+    pub next: Option<NextSession>,
 }
 
 impl RequestHandler {
@@ -70,14 +74,21 @@ impl RequestHandler {
             ChatVerb::Preview { message } => self.preview(message).await,
             ChatVerb::Cost {} => self.cost().await.map(Some),
             ChatVerb::Commands {} => self.commands(),
-            ChatVerb::Model { model, confirm } => self.replan(Some(&model), confirm).await,
-            ChatVerb::Reload { confirm } => self.replan(None, confirm).await,
+            ChatVerb::Model { model, confirm } => self.replan(&PlanRequest::Model(model), confirm).await,
+            ChatVerb::Budget { spend, confirm } => {
+                let spend = Nanos::from_json(&spend).map_err(|_| "`spend` must be an amount of dollars".to_owned())?;
+                self.replan(&PlanRequest::Budget(spend), confirm).await
+            }
+            ChatVerb::Reload { confirm } => self.replan(&PlanRequest::Reload, confirm).await,
             ChatVerb::Fork { prompt } => self.fork(prompt).await,
             ChatVerb::Retry {} => self.retry().await,
             ChatVerb::Compact { focus } => self.compact(focus).await,
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
             ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
             ChatVerb::Tree {} => self.tree().await,
+            ChatVerb::New {} => self.new_session().await,
+            ChatVerb::Resume { thread: Some(thread) } => self.resume(&thread).await,
+            ChatVerb::Resume { thread: None } => self.closed_sessions(),
             ChatVerb::Close {} => self.send(ControlMessage::Close),
         }
     }
@@ -132,10 +143,48 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Compiles the directive again, perhaps with another model, and lets the session continue with the new plan.
-    async fn replan(&self, model: Option<&str>, confirm: bool) -> Result<Option<Value>, String> {
+    /// Closes the session, so that another one follows.
+    async fn leave_for(&self, next: NextStart) -> Result<Option<Value>, String> {
+        let Some(chosen) = &self.next else { return Err("this front end has one session".to_owned()) };
         let live = self.control.started_state().await;
-        let compilation = recompile(&self.spaces, &live.plan, model)?;
+        if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
+            return Err("a prompt runs: interrupt it first".to_owned());
+        }
+        chosen.choose(next);
+        self.send(ControlMessage::Close)
+    }
+
+    async fn new_session(&self) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        self.leave_for(NextStart::New(Box::new(compilation))).await
+    }
+
+    async fn resume(&self, reference: &str) -> Result<Option<Value>, String> {
+        let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
+        let row = reader.last_of_chain(reference).map_err(|error| error.to_string())?.row;
+        if row.status != Status::Idle {
+            return Err(format!("`{}` is no closed session: {}", row.id, row.status.as_str()));
+        }
+        self.leave_for(NextStart::Resume(row.id)).await
+    }
+
+    /// Returns the closed sessions of the project, newest first.
+    fn closed_sessions(&self) -> Result<Option<Value>, String> {
+        let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
+        let mut sessions = reader.list().map_err(|error| error.to_string())?;
+        sessions.retain(|entry| entry.row.status == Status::Idle && entry.row.parent.is_none());
+        sessions.sort_by(|a, b| b.row.updated_at.cmp(&a.row.updated_at));
+        let rows = sessions.into_iter().map(|entry| {
+            json!({"thread_id": entry.row.id.as_str(), "directive": entry.row.directive, "updated_at": entry.row.updated_at})
+        });
+        Ok(Some(rows.collect()))
+    }
+
+    /// Compiles the directive again with the requested difference, and lets the session continue with the new plan.
+    async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        let compilation = recompile(&self.spaces, &live.plan, request)?;
         let changes = describe_changes(&live.plan, &compilation.plan);
         if compilation.plan_id == live.state.plan_id {
             return Ok(Some(json!({"model": live.plan.model.id, "changes": ["the plan is the same"]})));

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::commands::{TypedText, response_note};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
+use super::next_session::NextSession;
 use super::requests::RequestHandler;
 use crate::exit::Exit;
 
@@ -83,6 +84,8 @@ impl SessionInput {
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
             self.answering = None;
+            // The further lines are those of the next session.
+            self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
                 response.print();
             } else {

@@ -22,7 +22,7 @@ use super::json::ChatResponse;
 use super::keys::KEY_HELP;
 use super::markdown::{MarkdownStream, expand_tabs};
 use super::overlay::{Completer, Overlay, cut_to_width};
-use super::raw_mode::{enter_raw_mode, read_keys, restore_terminal, terminal_size};
+use super::raw_mode::{KeyReader, enter_raw_mode, restore_terminal, terminal_size};
 use super::requests::RequestHandler;
 use super::screen::{Row, Screen, TerminalSize, Viewport};
 use super::status::SessionStatus;
@@ -56,6 +56,7 @@ pub struct TerminalSession {
     pub unsent: Vec<String>,
     /// True to print every event.
     pub events: bool,
+    pub keys: Arc<KeyReader>,
 }
 
 /// A message that the model has not read yet.
@@ -162,7 +163,8 @@ impl ChatTerminal {
     }
 
     async fn run(&mut self, mut live: EventStream, mut messages: RendererMessages) -> io::Result<Option<Box<RunEnd>>> {
-        let mut keys = read_keys();
+        let reader = Arc::clone(&self.session.keys);
+        let mut keys = reader.keys().await;
         let (mut end, mut is_open, mut has_keys) = (None, true, true);
         let mut frame_due = Instant::now();
         let mut repaint_due = Instant::now();

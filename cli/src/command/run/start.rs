@@ -31,7 +31,7 @@ use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::{ChatInput, SessionInput};
 use crate::command::chat::status::SessionStatus;
 use crate::command::chat::terminal::{TerminalSession, run_terminal};
-use crate::command::chat::{ChatFace, approvals};
+use crate::command::chat::{ChatFace, FaceInput, approvals};
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::{Printer, printable};
@@ -163,12 +163,12 @@ pub fn run_to_end(
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
     let (answer, typed) = approvals::answer_channel();
-    let lines = how.chat.map(|face| match face {
-        ChatFace::Terminal => typed,
-        ChatFace::Lines(lines) => lines.answer_reader(),
+    let lines = how.chat.map(|face| match &face.input {
+        FaceInput::Terminal(_) => typed,
+        FaceInput::Lines(lines) => lines.answer_reader(),
     });
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
-    if let Some(ChatFace::Lines(lines)) = how.chat
+    if let Some(ChatFace { input: FaceInput::Lines(lines), .. }) = how.chat
         && format == Format::Json
         && kept.settings.unattended.is_none()
     {
@@ -204,16 +204,26 @@ pub fn run_to_end(
         let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
         let control = handle.control();
-        let requests = || RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone() };
-        let terminal = || TerminalSession {
+        let next = how.chat.map(|face| face.next.clone());
+        let requests = || RequestHandler {
+            control: control.clone(),
+            engine: engine.clone(),
+            spaces: spaces.clone(),
+            next: next.clone(),
+        };
+        let terminal = |keys| TerminalSession {
             requests: Arc::new(requests()),
             thread: handle.thread_id.clone(),
             answers: answer,
             status: session_status(&engine, &handle.thread_id, &recorded),
             unsent: held_messages(&recorded),
             events: how.events,
+            keys,
         };
-        let terminal = matches!(how.chat, Some(ChatFace::Terminal)).then(terminal);
+        let terminal = how.chat.and_then(|face| match &face.input {
+            FaceInput::Terminal(keys) => Some(terminal(Arc::clone(keys))),
+            FaceInput::Lines(_) => None,
+        });
         let screen = start_renderer(how, terminal, &recorded, report, (handle.live.take(), channel), runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
@@ -264,9 +274,9 @@ fn start_renderer(
 
 /// Returns the input of a chat.
 fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> ChatInput {
-    match face {
-        ChatFace::Terminal => ChatInput::Terminal { control: requests.control, stops: 0 },
-        ChatFace::Lines(lines) => {
+    match &face.input {
+        FaceInput::Terminal(_) => ChatInput::Terminal { control: requests.control, stops: 0 },
+        FaceInput::Lines(lines) => {
             ChatInput::Lines(SessionInput::new(Arc::clone(lines), requests, format == Format::Json))
         }
     }

@@ -1,0 +1,35 @@
+//! The session that follows the current one in the same process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rye_compiler::compile::Compilation;
+use rye_engine::thread_id::ThreadId;
+
+/// The start of the next session.
+#[derive(Debug)]
+pub enum NextStart {
+    /// A new session with the same directive.
+    New(Box<Compilation>),
+    /// A closed session, by its last thread.
+    Resume(ThreadId),
+}
+
+/// The choice of the next session. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct NextSession(Arc<Mutex<Option<NextStart>>>);
+
+impl NextSession {
+    pub fn choose(&self, next: NextStart) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+    }
+
+    /// Takes the choice; `None` if no session follows.
+    pub fn take(&self) -> Option<NextStart> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns true if a session follows.
+    pub fn is_chosen(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
