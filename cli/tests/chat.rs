@@ -441,12 +441,12 @@ fn commands_of_the_settings_run_a_tool_and_their_answer_is_shown_or_sent() {
         ran,
         [("where", "show"), ("quiet", "none"), ("later", "next_turn"), ("ask", "prompt"), ("broken", "show")]
     );
-    let said = |source: &str| {
+    let sent = |source: &str| {
         let event = events.iter().find(|event| event["source"] == source && event["type"] == "cognition_in").unwrap();
         event["message"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned()
     };
-    assert!(said("prompt").ends_with("What is a haiku?"), "{}", said("prompt"));
-    assert_eq!(said("next_turn"), "Also be short.");
+    assert!(sent("prompt").ends_with("What is a haiku?"), "{}", sent("prompt"));
+    assert_eq!(sent("next_turn"), "Also be short.");
     // Neither a hook event nor a model call belongs to a command.
     assert_eq!((count(&events, "attempt_intended"), count(&events, "prompt_started")), (1, 1));
     assert!(!events.iter().any(|event| event["type"] == "hook_point" && event["point"] == "command"));

@@ -143,9 +143,9 @@ pub(super) fn command_events(
     let is_subject = |message: &&QueuedMessage| Some(message.id.as_str()) == subject && !message.accepted;
     let Some(message) = state.queued_messages().find(is_subject) else { return Vec::new() };
     let Some((hook, name, args)) = command_of(plan, state, &message.text) else { return Vec::new() };
-    let said = if let HookOutcome::Collected { texts, .. } = outcome { texts.get(&hook.id) } else { None };
-    let (action, answer, is_error) = if let Some(said) = said {
-        let (action, text) = read_answer(said);
+    let reply = if let HookOutcome::Collected { texts, .. } = outcome { texts.get(&hook.id) } else { None };
+    let (action, answer, is_error) = if let Some(reply) = reply {
+        let (action, text) = read_answer(reply);
         (action, text, false)
     } else {
         let failed = considered.iter().find(|one| one.hook == hook.id).and_then(|one| one.because.clone());
@@ -163,16 +163,16 @@ pub(super) fn command_events(
 }
 
 /// Reads the answer of a command: `{"action": …, "text": …}`. Any other text is shown.
-fn read_answer(said: &str) -> (CommandAction, String) {
+fn read_answer(reply: &str) -> (CommandAction, String) {
     #[derive(Deserialize)]
     struct Answer {
         action: CommandAction,
         #[serde(default)]
         text: String,
     }
-    match serde_json::from_str(said) {
+    match serde_json::from_str(reply) {
         Ok(Answer { action, text }) => (action, text),
-        Err(_) => (CommandAction::Show, said.to_owned()),
+        Err(_) => (CommandAction::Show, reply.to_owned()),
     }
 }
 
