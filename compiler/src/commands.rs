@@ -11,6 +11,7 @@ use crate::diagnostics::{Diagnostics, ItemError};
 use crate::hook::{HookSource, PlanVerdict};
 use crate::item::hook::read::{check_unique_ids, read_hooks};
 use crate::item::{HookDecl, Items, OrderedHooks, data};
+use crate::plan::PlanMode;
 use crate::world::Space;
 
 /// The settings file that declares commands.
@@ -59,8 +60,12 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
     commands
 }
 
-/// Returns the commands as hooks of a plan.
-pub(crate) fn composed_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ComposedHook> {
+/// Returns the commands as hooks of a plan. A run has none.
+pub(crate) fn composed_commands(items: &Items<'_>, mode: PlanMode, found: &mut Diagnostics) -> Vec<ComposedHook> {
+    match mode {
+        PlanMode::Run => return Vec::new(),
+        PlanMode::Chat => {}
+    }
     let commands = read_commands(items, found);
     let ordered = OrderedHooks::new(commands.into_iter().map(|command| command.hook).collect());
     let place = |place: &crate::semantics::hook_table::HookPlace| {

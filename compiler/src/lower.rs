@@ -69,14 +69,7 @@ pub fn lower(
         let sources = shared.items.sources();
         limits::lower(&composed.limits, &request.limits, parent.as_ref(), &sources, &mut origins, diagnostics)
     };
-    let asked = composed.model.as_ref().map(|m| &m.value);
-    let model = match shared.catalog().resolve(asked, &request.model) {
-        Ok(model) => Some(model),
-        Err(error) => {
-            diagnostics.push(error);
-            None
-        }
-    };
+    let model = resolve_model(shared, composed, &request.model, diagnostics);
     let parent = request.parent.as_ref().map(|p| &p.capabilities);
     let capabilities = capabilities::lower(composed, parent, &shared.items.sources(), &mut origins);
     let outputs = interface::lower_fields(&composed.outputs);
@@ -99,10 +92,7 @@ pub fn lower(
         capabilities: capabilities::capabilities_summary(&capabilities),
         directive_body: text_without_placeholders(&alone),
     };
-    let commands = match request.mode {
-        PlanMode::Chat => composed_commands(shared.items, diagnostics),
-        PlanMode::Run => Vec::new(),
-    };
+    let commands = composed_commands(shared.items, request.mode, diagnostics);
     let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
     let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
@@ -184,14 +174,7 @@ pub fn try_lower(
 ) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
     let limits = limits::declared_limits(&composed.limits);
-    let asked = composed.model.as_ref().map(|m| &m.value);
-    let model = match shared.catalog().resolve(asked, &ModelOverride::default()) {
-        Ok(model) => Some(model),
-        Err(error) => {
-            diagnostics.push(error);
-            None
-        }
-    };
+    let model = resolve_model(shared, composed, &ModelOverride::default(), diagnostics);
     let capabilities = capabilities::initial_capabilities(composed, None);
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
@@ -204,6 +187,17 @@ pub fn try_lower(
     let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
     let offers_tools = !built.palette.tools.is_empty();
     Some(LowerSummary { limits, model, opening, offers_tools })
+}
+
+/// Returns the model of a composed directive; `None` if it cannot be resolved, which is reported.
+fn resolve_model(
+    shared: &LowerContext<'_, '_>,
+    composed: &Composed,
+    model: &ModelOverride,
+    diagnostics: &mut Diagnostics,
+) -> Option<PlannedModel> {
+    let asked = composed.model.as_ref().map(|m| &m.value);
+    shared.catalog().resolve(asked, model).map_err(|error| diagnostics.push(error)).ok()
 }
 
 /// The values that a plan without inputs or a parent would resolve to.
