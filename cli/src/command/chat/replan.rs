@@ -27,7 +27,7 @@ pub enum PlanRequest {
     Model(String),
     /// The `spend` limit of each prompt.
     Budget(Nanos),
-    /// The same model and limits, for a new session.
+    /// A new session with the model and the limits of this one.
     Same,
 }
 
@@ -127,27 +127,4 @@ pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     let removed = old.grants.iter().filter(|grant| !new.grants.contains(grant));
     found.lines.extend(removed.map(|grant| format!("no longer grants `{}`", grant.pattern)));
     found
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use rye_compiler::world::MapWorld;
-
-    use super::*;
-
-    #[test]
-    fn budget_is_above_zero_and_within_the_session_and_the_ceilings() {
-        let world = MapWorld::new()
-            .project(".ai/directives/d.md", "```xml\n<directive name=\"d\"><metadata/></directive>\n```\n\nGo.\n");
-        let request = CompileRequest::new(rye_grammar::ItemId::parse("d").unwrap()).chat();
-        let mut plan = compile(&world, &request).value.unwrap().plan;
-        plan.session_limits = Some(PlanLimits { spend: 2_000_000_000, ..plan.limits });
-        let check = |plan: &Plan, dollars: &str| check_budget(plan, Nanos::parse(dollars).unwrap());
-        assert_eq!(check(&plan, "2"), Ok(()));
-        assert_eq!(check(&plan, "0"), Err("a budget is above 0".to_owned()));
-        assert_eq!(check(&plan, "2.01"), Err("a prompt may spend at most $2".to_owned()));
-        plan.limit_ceilings.insert(LimitName::Spend, 500_000_000);
-        assert_eq!(check(&plan, "1"), Err("a prompt may spend at most $0.5".to_owned()));
-    }
 }

@@ -164,7 +164,7 @@ impl RequestHandler {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let row = reader.last_of_chain(reference).map_err(|error| error.to_string())?.row;
         if row.status != Status::Idle {
-            return Err(format!("`{}` is no closed session: {}", row.id, row.status.as_str()));
+            return Err(format!("`{}` cannot be opened: its status is `{}`", row.id, row.status.as_str()));
         }
         self.leave_for(NextStart::Resume(row.id)).await
     }
