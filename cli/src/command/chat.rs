@@ -52,6 +52,24 @@ pub struct ChatFace {
     pub next: NextSession,
 }
 
+impl ChatFace {
+    /// Returns the keys of the terminal; `None` for lines.
+    pub fn keys(&self) -> Option<Arc<KeyReader>> {
+        match &self.input {
+            FaceInput::Terminal(keys) => Some(Arc::clone(keys)),
+            FaceInput::Lines(_) => None,
+        }
+    }
+
+    /// Returns the lines of stdin; `None` for the terminal.
+    pub fn lines(&self) -> Option<&PromptLines> {
+        match &self.input {
+            FaceInput::Terminal(_) => None,
+            FaceInput::Lines(lines) => Some(lines),
+        }
+    }
+}
+
 /// The source of the prompts.
 #[derive(Debug)]
 pub enum FaceInput {

@@ -35,7 +35,7 @@ pub enum PlanRequest {
 /// session's provider, if that has it.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {
-        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::default(), None),
+        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None),
         PlanRequest::Model(model) => {
             let of = |model| compile_again(spaces, plan, model, Some(plan.limits));
             let provider = Some(plan.model.provider.clone());

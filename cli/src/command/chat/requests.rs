@@ -174,7 +174,7 @@ impl RequestHandler {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let mut sessions = reader.list().map_err(|error| error.to_string())?;
         sessions.retain(|entry| entry.row.status == Status::Idle && entry.row.parent.is_none());
-        sessions.sort_by(|a, b| b.row.updated_at.cmp(&a.row.updated_at));
+        sessions.sort_by_key(|entry| std::cmp::Reverse(entry.row.updated_at));
         let rows = sessions.into_iter().map(|entry| {
             json!({"thread_id": entry.row.id.as_str(), "directive": entry.row.directive, "updated_at": entry.row.updated_at})
         });

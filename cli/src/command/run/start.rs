@@ -9,6 +9,7 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_compiler::report::lock::Lock;
+use rye_engine::control::ControlSender;
 use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
 use rye_engine::event::{ControlMessage, Event};
@@ -163,12 +164,9 @@ pub fn run_to_end(
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
     let (answer, typed) = approvals::answer_channel();
-    let lines = how.chat.map(|face| match &face.input {
-        FaceInput::Terminal(_) => typed,
-        FaceInput::Lines(lines) => lines.answer_reader(),
-    });
+    let lines = how.chat.map(|face| face.lines().map_or(typed, |lines| lines.answer_reader()));
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
-    if let Some(ChatFace { input: FaceInput::Lines(lines), .. }) = how.chat
+    if let Some(lines) = how.chat.and_then(ChatFace::lines)
         && format == Format::Json
         && kept.settings.unattended.is_none()
     {
@@ -204,13 +202,7 @@ pub fn run_to_end(
         let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
         let control = handle.control();
-        let next = how.chat.map(|face| face.next.clone());
-        let requests = || RequestHandler {
-            control: control.clone(),
-            engine: engine.clone(),
-            spaces: spaces.clone(),
-            next: next.clone(),
-        };
+        let requests = || request_handler(&control, &engine, spaces, how);
         let terminal = |keys| TerminalSession {
             requests: Arc::new(requests()),
             thread: handle.thread_id.clone(),
@@ -220,10 +212,7 @@ pub fn run_to_end(
             events: how.events,
             keys,
         };
-        let terminal = how.chat.and_then(|face| match &face.input {
-            FaceInput::Terminal(keys) => Some(terminal(Arc::clone(keys))),
-            FaceInput::Lines(_) => None,
-        });
+        let terminal = how.chat.and_then(ChatFace::keys).map(terminal);
         let screen = start_renderer(how, terminal, &recorded, report, (handle.live.take(), channel), runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
@@ -245,6 +234,11 @@ pub fn run_to_end(
         Some(failure) => Err(failure),
         None => ended,
     }
+}
+
+fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, how: RunOptions<'_>) -> RequestHandler {
+    let next = how.chat.map(|face| face.next.clone());
+    RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone(), next }
 }
 
 /// Starts the renderer of a run, or the terminal of a chat. `recorded` holds the events so far of a session that was
