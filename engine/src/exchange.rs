@@ -131,10 +131,20 @@ impl Usage {
     }
 
     /// Returns the usage after a later report of the same call. Counts are cumulative, so a smaller report takes nothing
-    /// back.
+    /// back: each kind of token keeps its larger count.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
-        earlier.map_or(later, |earlier| later.at_least(earlier))
+        let Some(earlier) = earlier else { return later };
+        let output = later.output.max(earlier.output);
+        if later.whole_input() >= earlier.whole_input() {
+            return Self { output, ..later };
+        }
+        Self {
+            input: later.input.max(earlier.input),
+            output,
+            cache_read: later.cache_read.max(earlier.cache_read),
+            cache_write: later.cache_write.max(earlier.cache_write),
+        }
     }
 }
 

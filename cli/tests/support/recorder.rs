@@ -65,6 +65,14 @@ pub struct Recorder {
 impl Recorder {
     /// Starts a server. Each request gets the next reply; after the last one, the last reply again.
     pub fn start(replies: Vec<&'static str>) -> Self {
+        Self::start_with(move |n, _| {
+            let reply = replies.get(n).or(replies.last()).unwrap();
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{reply}")
+        })
+    }
+
+    /// Starts a server that answers each request, by its number and contents, with the text of a whole response.
+    pub fn start_with(answer: impl Fn(usize, &RecordedRequest) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -73,10 +81,10 @@ impl Recorder {
         std::thread::spawn(move || {
             for (n, stream) in listener.incoming().enumerate() {
                 let mut stream = stream.unwrap();
-                kept.lock().unwrap().push(read_request(&stream));
-                let reply = replies.get(n).or(replies.last()).unwrap();
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-                stream.write_all(format!("{head}{reply}").as_bytes()).unwrap();
+                let request = read_request(&stream);
+                let response = answer(n, &request);
+                kept.lock().unwrap().push(request);
+                stream.write_all(response.as_bytes()).unwrap();
             }
         });
         Self { url, requests }

@@ -20,6 +20,8 @@ use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+/// Fields of a document that holds, besides an error, a reply or what it costs.
+const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
@@ -217,17 +219,27 @@ impl Endpoint {
     }
 
     /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page from
-    /// a proxy. A JSON document without an error may be a whole reply, so its cost is unknown.
+    /// a proxy. A JSON document that is no refusal may be a whole reply, or its beginning, so its cost is unknown.
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
-        let value = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
-        if value.get("error").is_some() {
-            let reported = ProviderErrorBody::read(&value);
-            return CallError { headers: retry_headers(headers), ..reported.into_stream_error() };
+        let text = String::from_utf8_lossy(body);
+        let cut = Some(CutStream { sent, received: length(body.len()) });
+        let Ok(value) = serde_json::from_str::<Value>(&text) else {
+            let cut = cut.filter(|_| !is_markup(&text));
+            return CallError { cut, ..CallError::new(FailedStage::Protocol, self.document_message(headers)) };
+        };
+        let document = value.get(0).unwrap_or(&value);
+        let has = |key: &str| document.get(key).is_some_and(|value| !value.is_null());
+        if !has("error") {
+            return CallError { cut, ..CallError::new(FailedStage::Protocol, self.document_message(headers)) };
         }
+        let billed = BILLED_FIELDS.iter().any(|key| has(key));
+        let reported = ProviderErrorBody::read(&value).into_stream_error();
+        CallError { headers: retry_headers(headers), cut: cut.filter(|_| billed), ..reported }
+    }
+
+    fn document_message(&self, headers: &HeaderMap) -> String {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
-        let message = format!("{} answered with `{kind}`, not with a stream", self.host());
-        let cut = value.is_object().then(|| CutStream { sent, received: length(body.len()) });
-        CallError { cut, ..CallError::new(FailedStage::Protocol, message) }
+        format!("{} answered with `{kind}`, not with a stream", self.host())
     }
 }
 

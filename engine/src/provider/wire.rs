@@ -140,6 +140,47 @@ pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
     }
 }
 
+/// The usage that a stream has reported so far. Each report counts the whole call.
+#[derive(Debug, Default)]
+pub(super) struct UsageReports {
+    pub usage: Option<Usage>,
+    /// The last report counts the whole reply.
+    pub is_final: bool,
+}
+
+impl UsageReports {
+    /// Adds a report; `None` if its counts cannot be used. `is_complete` states that the reply had ended before it.
+    pub fn add(&mut self, report: Option<Usage>, is_complete: bool) {
+        self.usage = report.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
+        self.is_final = report.is_some() && is_complete;
+    }
+}
+
+/// Counts of a report that includes cached tokens in its prompt, unlike [`Usage`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PromptCounts {
+    pub prompt: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub output: u64,
+    /// All tokens of the call; some servers include tokens in it that they count nowhere else, such as reasoning.
+    pub total: Option<u64>,
+}
+
+impl PromptCounts {
+    /// Returns the usage; `None` if the cached tokens are more than the prompt, so that the counts contradict each
+    /// other.
+    pub fn usage(self) -> Option<Usage> {
+        let Self { prompt, cache_read, cache_write, output, total } = self;
+        Some(Usage {
+            input: prompt.checked_sub(cache_read)?.checked_sub(cache_write)?,
+            output: output.max(total.unwrap_or_default().saturating_sub(prompt)),
+            cache_read,
+            cache_write,
+        })
+    }
+}
+
 /// Returns true for blank text, which servers refuse.
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()

@@ -12,7 +12,7 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive};
+use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive};
 
 /// The state between two events.
 #[derive(Debug, Default)]
@@ -20,8 +20,7 @@ pub struct GeminiDecoder {
     model: Option<String>,
     /// The server's id of the response, used in generated call ids.
     answer: String,
-    usage: Option<Usage>,
-    usage_is_final: bool,
+    usage: UsageReports,
     stop: Option<StopReason>,
     content: Vec<ContentBlock>,
     calls: usize,
@@ -35,7 +34,7 @@ impl ReplyDecoder for GeminiDecoder {
             return Vec::new();
         }
         if let Some((head, text)) = TextEvent::read(&event.data) {
-            self.read_head(&head);
+            self.read_head(head, false);
             let mut deltas = Vec::new();
             self.append_text(&text, &mut deltas);
             return deltas;
@@ -49,7 +48,16 @@ impl ReplyDecoder for GeminiDecoder {
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let counts = value.get("usageMetadata").filter(|report| !report.is_null());
+        let head = ResponseHead {
+            model: text("modelVersion"),
+            answer: text("responseId"),
+            counts: counts.map(|report| TokenCounts::deserialize(report).unwrap_or_default()),
+        };
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
+            // An error may follow its usage in one event.
+            self.read_head(head, true);
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
@@ -61,13 +69,9 @@ impl ReplyDecoder for GeminiDecoder {
                 self.unread.add(key);
             }
         }
-        let text = |key: &str| value.get(key).and_then(Value::as_str);
-        let usage = value.get("usageMetadata").and_then(|usage| TokenCounts::deserialize(usage).ok());
-        let usage = usage.and_then(TokenCounts::usage);
         let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
             || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
-        self.usage_is_final |= usage.is_some() && ends;
-        self.read_head(&ResponseHead { model: text("modelVersion"), answer: text("responseId"), usage });
+        self.read_head(head, ends);
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
@@ -84,26 +88,26 @@ impl ReplyDecoder for GeminiDecoder {
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage
+        self.usage.usage
     }
 
     fn is_usage_final(&self) -> bool {
-        self.usage_is_final
+        self.usage.is_final
     }
 
     fn finish(self) -> Result<Reply, CallError> {
         if let Some(failure) = self.failure {
-            return Err(CallError { usage: self.usage, ..failure });
+            return Err(CallError { usage: self.usage.usage, ..failure });
         }
         let Some(stop) = self.stop else {
             let message = "the stream ended without a `finishReason`";
-            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+            return Err(CallError { usage: self.usage.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
         let model = self.model.filter(|model| !model.is_empty());
         let stop = if stop == StopReason::EndTurn && self.calls > 0 { StopReason::ToolUse } else { stop };
         Ok(Reply {
             content: self.content,
-            usage: self.usage.unwrap_or_default(),
+            usage: self.usage.usage.unwrap_or_default(),
             stop,
             model,
             uncounted: None,
@@ -113,7 +117,8 @@ impl ReplyDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    fn read_head(&mut self, head: &ResponseHead<'_>) {
+    /// Reads the fields of the whole response. `is_complete` states that the event ends the reply.
+    fn read_head(&mut self, head: ResponseHead<'_>, is_complete: bool) {
         let set = |field: &mut String, reported: Option<&str>| {
             if let Some(reported) = reported.filter(|reported| !reported.is_empty() && reported != field) {
                 reported.clone_into(field);
@@ -121,7 +126,9 @@ impl GeminiDecoder {
         };
         set(self.model.get_or_insert_default(), head.model);
         set(&mut self.answer, head.answer);
-        self.usage = head.usage.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
+        if let Some(counts) = head.counts {
+            self.usage.add(counts.usage(), is_complete);
+        }
     }
 
     fn read_candidate(&mut self, candidate: &Value) -> Vec<Delta> {
@@ -248,11 +255,11 @@ const CANDIDATE_FIELDS: [&str; 8] = [
 struct ResponseHead<'e> {
     model: Option<&'e str>,
     answer: Option<&'e str>,
-    usage: Option<Usage>,
+    counts: Option<TokenCounts>,
 }
 
-/// Token counts of this wire.
-#[derive(Deserialize)]
+/// Token counts of this wire. Thoughts are counted separately from the answer.
+#[derive(Default, Deserialize)]
 struct TokenCounts {
     #[serde(rename = "promptTokenCount")]
     prompt: Option<u64>,
@@ -264,16 +271,23 @@ struct TokenCounts {
     answer: Option<u64>,
     #[serde(rename = "thoughtsTokenCount")]
     thoughts: Option<u64>,
+    #[serde(rename = "totalTokenCount")]
+    total: Option<u64>,
 }
 
 impl TokenCounts {
-    /// Converts the counts: this wire includes cached tokens in the prompt and counts thoughts separately from the
-    /// answer, [`Usage`] does not.
+    /// Converts the counts; `None` if they cannot be used.
     fn usage(self) -> Option<Usage> {
         let [tool_prompt, cache_read, answer, thoughts] =
             [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);
-        let input = self.prompt?.saturating_add(tool_prompt).saturating_sub(cache_read);
-        Some(Usage { input, output: answer.saturating_add(thoughts), cache_read, cache_write: 0 })
+        let counts = PromptCounts {
+            prompt: self.prompt?.saturating_add(tool_prompt),
+            cache_read,
+            cache_write: 0,
+            output: answer.saturating_add(thoughts),
+            total: self.total,
+        };
+        counts.usage()
     }
 }
 
@@ -328,8 +342,7 @@ impl<'e> TextEvent<'e> {
         let TextCandidate { content: TextContent { parts: [part] }, index: 0, finish_reason: None } = candidate else {
             return None;
         };
-        let usage = usage_metadata.and_then(TokenCounts::usage);
-        Some((ResponseHead { model: model_version, answer: response_id, usage }, part.text))
+        Some((ResponseHead { model: model_version, answer: response_id, counts: usage_metadata }, part.text))
     }
 }
 

@@ -12,14 +12,13 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
+use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, read_count};
 
 /// The state between two events.
 #[derive(Debug, Default)]
 pub struct ChatDecoder {
     model: Option<String>,
-    usage: Option<Usage>,
-    usage_is_final: bool,
+    usage: UsageReports,
     stop: Option<StopReason>,
     thinking: String,
     text: String,
@@ -113,7 +112,10 @@ impl ReplyDecoder for ChatDecoder {
                 return Vec::new();
             }
         };
+        // An error may follow its usage in one event.
+        let report = value.get("usage").filter(|report| !report.is_null()).map(usage);
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
+            report.into_iter().for_each(|report| self.usage.add(report, true));
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
@@ -121,13 +123,11 @@ impl ReplyDecoder for ChatDecoder {
             self.unread.add(value.get("type").and_then(Value::as_str).unwrap_or(&event.name));
         }
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
-        let usage = value.get("usage").and_then(usage);
-        self.usage = usage.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
         // Some servers count with every piece; only the count with or after the `finish_reason` is of the whole reply.
-        self.usage_is_final |= usage.is_some() && self.stop.is_some();
+        report.into_iter().for_each(|report| self.usage.add(report, self.stop.is_some()));
         deltas
     }
 
@@ -136,25 +136,25 @@ impl ReplyDecoder for ChatDecoder {
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage
+        self.usage.usage
     }
 
     fn is_usage_final(&self) -> bool {
-        self.usage_is_final
+        self.usage.is_final
     }
 
     fn finish(self) -> Result<Reply, CallError> {
         if let Some(failure) = self.failure {
-            return Err(CallError { usage: self.usage, ..failure });
+            return Err(CallError { usage: self.usage.usage, ..failure });
         }
         // Some servers omit `[DONE]`; after `finish_reason` and usage nothing is missing.
-        let (Some(stop), true) = (self.stop, self.done || self.usage_is_final) else {
+        let (Some(stop), true) = (self.stop, self.done || self.usage.is_final) else {
             let message = if self.done {
                 "the stream ended without a `finish_reason`"
             } else {
                 "the stream ended without `[DONE]`"
             };
-            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+            return Err(CallError { usage: self.usage.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
         let mut content = Vec::new();
         if !self.thinking.is_empty() {
@@ -173,7 +173,7 @@ impl ReplyDecoder for ChatDecoder {
         };
         Ok(Reply {
             content,
-            usage: self.usage.unwrap_or_default(),
+            usage: self.usage.usage.unwrap_or_default(),
             stop,
             model: self.model,
             uncounted: None,
@@ -313,17 +313,16 @@ impl OpenCall {
     }
 }
 
-/// Converts the counts: this wire includes cached tokens in the prompt, [`Usage`] does not.
+/// Converts the counts; `None` if they cannot be used.
 fn usage(reported: &Value) -> Option<Usage> {
-    let prompt = read_count(reported, "/prompt_tokens")??;
-    let cache_read = read_count(reported, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0);
-    let cache_write = read_count(reported, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0);
-    Some(Usage {
-        input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
+    let counts = PromptCounts {
+        prompt: read_count(reported, "/prompt_tokens")??,
+        cache_read: read_count(reported, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0),
+        cache_write: read_count(reported, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0),
         output: read_count(reported, "/completion_tokens")??,
-        cache_read,
-        cache_write,
-    })
+        total: read_count(reported, "/total_tokens")?,
+    };
+    counts.usage()
 }
 
 fn stop_reason(reason: &str) -> StopReason {

@@ -13,14 +13,13 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_keep_alive, read_count};
+use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive, read_count};
 
 /// The state between two events.
 #[derive(Debug, Default)]
 pub struct ResponsesDecoder {
     model: Option<String>,
-    usage: Option<Usage>,
-    usage_is_final: bool,
+    usage: UsageReports,
     stop: Option<StopReason>,
     refused: bool,
     items: BTreeMap<u64, OpenItem>,
@@ -119,7 +118,7 @@ impl ReplyDecoder for ResponsesDecoder {
             }
             "response.output_item.added" => return self.open_item(&value),
             "response.output_item.done" => return self.close_item(&value),
-            "response.created" | "response.in_progress" => self.read_head(value.get("response")),
+            "response.created" | "response.in_progress" => self.read_head(value.get("response"), false),
             "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
                 return self.read_final_event(kind, &value);
             }
@@ -135,20 +134,20 @@ impl ReplyDecoder for ResponsesDecoder {
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage
+        self.usage.usage
     }
 
     fn is_usage_final(&self) -> bool {
-        self.usage_is_final
+        self.usage.is_final
     }
 
     fn finish(self) -> Result<Reply, CallError> {
         if let Some(failure) = self.failure {
-            return Err(CallError { usage: self.usage, ..failure });
+            return Err(CallError { usage: self.usage.usage, ..failure });
         }
         let Some(stop) = self.stop else {
             let message = "the stream ended without `response.completed`";
-            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
+            return Err(CallError { usage: self.usage.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
         let content: Vec<ContentBlock> = self.items.into_values().flat_map(OpenItem::blocks).collect();
         let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
@@ -159,7 +158,7 @@ impl ReplyDecoder for ResponsesDecoder {
         };
         Ok(Reply {
             content,
-            usage: self.usage.unwrap_or_default(),
+            usage: self.usage.usage.unwrap_or_default(),
             stop,
             model: self.model,
             uncounted: None,
@@ -169,14 +168,14 @@ impl ReplyDecoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// Reads the fields that every form of the response has.
-    fn read_head(&mut self, response: Option<&Value>) {
+    /// Reads the fields that every form of the response has. `is_complete` states that the reply has ended.
+    fn read_head(&mut self, response: Option<&Value>, is_complete: bool) {
         let Some(response) = response else { return };
         if let Some(model) = response.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
         }
-        if let Some(usage) = response.get("usage").and_then(usage) {
-            self.usage = Some(Usage::after(self.usage, usage));
+        if let Some(report) = response.get("usage").filter(|report| !report.is_null()) {
+            self.usage.add(usage(report), is_complete);
         }
     }
 
@@ -184,8 +183,7 @@ impl ResponsesDecoder {
     /// event's name, and its status, give the outcome.
     fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
-        self.read_head(response);
-        self.usage_is_final = response.and_then(|response| usage(response.get("usage")?)).is_some();
+        self.read_head(response, true);
         let text = |path: &str| value.pointer(path).and_then(Value::as_str);
         let status = text("/response/status").unwrap_or_default();
         if kind == "response.failed" || status == "failed" {
@@ -381,15 +379,14 @@ fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
     if summary.is_empty() { texts("content") } else { summary }
 }
 
-/// Converts the counts: this wire includes cached tokens in the input, [`Usage`] does not.
+/// Converts the counts; `None` if they cannot be used.
 fn usage(reported: &Value) -> Option<Usage> {
-    let input = read_count(reported, "/input_tokens")??;
-    let cache_read = read_count(reported, "/input_tokens_details/cached_tokens")?.unwrap_or(0);
-    let cache_write = read_count(reported, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0);
-    Some(Usage {
-        input: input.saturating_sub(cache_read).saturating_sub(cache_write),
+    let counts = PromptCounts {
+        prompt: read_count(reported, "/input_tokens")??,
+        cache_read: read_count(reported, "/input_tokens_details/cached_tokens")?.unwrap_or(0),
+        cache_write: read_count(reported, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0),
         output: read_count(reported, "/output_tokens")??,
-        cache_read,
-        cache_write,
-    })
+        total: read_count(reported, "/total_tokens")?,
+    };
+    counts.usage()
 }

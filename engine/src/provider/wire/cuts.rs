@@ -134,11 +134,20 @@ async fn usage_reported_with_every_piece_is_not_final_until_the_reply_is() {
 
 #[tokio::test]
 async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
-    let cases: [(&str, &str, &str, bool); 4] = [
-        ("529 Overloaded", "application/json", r#"{"error":{"message":"Later."}}"#, false),
-        ("200 OK", "application/json", r#"{"error":{"message":"Later."}}"#, false),
+    let refused = r#"{"error":{"message":"Later."}}"#;
+    let long = format!(r#"{{"choices":[{{"message":{{"content":"{}"}}}}]}}"#, "a".repeat(70_000));
+    let json = "application/json";
+    let cases: [(&str, &str, &str, bool); 10] = [
+        ("529 Overloaded", json, refused, false),
+        ("200 OK", json, refused, false),
+        ("200 OK", json, r#"[{"error":{"message":"Later."}}]"#, false),
         ("200 OK", "text/html", "<html>log in</html>", false),
-        ("200 OK", "application/json", r#"{"choices":[{"message":{"content":"Hello."}}]}"#, true),
+        ("200 OK", json, r#"{"choices":[{"message":{"content":"Hello."}}]}"#, true),
+        ("200 OK", json, r#"{"status":"completed","error":null,"output":[]}"#, true),
+        ("200 OK", json, r#"[{"candidates":[]},{"usageMetadata":{}}]"#, true),
+        ("200 OK", json, r#"{"error":{"message":"Later."},"usage":{"prompt_tokens":9}}"#, true),
+        ("200 OK", json, r#"{"choices":[{"message":{"con"#, true),
+        ("200 OK", json, &long, true),
     ];
     for (status, kind, text, unknown) in cases {
         let (_, replied) = ask(Wire::OpenaiChat, vec![head(status, kind, ""), send(text)]).await;
@@ -165,17 +174,88 @@ fn with_counts(stream: &str, keys: &[&str], value: &str) -> String {
     })
 }
 
-/// Keys of the input and of the output, wire by wire.
+/// Keys of the input, and of the output with the total, wire by wire.
 const COUNTS: [(Wire, &[&str], &[&str]); 4] = [
     (Wire::Anthropic, &["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"], &["output_tokens"]),
-    (Wire::OpenaiChat, &["prompt_tokens", "cached_tokens", "cache_write_tokens"], &["completion_tokens"]),
-    (Wire::OpenaiResponses, &["input_tokens", "cached_tokens", "cache_write_tokens"], &["output_tokens"]),
+    (
+        Wire::OpenaiChat,
+        &["prompt_tokens", "cached_tokens", "cache_write_tokens"],
+        &["completion_tokens", "total_tokens"],
+    ),
+    (
+        Wire::OpenaiResponses,
+        &["input_tokens", "cached_tokens", "cache_write_tokens"],
+        &["output_tokens", "total_tokens"],
+    ),
     (
         Wire::Gemini,
         &["promptTokenCount", "cachedContentTokenCount", "toolUsePromptTokenCount"],
-        &["candidatesTokenCount", "thoughtsTokenCount"],
+        &["candidatesTokenCount", "thoughtsTokenCount", "totalTokenCount"],
     ),
 ];
+
+/// Returns the event with the final usage of each wire, with these prompt, cached, output and total tokens.
+fn final_usage(wire: Wire, [prompt, cached, output, total]: [u64; 4]) -> String {
+    match wire {
+        Wire::OpenaiChat => format!(
+            r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":{prompt},
+            "completion_tokens":{output},"total_tokens":{total},"prompt_tokens_details":{{"cached_tokens":{cached}}}}}}}"#
+        ),
+        Wire::OpenaiResponses => format!(
+            r#"{{"type":"response.completed","response":{{"status":"completed","usage":{{"input_tokens":{prompt},
+            "output_tokens":{output},"total_tokens":{total},"input_tokens_details":{{"cached_tokens":{cached}}}}}}}}}"#
+        ),
+        Wire::Gemini => format!(
+            r#"{{"candidates":[{{"finishReason":"STOP"}}],"usageMetadata":{{"promptTokenCount":{prompt},
+            "candidatesTokenCount":{output},"totalTokenCount":{total},"cachedContentTokenCount":{cached}}}}}"#
+        ),
+        Wire::Anthropic | Wire::Scripted => unreachable!("the wire counts cached tokens apart and has no total"),
+    }
+    .replace('\n', "")
+}
+
+#[tokio::test]
+async fn counts_that_contradict_each_other_have_an_unknown_cost() {
+    for wire in [Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
+        for (counts, usage) in [
+            ([100, 40, 5, 105], Some((60, 40, 5))),
+            // Tokens that only the total includes are output, the dearer kind.
+            ([100, 40, 5, 130], Some((60, 40, 30))),
+            ([100, 0, 5, 7], Some((100, 0, 5))),
+            // A server that leaves cached tokens out of its prompt.
+            ([100, 4_000, 5, 105], None),
+        ] {
+            let text = format!("data: {}\n\ndata: [DONE]\n\n", final_usage(wire, counts));
+            let (_, replied) = ask(wire, vec![chunked(), chunk(text.as_bytes()), last_chunk()]).await;
+            let reply = replied.unwrap();
+            let Usage { input, output, cache_read, .. } = reply.usage;
+            let known = reply.uncounted.is_none().then_some((input, cache_read, output));
+            assert_eq!(known, usage, "{wire:?}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn smaller_report_takes_back_no_kind_of_token() {
+    let of = |input, output, cache_read, cache_write| Usage { input, output, cache_read, cache_write };
+    for (earlier, later, usage) in [
+        (of(25, 1, 1_200, 400), of(0, 15, 0, 0), of(25, 15, 1_200, 400)),
+        (of(0, 9, 1_000, 0), of(999, 2, 0, 0), of(999, 9, 1_000, 0)),
+        // A later report may know more about the same tokens.
+        (of(1_000, 1, 0, 0), of(100, 9, 900, 0), of(100, 9, 900, 0)),
+    ] {
+        assert_eq!(Usage::after(Some(earlier), later), usage);
+    }
+}
+
+#[tokio::test]
+async fn unusable_report_after_the_final_one_makes_the_cost_unknown() {
+    let event = final_usage(Wire::OpenaiChat, [9, 0, 2, 11]);
+    let later = r#"{"choices":[],"usage":{"prompt_tokens":-1,"completion_tokens":2}}"#;
+    let text = format!("data: {event}\n\ndata: {later}\n\ndata: [DONE]\n\n");
+    let (_, replied) = ask(Wire::OpenaiChat, vec![chunked(), chunk(text.as_bytes()), last_chunk()]).await;
+    assert!(replied.unwrap().uncounted.is_some());
+}
 
 #[tokio::test]
 async fn reply_with_unusable_counts_has_an_unknown_cost_on_every_wire() {
