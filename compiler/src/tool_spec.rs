@@ -179,4 +179,6 @@ pub enum ToolSpecErrorKind {
     BadValue,
     /// A schema of an MCP server that nothing can use.
     ServerSchema,
+    /// A tool that its MCP server runs only as a task.
+    ServerTask,
 }

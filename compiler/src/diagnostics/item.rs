@@ -48,6 +48,9 @@ pub enum ItemError {
     /// A tool of an MCP server whose schema nothing can use.
     #[error("the schema of `{id}` cannot be used: {reason}")]
     ServerSchema { id: String, reason: String, span: Span, label: String },
+    /// A tool that its MCP server runs only as a task.
+    #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
+    ServerTask { id: String, span: Span, label: String },
     /// `own_item` is the only item that may use it.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
@@ -143,7 +146,7 @@ impl Problem for ItemError {
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => "item::signature",
             Self::Stray { .. } | Self::StrayProgram { .. } | Self::FrontMatter { .. } => "item::stray",
-            Self::ServerSchema { .. } => "item::server-schema",
+            Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
@@ -167,6 +170,7 @@ impl Problem for ItemError {
             | Self::UnknownBuiltin { .. }
             | Self::LateSignature { .. }
             | Self::ServerSchema { .. }
+            | Self::ServerTask { .. }
             | Self::InvalidFrontMatter { .. }
             | Self::Version { .. }
             | Self::UnreadMetadata { suggestion: Some(_), .. }
@@ -228,6 +232,9 @@ impl Problem for ItemError {
             Self::ServerSchema { .. } => {
                 Some("no thread is offered this tool: correct it at its server, then run `rye mcp refresh`".into())
             }
+            Self::ServerTask { .. } => Some(
+                "rye starts no tasks (`execution.taskSupport: required`), so no thread is offered this tool: select another tool, or a setting of the server that answers calls directly".into(),
+            ),
             Self::Unreadable { .. } => Some("put a readable UTF-8 text file there, inside the space, or remove it".into()),
             Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
@@ -324,7 +331,8 @@ impl Problem for ItemError {
             Self::ToolKey { span, label: text, .. }
             | Self::ToolMissing { span, label: text, .. }
             | Self::ToolValue { span, label: text, .. }
-            | Self::ServerSchema { span, label: text, .. } => vec![new_label(*span, text.clone())],
+            | Self::ServerSchema { span, label: text, .. }
+            | Self::ServerTask { span, label: text, .. } => vec![new_label(*span, text.clone())],
             Self::UntrustedKey { .. }
             | Self::Unreadable { .. }
             | Self::Ambiguous { .. }

@@ -70,6 +70,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::ToolMissing { .. }
             | ItemError::ToolValue { .. }
             | ItemError::ServerSchema { .. }
+            | ItemError::ServerTask { .. }
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
             | ItemError::Signature { .. }

@@ -44,6 +44,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
                             let id = file.id.to_string();
                             ItemError::ServerSchema { id, reason: message, span, label }
                         }
+                        ToolSpecErrorKind::ServerTask => ItemError::ServerTask { id: file.id.to_string(), span, label },
                     });
                 }
             }

@@ -36,7 +36,7 @@ pub(crate) const KIND_KEYS: [(&str, &[&str]); 4] = [
     ("builtin", &["builtin"]),
     ("command", &["command"]),
     ("http", &["method", "url", "headers", "body"]),
-    ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "sandbox"]),
+    ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "sandbox", "task_support"]),
 ];
 
 /// Variables that a tool file must not request: they change how every program runs, or are already passed to it.
@@ -217,6 +217,7 @@ impl ToolSpecReader {
                     }
                     text
                 });
+                self.task_support(node);
                 let [server, tool, sha256, server_sha256, runs, sandbox] = &mut all;
                 let word = sandbox.take()?;
                 let Some(sandbox) = ServerSandbox::ALL.into_iter().find(|sandbox| sandbox.as_str() == word) else {
@@ -243,6 +244,21 @@ impl ToolSpecReader {
                 }
                 None
             }
+        }
+    }
+
+    /// Reports a tool that its server runs only as a task.
+    fn task_support(&mut self, node: &Node) {
+        let Some(support) = node.get("task_support") else { return };
+        if self.text(node, "task_support").is_none_or(|word| word != "required") {
+            let help = Some("`rye mcp refresh` writes `task_support: required`, or leaves it out".to_owned());
+            self.report_bad_value(support.span, "`task_support` must be `required`".into(), "unknown value", help);
+            return;
+        }
+        let message = "its server runs it only as a task, and rye starts no tasks".to_owned();
+        self.report_bad_value(support.span, message, "set by the server", None);
+        if let Some(fault) = self.faults.last_mut() {
+            fault.code = ToolSpecErrorKind::ServerTask;
         }
     }
 

@@ -5,6 +5,7 @@
 pub mod config;
 mod connection;
 pub mod listing;
+mod task_support;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

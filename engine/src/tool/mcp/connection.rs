@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use super::config::{McpTransport, SandboxOpenings, expand_variables};
 use super::listing::McpToolDefinition;
+use super::task_support::{TaskSupportReader, requires_task};
 use super::{MCP_START_TIMEOUT, McpServer};
 use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningProgram, Sandbox, start_long_lived};
 
@@ -112,7 +113,7 @@ impl McpConnection {
                 let RunningProgram { output, input, log, held } = start_long_lived(&program)
                     .map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
                 running = Some((log, held));
-                timeout(MCP_START_TIMEOUT, client.serve((output, input))).await
+                timeout(MCP_START_TIMEOUT, client.serve((TaskSupportReader::new(output), input))).await
             }
             McpTransport::Http { url, headers } => {
                 let transport = http_transport(url, headers).map_err(unreachable)?;
@@ -167,9 +168,14 @@ impl McpConnection {
         for _ in 0..MAX_PAGES {
             let page = self.service.list_tools(request).await.map_err(|e| self.error(&e))?;
             for tool in page.tools {
+                let requires_task = requires_task(&tool);
                 let description = tool.description.map(std::borrow::Cow::into_owned).unwrap_or_default();
-                let definition =
-                    McpToolDefinition::new(tool.name.into_owned(), description, (*tool.input_schema).clone());
+                let definition = McpToolDefinition::new(
+                    tool.name.into_owned(),
+                    description,
+                    (*tool.input_schema).clone(),
+                    requires_task,
+                );
                 bytes = bytes.saturating_add(definition.size_bytes());
                 all.push(definition);
             }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_compiler::tool_spec::{ToolSpec, ToolSpecErrorKind};
+use rye_compiler::tool_spec::{ToolSpec, ToolSpecError, ToolSpecErrorKind};
 use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
 use serde_json::{Map, Value, json};
@@ -19,17 +19,22 @@ pub struct McpToolDefinition {
     pub name: String,
     pub description: String,
     pub schema: Map<String, Value>,
-    /// SHA-256 of name, description and schema as canonical JSON.
+    /// The server runs the tool only as a task, which rye does not start.
+    pub requires_task: bool,
+    /// SHA-256 of name, description and schema as canonical JSON, and of `requires_task` if it is true.
     pub sha256: String,
 }
 
 impl McpToolDefinition {
-    pub fn new(name: String, description: String, schema: Map<String, Value>) -> Self {
-        let whole = json!({"name": name, "description": description, "inputSchema": schema});
+    pub fn new(name: String, description: String, schema: Map<String, Value>, requires_task: bool) -> Self {
+        let mut whole = json!({"name": name, "description": description, "inputSchema": schema});
+        if requires_task && let Some(whole) = whole.as_object_mut() {
+            whole.insert("taskSupport".to_owned(), json!("required"));
+        }
         // Numbers without a canonical form are kept as they were sent.
         let bytes = serde_json_canonicalizer::to_vec(&whole).unwrap_or_else(|_| whole.to_string().into_bytes());
         let sha256 = rye_compiler::plan::hex(&Sha256::digest(&bytes));
-        Self { name, description, schema, sha256 }
+        Self { name, description, schema, requires_task, sha256 }
     }
 
     /// Returns the size of the definition, in bytes of JSON.
@@ -64,6 +69,9 @@ impl McpToolDefinition {
         if !(write.is_empty() && net.is_empty()) {
             lines.push(format!("needs: {}", json!({"write": write, "net": net})));
         }
+        if self.requires_task {
+            lines.push("task_support: required".to_owned());
+        }
         lines.push(format!("parameters: {}", Value::Object(schema)));
         lines.join("\n") + "\n"
     }
@@ -78,7 +86,7 @@ pub struct ServerItems {
     pub warnings: Vec<String>,
 }
 
-/// Returns the items of a server. A tool whose schema cannot be used still gets its item, so that `rye check` reports
+/// Returns the items of a server. A tool whose schema cannot be used, or that is only run as a task, still gets its item, so that `rye check` reports
 /// the place; any other invalid definition is left out.
 ///
 /// # Errors
@@ -106,7 +114,11 @@ pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Re
         if let Some(fault) = first.or_else(|| faults.first().map(|fault| fault.message.clone())) {
             items.warnings.push(format!("server `{}`: tool `{shown}` cannot be used: {fault}", server.name));
         }
-        if parsed.errors.is_empty() && faults.iter().all(|fault| fault.code == ToolSpecErrorKind::ServerSchema) {
+        let is_of_server = |fault: &ToolSpecError| match fault.code {
+            ToolSpecErrorKind::ServerSchema | ToolSpecErrorKind::ServerTask => true,
+            ToolSpecErrorKind::UnknownKey | ToolSpecErrorKind::MissingKey | ToolSpecErrorKind::BadValue => false,
+        };
+        if parsed.errors.is_empty() && faults.iter().all(is_of_server) {
             items.files.insert(format!("{name}.yaml"), text);
         }
     }

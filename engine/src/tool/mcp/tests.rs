@@ -34,8 +34,12 @@ for line in sys.stdin:
             heavy = [dict(add, name=f"t{n}", description="x" * (6 << 20)) for n in range(2)]
             send({"jsonrpc": "2.0", "id": id, "result": {"tools": heavy, "nextCursor": "again"}})
         else:
-            other = {"name": "say", "inputSchema": {"type": "object"}}
-            send({"jsonrpc": "2.0", "id": id, "result": {"tools": [add, other]}})
+            tools = [add, {"name": "say", "inputSchema": {"type": "object"}}]
+            if mode == "task":
+                tools += [{"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": kind}}
+                          for kind in ["required", "optional"]]
+                tools[-1]["name"] = "free"
+            send({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}})
     elif method == "tools/call":
         name, given = request["params"]["name"], request["params"].get("arguments", {})
         if name == "say":
@@ -223,15 +227,17 @@ async fn listed_tools_become_whole_items() {
     let tool = items.tool(&ItemId::parse("mcp/test/math_add").unwrap()).unwrap();
     assert_eq!(tool.spec.description, listed[0].description);
     assert!(tool.spec.description.len() > 2000);
-    let twice =
-        [listed[0].clone(), listing::McpToolDefinition::new("math/add".into(), String::new(), serde_json::Map::new())];
+    let twice = [
+        listed[0].clone(),
+        listing::McpToolDefinition::new("math/add".into(), String::new(), serde_json::Map::new(), false),
+    ];
     assert!(listing::server_items(&Setup::server(""), &twice).unwrap_err().contains("are both `math_add`"));
 }
 
 #[test]
 fn unusable_schema_costs_only_its_own_tool() {
     let define = |name: &str, schema: serde_json::Value| {
-        listing::McpToolDefinition::new(name.into(), "d".into(), schema.as_object().unwrap().clone())
+        listing::McpToolDefinition::new(name.into(), "d".into(), schema.as_object().unwrap().clone(), false)
     };
     let definitions = [
         define("array", json!({"type": "array"})),
@@ -257,6 +263,38 @@ fn unusable_schema_costs_only_its_own_tool() {
     assert!(tool("fine").is_some());
     let pair = tool("old").unwrap().spec.parameters["properties"]["pair"].clone();
     assert_eq!(pair, json!({"type": "array", "prefixItems": [{"type": "string"}]}));
+}
+
+#[tokio::test]
+async fn tool_that_requires_a_task_is_refused_before_any_call() {
+    let Some(setup) = Setup::new() else { return };
+    let server = Setup::server("task");
+    let connection = McpConnection::open(&server, setup.dir.path()).await.unwrap();
+    let listed = connection.definitions().await;
+    let required: Vec<bool> = listed.iter().map(|tool| tool.requires_task).collect();
+    assert_eq!(required, [false, false, true, false]);
+    let items = listing::server_items(&server, &listed).unwrap();
+    assert_eq!(items.warnings.len(), 1, "{:?}", items.warnings);
+    assert!(
+        items.warnings[0].contains("`slow` cannot be used: its server runs it only as a task"),
+        "{:?}",
+        items.warnings
+    );
+    let mut world = MapWorld::new();
+    for (name, text) in &items.files {
+        world.insert(Space::Project, &format!(".ai/tools/mcp/test/{name}"), text);
+    }
+    let found = Items::new(&world);
+    let is_usable = |name: &str| found.tool(&ItemId::parse(&format!("mcp/test/{name}")).unwrap()).is_some();
+    assert_eq!(["math_add", "say", "slow", "free"].map(is_usable), [true, true, false, true]);
+    // A tool whose server starts to require a task is another definition.
+    let without = listing::McpToolDefinition::new(
+        listed[2].name.clone(),
+        listed[2].description.clone(),
+        listed[2].schema.clone(),
+        false,
+    );
+    assert_ne!(without.sha256, listed[2].sha256);
 }
 
 fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, McpServer>, String> {
