@@ -8,6 +8,11 @@ use similar::TextDiff;
 
 use crate::CommandError;
 
+/// Maximum number of lines of a change that are compared one by one.
+const MAX_COMPARED_LINES: usize = 2_000;
+/// Unchanged lines around a change.
+const CONTEXT_LINES: usize = 2;
+
 /// A file with its old and new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRewrite {
@@ -18,11 +23,33 @@ pub struct FileRewrite {
 }
 
 impl FileRewrite {
-    /// Returns the change as a unified diff.
+    /// Returns the change as a unified diff. A change of more than [`MAX_COMPARED_LINES`] is one block of removed and
+    /// added lines, because a comparison takes quadratic time.
     pub fn diff(&self) -> String {
         let names = (format!("a/{}", self.path), format!("b/{}", self.path));
-        let diff = TextDiff::from_lines(&self.before, &self.after);
-        diff.unified_diff().context_radius(2).header(&names.0, &names.1).to_string()
+        let before: Vec<&str> = self.before.split_inclusive('\n').collect();
+        let after: Vec<&str> = self.after.split_inclusive('\n').collect();
+        let same = |(one, other): &(&&str, &&str)| one == other;
+        let front = before.iter().zip(&after).take_while(same).count();
+        let (before, after) = (before.get(front..).unwrap_or_default(), after.get(front..).unwrap_or_default());
+        let end = before.iter().rev().zip(after.iter().rev()).take_while(same).count();
+        let (removed, added) = (before.len() - end, after.len() - end);
+        if removed.max(added) <= MAX_COMPARED_LINES {
+            let diff = TextDiff::from_lines(&self.before, &self.after);
+            return diff.unified_diff().context_radius(CONTEXT_LINES).header(&names.0, &names.1).to_string();
+        }
+        let range = |count: usize| format!("{},{count}", front + usize::from(count > 0));
+        let mut text = format!("--- {}\n+++ {}\n@@ -{} +{} @@\n", names.0, names.1, range(removed), range(added));
+        for (sign, lines) in [('-', before.iter().take(removed)), ('+', after.iter().take(added))] {
+            for line in lines {
+                text.push(sign);
+                text.push_str(line);
+                if !line.ends_with('\n') {
+                    text.push_str("\n\\ No newline at end of file\n");
+                }
+            }
+        }
+        text
     }
 
     /// Writes the new contents: to a temporary file with the same permissions, which is renamed over the original.
@@ -64,4 +91,39 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))
+}
+
+#[cfg(test)]
+#[allow(clippy::format_collect, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// Returns a rewrite of this many lines between two lines that stay; each tenth line stays too.
+    fn rewrite(lines: usize) -> FileRewrite {
+        let text = |mark: &str| {
+            let line = |n: usize| if n % 10 == 9 { format!("same {n}\n") } else { format!("{mark} {n}\n") };
+            format!("first\n{}last", (0..lines).map(line).collect::<String>())
+        };
+        FileRewrite { path: "x.md".into(), before: text("old"), after: text("new") }
+    }
+
+    #[test]
+    fn long_change_is_one_block_and_a_short_one_is_compared() {
+        let short = rewrite(100).diff();
+        assert_eq!(short.lines().filter(|line| line.starts_with(" same")).count(), 10, "{short}");
+        let long = rewrite(20_000).diff();
+        let counted = |sign: &str| long.lines().filter(|line| line.starts_with(sign)).count();
+        // The last line of the change is the same in both, and so is the line before it.
+        assert_eq!((counted("@@"), counted("-old"), counted("+new"), counted(" ")), (1, 18_000, 18_000, 0));
+        assert!(long.starts_with("--- a/x.md\n+++ b/x.md\n@@ -2,19999 +2,19999 @@\n-old 0\n"), "{long:.80}");
+    }
+
+    #[test]
+    fn long_change_at_the_end_marks_a_missing_line_break() {
+        let lines: String = (0..3_000).map(|n| format!("{n}\n")).collect();
+        let change = FileRewrite { path: "x".into(), before: String::new(), after: lines + "end" };
+        let text = change.diff();
+        assert!(text.contains("@@ -0,0 +1,3001 @@\n+0\n"), "{text:.60}");
+        assert!(text.ends_with("+end\n\\ No newline at end of file\n"));
+    }
 }

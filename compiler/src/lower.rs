@@ -16,6 +16,8 @@ mod unpriced;
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexMap;
+
 use crate::commands::composed_commands;
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{Diagnostics, LimitError};
@@ -25,8 +27,8 @@ use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
-    Capabilities, ChainLink, Interface, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT, PalettePrimary,
-    PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, Tokenizer,
+    Capabilities, ChainLink, Interface, InterfaceField, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
+    PalettePrimary, PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, Tokenizer,
 };
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::request::CompileRequest;
@@ -35,6 +37,7 @@ use crate::wire_tool::instructions;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
+use prompt::{MAX_VALUE_BYTES, ValueBudget};
 
 /// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;
@@ -75,12 +78,9 @@ pub fn lower(
     let outputs = interface::lower_fields(&composed.outputs);
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
-    if built.add_return(&outputs) {
-        let first = composed.outputs.values().find_map(|output| output.origin.span);
-        let place = first.and_then(|span| origin::plan_place(&shared.items.sources(), span));
-        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), Origin { place, cause: OriginCause::OutputsDeclared });
-    }
-    let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, diagnostics);
+    add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
+    let mut budget = ValueBudget::default();
+    let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, &mut budget, diagnostics);
     let (limits, model) = (limits?, model?);
     built.count_tokens(&model);
 
@@ -95,7 +95,11 @@ pub fn lower(
     let commands = composed_commands(shared.items, request.mode, diagnostics);
     let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
-    let mut prompt = prompt::lower(&frame, body, alone, &mut repeats);
+    let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats);
+    if budget.is_exceeded {
+        diagnostics.push(prompt_too_long(composed));
+        return None;
+    }
     if let Some(layer) = instructions::instructions_layer(&model, &built.tools) {
         let cause = OriginCause::TextToolCalls { model: model.id.clone() };
         origins.insert(format!("layer.{}", layer.id), origin::origin_without_place(cause));
@@ -146,15 +150,41 @@ pub fn lower(
         settings: PlanSettings::default(),
         manifest: Vec::new(),
     };
-    // `try_lower` knows no outputs, so that the tool that returns them counts for neither.
-    let offered: Vec<PaletteTool> =
-        plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned().collect();
-    let opening = Palette { tools: offered, ..Palette::default() }.opening(&plan.model);
-    check_affordable(composed, &plan.model, &limits, opening, diagnostics);
+    check_affordable(composed, &plan.model, &limits, offered_opening(&plan), diagnostics);
     unpriced::check(shared.catalog(), composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
+}
+
+/// Adds the tool that returns the outputs, and records its origin.
+fn add_return_tool(
+    shared: &LowerContext<'_, '_>,
+    composed: &Composed,
+    built: &mut Palette,
+    outputs: &IndexMap<String, InterfaceField>,
+    origins: &mut Origins,
+) {
+    if built.add_return(outputs) {
+        let first = composed.outputs.values().find_map(|output| output.origin.span);
+        let place = first.and_then(|span| origin::plan_place(&shared.items.sources(), span));
+        origins.insert(format!("tool.{DIRECTIVE_RETURN_TOOL}"), Origin { place, cause: OriginCause::OutputsDeclared });
+    }
+}
+
+/// Returns the size of the offered tools. [`try_lower`] knows no outputs, so that the tool that returns them counts for
+/// neither.
+fn offered_opening(plan: &Plan) -> OpeningSize {
+    let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
+    Palette { tools: offered.collect(), ..Palette::default() }.opening(&plan.model)
+}
+
+fn prompt_too_long(composed: &Composed) -> LimitError {
+    LimitError::PromptTooLong {
+        directive: composed.id.to_string(),
+        mebibytes: MAX_VALUE_BYTES >> 20,
+        span: composed.leaf().map(|leaf| leaf.body.span),
+    }
 }
 
 /// Returns the concatenated text if no segment has a placeholder.

@@ -1,11 +1,20 @@
-//! Hostile projects: the work of `check` and `assert` grows linearly with the size of a file, counted in allocations,
+//! Hostile projects: the work of `check`, `assert`, renderings, `fmt` and calls of templates grows linearly with the size of a file, counted in allocations,
 //! and the bounds of the language are reported.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
 use rye_compiler::assertion::assert;
+use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::edit::{format, format_data};
+use rye_compiler::expand::expand;
+use rye_compiler::item::Items;
+use rye_compiler::report::diff::diff;
+use rye_compiler::report::render;
+use rye_compiler::report::summary::PlanSummary;
+use rye_compiler::report::why::explain;
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::world::MapWorld;
+use rye_compiler::world::{MapWorld, Space};
+use rye_grammar::ItemId;
 
 /// A project with a number of hostile parts.
 type Shape = fn(usize) -> MapWorld<'static>;
@@ -109,6 +118,130 @@ fn assert_of_directives_that_start_each_other_is_bounded() {
     let report = assert(&mutual_starts(500), &[]).report;
     assert!(report.incomplete, "the report says that the search was cut off");
     assert!(report.threads <= 500 * 401, "{}", report.threads);
+}
+
+/// Returns a directive that repeats a long default value this many times.
+fn repeated_value(bytes: usize, times: usize) -> MapWorld<'static> {
+    let value = "v".repeat(bytes);
+    let inputs = format!("<inputs><input name=\"x\" type=\"string\" default=\"{value}\">x</input></inputs>");
+    let fetch = "hooks:\n  - id: h\n    event: thread_started\n    position: before\n    action: { primary: fetch, item_type: knowledge, item_id: k }\n";
+    single("", &inputs, &"{input:x}".repeat(times))
+        .project(".ai/knowledge/k.md", format!("# K\n\n{}\n", "${inputs.x}".repeat(times)))
+        .project(".ai/config/agent/hooks.yaml", fetch)
+}
+
+/// Adds limits and a model, so that the project has plans.
+fn plannable(world: MapWorld<'static>) -> MapWorld<'static> {
+    let file = |world: MapWorld<'static>, name: &str, text: &'static str| {
+        world.with(Space::System, &format!(".ai/config/agent/{name}.yaml"), text)
+    };
+    let world = file(world, "models", "{ default_provider: main, default_tier: general }");
+    let world = file(
+        world,
+        "providers/main",
+        "wire: anthropic\nbase_url: https://main.test\ntiers: { general: m }\nmodels:\n  - { id: m, context_window: \
+         9000000, max_output: 500, prices: { input: 1, output: 5 } }\n",
+    );
+    file(
+        world,
+        "resilience",
+        "limits: { turns: 15, tokens: 9000000, spend: 500, spawns: 10, depth: 5, duration_seconds: 600, output: 500 }\n",
+    )
+}
+
+fn plan(world: &MapWorld<'_>) -> Compilation {
+    let request = CompileRequest::new(ItemId::parse("d").unwrap()).with_inputs(serde_json::Map::new());
+    let checked = compile(world, &request);
+    let codes: Vec<String> = checked.diagnostics.iter().map(|one| format!("{}: {one}", one.code())).collect();
+    checked.value.unwrap_or_else(|| panic!("{codes:?}"))
+}
+
+#[test]
+fn renderings_of_hostile_plans_are_linear() {
+    let inputs = |n: usize| {
+        let input = |i| format!("<input name=\"x{i}\" type=\"string\" default=\"y\">x</input>");
+        single("", &format!("<inputs>{}</inputs>", repeat(n, input)), &repeat(n, |i| format!("{{input:x{i}}} ")))
+    };
+    let shapes: [(&str, &dyn Fn(usize) -> MapWorld<'static>); 5] = [
+        ("hooks", &|n| hooks(n)),
+        ("inputs", &inputs),
+        ("one long line", &|n| single("", "", &"word ".repeat(n * 100))),
+        ("many lines", &|n| single("", "", &"word\n".repeat(n * 100))),
+        ("values", &|n| repeated_value(100, n * 10)),
+    ];
+    let render = |name: &str, world: &MapWorld<'_>, compilation: &Compilation| -> usize {
+        let summary = || PlanSummary::new(world, None, compilation).unwrap();
+        let json = || render::json::render(compilation, Vec::new());
+        match name {
+            "text" => render::text::render(compilation, &summary()).len(),
+            "html" => render::html::render(compilation, &summary()).len(),
+            "json" => serde_json::to_string(&json()).unwrap().len(),
+            "prompt" => render::prompt::render(compilation, Some(80)).len(),
+            "diff" => serde_json::to_string(&diff(Some(&json()), None)).unwrap().len(),
+            _ => explain(world, compilation, "d").map_or(0, |found| found.len()),
+        }
+    };
+    for (shape, world) in shapes {
+        let sizes = [PARTS, 4 * PARTS].map(|parts| {
+            let world = plannable(world(parts));
+            let compilation = plan(&world);
+            (world, compilation)
+        });
+        for name in ["text", "html", "json", "prompt", "diff", "why"] {
+            let [(small, short), (large, long)] = [0, 1].map(|at: usize| {
+                let (world, compilation) = &sizes[at];
+                let mut length = 0;
+                let count = allocations(|| length = render(name, world, compilation));
+                (count, length)
+            });
+            assert!(large <= 6 * small + 1_000, "{shape}, {name}: {small} and {large} allocations");
+            assert!(long <= 6 * short + 10_000, "{shape}, {name}: {short} and {long} bytes");
+        }
+    }
+}
+
+#[test]
+fn format_and_expansion_of_hostile_texts_are_linear() {
+    let elements = |n: usize| directive("d", &repeat(n, |i| format!("<a{i}/>")), "", &"text ".repeat(n));
+    let settings = |n: usize| repeat(n, |i| format!("k{i}:   [1,   2, {{a:   1}}]\n"));
+    let count = |run: &dyn Fn(usize), parts: usize| allocations(|| run(parts));
+    let expand_line = |n: usize| {
+        let world =
+            MapWorld::new().project(".ai/prompts/p.md", format!("---\ndescription: d\n---\n{}\n", "$1 ".repeat(n)));
+        let typed = format!("/p {}", "argument ".repeat(n));
+        assert!(expand(&Items::new(&world), &typed).text.is_some());
+    };
+    let runs: [(&str, &dyn Fn(usize)); 3] = [
+        ("a directive", &|n| assert!(format(&elements(n)).is_ok())),
+        ("settings", &|n| assert!(format_data(&settings(n)).is_ok())),
+        ("a call", &expand_line),
+    ];
+    for (name, run) in runs {
+        let (small, large) = (count(run, 5 * PARTS), count(run, 20 * PARTS));
+        assert!(large <= 6 * small + 1_000, "{name}: {small} and {large} allocations");
+    }
+}
+
+#[test]
+fn values_that_a_prompt_repeats_too_often_are_refused_in_bounded_memory() {
+    let plan = |bytes: usize, times: usize| {
+        let world = plannable(repeated_value(bytes, times));
+        let request = CompileRequest::new(ItemId::parse("d").unwrap()).with_inputs(serde_json::Map::new());
+        let mut checked = None;
+        let memory = allocation_counter::measure(|| checked = Some(compile(&world, &request)));
+        let checked = checked.unwrap();
+        let codes: Vec<String> = checked.diagnostics.iter().map(|one| format!("{}: {one}", one.code())).collect();
+        (memory.bytes_max, checked.value.is_some(), codes.join("\n"))
+    };
+    let (_, has_plan, found) = plan(1_000, 1_000);
+    assert!(has_plan, "{found}");
+    // The body alone, and the body with the knowledge of a hook.
+    for (bytes, times) in [(40_000, 4_000), (3_000, 4_000)] {
+        let (memory, has_plan, found) = plan(bytes, times);
+        assert!(!has_plan && found.contains("limit::cannot-afford-one-turn"), "{found}");
+        assert!(found.contains("more than 16 MiB of values"), "{found}");
+        assert!(memory < 12 * (16 << 20), "{memory} bytes");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub enum LimitError {
     /// `needed` is a lower bound on the tokens of the first request.
     #[error("the token limit of {limit} is below the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
+    /// The values that fill the placeholders are longer than a prompt may be.
+    #[error("the prompt of `{directive}` has more than {mebibytes} MiB of values in its placeholders")]
+    PromptTooLong { directive: String, mebibytes: usize, span: Option<Span> },
     /// A directive with tools, whose results would be read in a second turn.
     #[error("with one turn, the model never reads the result of a tool")]
     OneTurn { has_outputs: bool, span: Span },
@@ -34,7 +37,9 @@ impl Problem for LimitError {
         match self {
             Self::Unknown { .. } => "limit::unknown",
             Self::Invalid { .. } => "limit::invalid",
-            Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } => "limit::cannot-afford-one-turn",
+            Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } | Self::PromptTooLong { .. } => {
+                "limit::cannot-afford-one-turn"
+            }
             Self::NeverBinds { .. } => "limit::never-binds",
             Self::OneTurn { .. } => "limit::one-turn",
             Self::Unpriced { .. } => "limit::unpriced",
@@ -44,9 +49,11 @@ impl Problem for LimitError {
     fn severity(&self) -> Severity {
         match self {
             Self::NeverBinds { .. } | Self::OneTurn { .. } | Self::PromptAboveTokens { .. } => Severity::Warning,
-            Self::Unknown { .. } | Self::Invalid { .. } | Self::CannotAffordOneTurn { .. } | Self::Unpriced { .. } => {
-                Severity::Error
-            }
+            Self::Unknown { .. }
+            | Self::Invalid { .. }
+            | Self::CannotAffordOneTurn { .. }
+            | Self::PromptTooLong { .. }
+            | Self::Unpriced { .. } => Severity::Error,
         }
     }
 
@@ -66,6 +73,7 @@ impl Problem for LimitError {
                 false => "raise `turns`: a call takes one turn, and the answer another; or grant no tools".into(),
             }),
             Self::PromptAboveTokens { .. } => Some("raise `tokens`, or shorten the prompt".to_owned()),
+            Self::PromptTooLong { .. } => Some("shorten a value, or name it in fewer placeholders".to_owned()),
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
@@ -81,6 +89,9 @@ impl Problem for LimitError {
             Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
             Self::OneTurn { span, .. } => vec![new_label(*span, "too few for a call and an answer")],
+            Self::PromptTooLong { span, .. } => {
+                span.iter().map(|s| new_label(*s, "with its placeholders filled in")).collect()
+            }
             Self::CannotAffordOneTurn { span, .. }
             | Self::PromptAboveTokens { span, .. }
             | Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "set here")).collect(),

@@ -18,6 +18,7 @@ use crate::world::{ItemKind, Space};
 use super::facts::PlanTimeFacts;
 use super::hooks;
 pub use body::lower_body;
+pub use fill::{MAX_VALUE_BYTES, ValueBudget};
 
 /// A knowledge item that is not sent again because an earlier layer contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +34,11 @@ pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,
     alone: Vec<Segment>,
+    budget: &mut ValueBudget,
     repeats: &mut Vec<RepeatedKnowledge>,
 ) -> Prompt {
     let composed = frame.composed;
-    let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), repeats };
+    let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), budget, repeats };
     collect.add_hooks(HookPoint::BuildSystemPrompt, Position::Before);
     collect.add_items(&composed.system, None);
     collect.add_hooks(HookPoint::BuildSystemPrompt, Position::After);
@@ -95,6 +97,7 @@ struct LayerCollector<'a, 'f> {
     /// those.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
+    budget: &'a mut ValueBudget,
     repeats: &'a mut Vec<RepeatedKnowledge>,
 }
 
@@ -150,7 +153,7 @@ impl LayerCollector<'_, '_> {
                 return None;
             }
             let tag = hook.decl.wrap.then(|| wrapping_tag(knowledge));
-            let filled = fill::lower_knowledge(self.frame, point, knowledge, tag.as_deref());
+            let filled = fill::lower_knowledge(self.frame, point, knowledge, tag.as_deref(), self.budget);
             return Some(Layer {
                 id: item.to_owned(),
                 kind: LayerKind::Knowledge,

@@ -1,11 +1,13 @@
 //! The directive's own layer: `<directive name="…">` with its description, the body with its inputs filled in, and the
 //! expected outputs.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use rye_grammar::template::{InputsPart, WhenMissing};
 use serde_json::{Map, Value};
 
-use super::fill::SegmentBuilder;
+use super::fill::{SegmentBuilder, ValueBudget};
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError};
 use crate::lower::phrases::format_value;
@@ -21,6 +23,7 @@ pub fn lower_body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
     outputs: &IndexMap<String, InterfaceField>,
+    budget: &mut ValueBudget,
     diagnostics: &mut Diagnostics,
 ) -> (Layer, Vec<Segment>) {
     let mut filled = SegmentBuilder::new(Some(BODY_TAG));
@@ -34,7 +37,7 @@ pub fn lower_body(
         for part in &leaf.body_template.parts {
             parts.push(match part {
                 InputsPart::Text(text) => BodyPart::Text(text.clone()),
-                InputsPart::Input(placeholder) => fill_input(composed, placeholder, inputs, diagnostics),
+                InputsPart::Input(placeholder) => fill_input(composed, placeholder, inputs, budget, diagnostics),
             });
         }
     }
@@ -86,6 +89,7 @@ fn fill_input(
     composed: &Composed,
     placeholder: &rye_grammar::template::InputPlaceholder,
     inputs: Option<&Map<String, Value>>,
+    budget: &mut ValueBudget,
     diagnostics: &mut Diagnostics,
 ) -> BodyPart {
     let name = &placeholder.name;
@@ -99,7 +103,10 @@ fn fill_input(
         return BodyPart::Hole(pending, format!("no value was given for the input `{name}`"));
     };
     match (values.get(name).filter(|v| !v.is_null()), &placeholder.when_missing) {
-        (Some(value), _) => BodyPart::Value(inline_text(value).into_owned()),
+        (Some(value), _) => {
+            let value = budget.take(inline_text(value)).map(Cow::into_owned);
+            value.map_or_else(|| BodyPart::Text(String::new()), BodyPart::Value)
+        }
         (None, WhenMissing::Empty) => BodyPart::Text(String::new()),
         (None, WhenMissing::Default(text)) => BodyPart::Text(text.clone()),
         (None, WhenMissing::Refuse) => {

@@ -19,6 +19,32 @@ pub struct FilledLayer {
     pub escaped: u64,
 }
 
+/// Maximum bytes of all values in the prompt of a plan: a short file can repeat a long value many times.
+pub const MAX_VALUE_BYTES: usize = 16 << 20;
+
+/// The bytes of values that still fit into the prompt.
+#[derive(Debug)]
+pub struct ValueBudget {
+    left: usize,
+    pub is_exceeded: bool,
+}
+
+impl Default for ValueBudget {
+    fn default() -> Self {
+        Self { left: MAX_VALUE_BYTES, is_exceeded: false }
+    }
+}
+
+impl ValueBudget {
+    /// Returns the value if it fits. Once a value did not fit, none does.
+    pub fn take<T: AsRef<str>>(&mut self, value: T) -> Option<T> {
+        let left = self.left.checked_sub(value.as_ref().len()).filter(|_| !self.is_exceeded);
+        self.is_exceeded = left.is_none();
+        self.left = left?;
+        Some(value)
+    }
+}
+
 /// A builder of segments; consecutive texts and values become one segment and are escaped together.
 pub struct SegmentBuilder<'t> {
     tag: Option<&'t str>,
@@ -71,6 +97,7 @@ pub fn lower_knowledge(
     point: HookPoint,
     knowledge: &Knowledge,
     tag: Option<&str>,
+    budget: &mut ValueBudget,
 ) -> FilledLayer {
     let line = hook_point::row_of(point);
     let body = &knowledge.body;
@@ -97,10 +124,13 @@ pub fn lower_knowledge(
                     let why = format!("`{path}` is known at run");
                     writer.placeholder(RuntimePlaceholder::Fact { path, fallback: placeholder.fallback.clone() }, why);
                 }
+                Lookup::Known(_) | Lookup::Absent if budget.is_exceeded => {}
                 Lookup::Known(_) | Lookup::Absent => {
                     // Rendered alone, as text; all its facts are known.
                     let alone = Template { parts: vec![TemplatePart::Placeholder(Placeholder::clone(placeholder))] };
-                    writer.value(render_text(&alone, &facts).unwrap_or_default());
+                    if let Some(value) = budget.take(render_text(&alone, &facts).unwrap_or_default()) {
+                        writer.value(value);
+                    }
                 }
             },
         }
