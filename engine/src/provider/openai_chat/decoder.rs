@@ -115,7 +115,9 @@ impl ReplyDecoder for ChatDecoder {
         // An error may follow its usage in one event.
         let report = value.get("usage").filter(|report| !report.is_null()).map(usage);
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
-            report.into_iter().for_each(|report| self.usage.add(report, true));
+            if let Some(report) = report {
+                self.usage.add(report, true);
+            }
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
@@ -127,7 +129,9 @@ impl ReplyDecoder for ChatDecoder {
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
         // Some servers count with every piece; only the count with or after the `finish_reason` is of the whole reply.
-        report.into_iter().for_each(|report| self.usage.add(report, self.stop.is_some()));
+        if let Some(report) = report {
+            self.usage.add(report, self.stop.is_some());
+        }
         deltas
     }
 
