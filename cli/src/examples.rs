@@ -61,8 +61,8 @@ pub fn annotated_files(name: &str) -> Files {
     example_files(name).into_iter().map(annotate).collect()
 }
 
-/// Returns the files of the examples, as they are and as `rye init` writes them, and of a new project; they are compiled
-/// into this program, and so trusted.
+/// Returns the files of the examples (unchanged, and as `rye init` writes them) and the files of a new project. All of
+/// them are compiled into this program, and are therefore trusted.
 pub fn example_subjects() -> BTreeSet<Subject> {
     let mut found = BTreeSet::new();
     let names = ["hello", "review", "deploy", "classic-hooks"];

@@ -149,7 +149,7 @@ impl From<WorldError> for CommandError {
 }
 
 impl From<std::io::Error> for CommandError {
-    /// Converts the error; a closed pipe is no failure.
+    /// Converts the error; a closed pipe is not a failure.
     fn from(error: std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Fine } else { Exit::Failed };
         Self { exit, code: None, message: error.to_string(), help: None }

@@ -1,5 +1,5 @@
-//! Tests of the user space and of the search for a project: HOME is a project only on request, and its keys are
-//! protected even then. Each test uses its own home folder.
+//! Tests of the user space and of the search for a project: `HOME` is a project only on request, and even then the keys
+//! in it are protected. Each test uses its own home folder.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -81,9 +81,9 @@ pub fn timeout_seconds(world: &dyn World) -> u64 {
     written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
 }
 
-/// Returns true if a call needs no approval without a terminal. It starts a directive, whose own calls are each
-/// checked, or reads knowledge; or it runs a tool of the user space, or a tool of the project that runs only if the
-/// user trusts it. The remaining calls use the standard library's own tools: a shell, the web, the git repository.
+/// Returns true if a call needs no approval without a terminal. Such a call starts a directive, whose own calls are
+/// each checked, reads knowledge, or runs a tool of the user space or a trusted tool of the project. The remaining
+/// calls use the standard library's own tools: a shell, the web, the git repository.
 pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {

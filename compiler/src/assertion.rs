@@ -36,7 +36,7 @@ pub struct AssertReport {
     /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions that no thread makes true or false: they hold whatever the directives are granted.
+    /// Assertions that no thread makes true or false: such assertions hold for any grants of the directives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
@@ -83,7 +83,7 @@ pub struct Spawn {
     pub to: String,
     pub by: String,
     pub source: Option<SourceReport>,
-    /// A capability that the child declares and the parent does not have: it will be refused.
+    /// A capability that the child declares and the parent does not have: a run refuses its calls.
     pub exceeds: Option<String>,
     pub parent_grants: Option<SourceReport>,
     pub child_grants: Option<SourceReport>,

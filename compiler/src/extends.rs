@@ -1,4 +1,4 @@
-//! The chain of a directive: leaf to root, without repeats (`language.md` 8). Routing is decided before.
+//! The extends chain of a directive, without repeats (`language.md` 8). The caller selects the route first.
 
 use std::sync::Arc;
 

@@ -387,7 +387,7 @@ fn build_tool_schema() -> Value {
     schema
 }
 
-/// The metadata of knowledge, between its marks.
+/// The metadata of knowledge, between the lines that delimit it.
 fn knowledge_metadata() -> Value {
     let known = |key: &&str| {
         let schema = match *key {

@@ -1,5 +1,5 @@
-//! Lowering of a composed directive to a plan, the last phase of the compiler. A run decides nothing again that is
-//! decided here.
+//! Lowering of a composed directive to a plan, the last phase of the compiler. A run does not repeat the decisions of
+//! this phase.
 
 pub mod cache;
 pub mod capabilities;

@@ -25,8 +25,8 @@ pub struct ToolSandbox {
     pub kind: SandboxKind,
     /// Folders of the project that its process may write, besides its own scratch folder.
     pub write: Vec<String>,
-    /// Granted hosts. The engine's own requests go to no others. For a process, any host opens the whole network,
-    /// because the sandbox cannot distinguish hosts.
+    /// Granted hosts. Requests of the engine go to these hosts only. For a process, one granted host allows the whole
+    /// network, because the sandbox cannot distinguish hosts.
     pub net: Vec<String>,
 }
 

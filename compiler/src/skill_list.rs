@@ -36,7 +36,7 @@ pub struct ListedSkill {
     pub id: String,
     pub space: Space,
     pub tokens: u64,
-    /// The start of its file.
+    /// An empty span at the start of the file of the skill.
     pub span: Span,
 }
 

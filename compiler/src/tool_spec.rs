@@ -32,7 +32,7 @@ pub struct ToolSpec {
     pub timeout_seconds: u64,
     /// True if a call may run in parallel with other calls of the same turn.
     pub parallel: bool,
-    /// Calls that may run again after a crash left their outcome unknown.
+    /// The calls that may be repeated if their outcome is unknown after a crash.
     pub idempotent: Idempotence,
     pub needs: ToolNeeds,
     /// Names of rye's own environment variables to pass to the tool, besides those that every program gets.

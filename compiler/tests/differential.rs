@@ -158,7 +158,7 @@ impl Subject {
         counts.wrong.insert(kind, (1, format!("{kind}, project {}: {why}\n{files}", self.seed)));
     }
 
-    /// Returns true if two calls that differ in this input only send other layers.
+    /// Returns true if two calls that differ only in this input send different layers.
     fn matters(&self, input: &str) -> bool {
         let without = |call: &Map<String, Value>| {
             let mut rest = call.clone();

@@ -81,7 +81,7 @@ pub struct StartOptions {
     pub images: Vec<ValidatedImage>,
     /// The thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
-    /// The new thread survives a power failure once it is started. This takes a sync.
+    /// True to sync the start of the new thread, so that the thread survives a power failure.
     pub durable: bool,
 }
 

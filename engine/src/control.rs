@@ -121,8 +121,8 @@ impl ControlSender {
         }
     }
 
-    /// Waits until the session has handled a message and waits for the user again. `thread` had the session when the message
-    /// was sent; a thread that continues the session counts as having handled the messages to the thread before it.
+    /// Waits until the session has handled a message and waits for the user again. `thread` is the thread of the
+    /// session when the message was sent. If another thread continues the session, the message counts as handled.
     pub async fn settled(&self, id: &str, thread: Option<&str>) {
         loop {
             let mut states = self.state().subscribe();

@@ -193,12 +193,12 @@ enum InterruptPolicy {
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// None: children of a group are created all or none. A kill ends them afterwards.
+    /// No control message: the children of a group are created all or none. A kill ends the children afterwards.
     Done,
 }
 
-/// Performs an effect, and records control messages that arrive meanwhile. The intake of submitted messages runs beside
-/// the effect.
+/// Performs an effect, and records control messages that arrive meanwhile. The intake of submitted messages runs
+/// concurrently with the effect.
 async fn perform(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

@@ -9,7 +9,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::trust::TrustError;
 
-/// The reason why a thread cannot go on in this process. The thread has not ended; it can be recovered.
+/// The reason why a thread cannot proceed in this process. The thread has not ended; it can be recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub enum DriveError {
     Stalled { step: String },
     #[error("a task of the thread ended without a result: {0}")]
     Lost(String),
-    /// The store failed below a child that the thread waits for. Both are recovered together.
+    /// The store failed in a child that the thread waits for. Recovery covers the thread and the child.
     #[error("the child `{child}` stopped: {reason}")]
     ChildStopped { child: String, reason: String },
     #[error("the plan cannot be used: {0}")]
@@ -42,7 +42,7 @@ pub enum DriveError {
 
 impl DriveError {
     /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
-    /// cause is repaired, while other threads can go on.
+    /// cause is repaired, while other threads can proceed.
     pub fn is_transcript_fault(&self) -> bool {
         match self {
             Self::Store(error) => match error {
@@ -96,7 +96,7 @@ pub enum EngineError {
     NeverBegan { thread: String },
     #[error("the thread `{thread}` has ended; resume it with a message")]
     Over { thread: String },
-    #[error("the thread `{thread}` has not ended and keeps its model")]
+    #[error("the model of the thread `{thread}` cannot be changed: the thread has not ended")]
     KeepsModel { thread: String },
     #[error("`{thread}` is a run of the tool `{tool}` and accepts no messages")]
     OfTool { thread: String, tool: String },
@@ -108,10 +108,10 @@ pub enum EngineError {
     NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
-    /// The thread had to end, but could not be recovered. It was finalized instead.
+    /// The thread had to end, but could not be recovered; this process finalized the thread instead.
     #[error("the thread `{thread}` was finalized without being recovered: {why}")]
     Closed { thread: String, why: String },
-    #[error("the thread `{thread}` cannot be resumed: `{ancestor}` above it was {}", status.as_str())]
+    #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]
     AncestorStopped { thread: ThreadId, ancestor: ThreadId, status: Status },
     #[error(transparent)]
     Images(#[from] ImageNotAccepted),

@@ -155,7 +155,7 @@ pub enum StopReason {
     ToolUse,
     /// Output limit reached; a text or tool call at the end of the reply is incomplete.
     Length,
-    /// Context window full; the end of the reply is incomplete, too.
+    /// Context window full; a text or tool call at the end of the reply is incomplete.
     ContextWindow,
     /// The model or a content filter refused.
     Refusal,

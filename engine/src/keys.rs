@@ -115,7 +115,8 @@ impl SigningIdentity {
         URL_SAFE_NO_PAD.encode(self.key.sign(message).to_bytes())
     }
 
-    /// Returns a file with a new signature line in front, replacing an old one. `timestamp` is RFC 3339.
+    /// Returns the file with a new signature line as its first line, in place of an old signature line. `timestamp` is
+    /// RFC 3339.
     pub fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
         let content = without_signature_line(bytes);
         let head = format!("rye:signed:{timestamp}:{}", hex(&Sha256::digest(content)));

@@ -147,7 +147,7 @@ impl DirectiveServer {
 }
 
 impl ClientSide {
-    /// Returns the client's side of another session.
+    /// Returns a client side with a new session.
     fn for_session(&self) -> Self {
         Self { own: Arc::new(Session::new(Arc::clone(&self.context))), ..self.clone() }
     }

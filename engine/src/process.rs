@@ -27,8 +27,8 @@ pub fn start_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends another process; a process that has already ended is no error. The caller must verify through the owner's lock
-/// that the pid still belongs to the intended process.
+/// Ends another process; a process that has already ended is not an error. The caller must verify through the owner's
+/// lock that the pid still belongs to the intended process.
 pub fn end_process(pid: u32, how: EndSignal) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid pid `{pid}`")));

@@ -112,8 +112,8 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     mask_with(text, &own)
 }
 
-/// Returns the text with one value replaced by its name, in every encoding; of a value that is shorter than the minimum
-/// only as it is. Then masks the other secrets.
+/// Returns the text with one value replaced by its name, in every encoding; a value shorter than the minimum is
+/// replaced only where it occurs unencoded. Then masks the other secrets.
 pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()

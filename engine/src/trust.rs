@@ -232,7 +232,7 @@ impl TrustSnapshot<'_> {
     }
 }
 
-/// Returns the subject of a shipped file that is no item.
+/// Returns the subject of a shipped file that is not an item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }

@@ -23,7 +23,7 @@ pub fn root() -> Option<PathBuf> {
 
 /// Returns the canonical path of every folder that may hold this user's `.ai/`: the folders that `$RYE_USER_SPACE`,
 /// `$USER_SPACE` and `$HOME` name, and the account's home folder. A project inside such a folder is ordinary; the
-/// folder itself is no project.
+/// folder itself is not a project.
 pub fn candidate_roots() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));

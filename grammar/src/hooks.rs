@@ -113,7 +113,7 @@ impl XmlHookReader {
         Node::new(kind.unwrap_or_else(|| Kind::String(text.node.clone())), text.span)
     }
 
-    /// Converts the attributes of an element to entries, each by the type of its name.
+    /// Converts the attributes of an element to entries. The name of an attribute determines the type of its value.
     fn attributes(&mut self, element: &Element) -> Vec<Entry> {
         element
             .attributes

@@ -21,7 +21,7 @@ pub struct ToolTree {
     pub script: Option<ScriptDeclarations>,
 }
 
-/// The declarations of a tool that is its own program.
+/// The declarations of a tool whose file is the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptDeclarations {
     pub language: ToolLanguage,

@@ -131,7 +131,7 @@ impl Project {
     /// Checks all files of the project, as `rye check` does.
     ///
     /// # Errors
-    /// [`Error::World`]. A project with faults is no error: the report lists them.
+    /// [`Error::World`]. Errors in the files of the project are part of the report.
     pub fn check(&self) -> Result<CheckReport, Error> {
         Ok(check(&self.world()?, &Selection::All))
     }

@@ -253,14 +253,14 @@ impl Session {
         Some(Receipt { input: id, preview })
     }
 
-    /// Returns the price of the next request with a message; nothing is sent. `None` if the thread is no chat.
+    /// Returns the price of the next request with a message; nothing is sent. `None` if the thread is not a chat.
     pub async fn preview(&self, input: &UserInput) -> Option<Preview> {
         let expanded = self.engine.expand(&input.text).await.ok().and_then(|expansion| expansion.text);
         let input = UserInput { text: expanded.unwrap_or_else(|| input.text.clone()), ..input.clone() };
         Some(preview::preview(&self.handle.control().live_state()?, &input))
     }
 
-    /// Returns the parts of the next request with their tokens; empty if the thread is no chat.
+    /// Returns the parts of the next request with their tokens; empty if the thread is not a chat.
     pub fn context(&self) -> Vec<ContextPart> {
         self.handle.control().live_state().as_ref().map(preview::context_parts).unwrap_or_default()
     }

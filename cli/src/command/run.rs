@@ -354,7 +354,7 @@ impl From<EngineError> for CommandError {
             return storage_failure(error);
         }
         if let EngineError::AncestorStopped { thread, .. } = &error {
-            let help = format!("end it with `rye threads kill {thread}`; resume the stopped thread with a message");
+            let help = format!("end the thread with `rye threads kill {thread}`; resume the ancestor with a message");
             return Self::failed(error.to_string()).with_help(help);
         }
         if let EngineError::NeverBegan { .. } = &error {

@@ -65,7 +65,7 @@ pub struct PossibleThread {
     hooks: BTreeSet<String>,
     asks: bool,
     pub spend: Nanos,
-    /// A grant with the hosts that it opens.
+    /// A grant with the hosts that the grant allows.
     pub net: Option<String>,
     /// The capabilities that the thread's own hooks use: the thread reads their answers.
     hook_calls: Vec<String>,

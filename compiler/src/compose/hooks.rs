@@ -259,7 +259,8 @@ const FRESH_PROMPT: [PromptSection; 7] = [
     PromptSection::Hooks(HookPoint::ThreadStarted, Position::After),
 ];
 
-/// The sections of a continuation: the same system prompt, but its own hooks; the chain's message was sent before.
+/// The sections of a continuation: the same system prompt, and the hooks for continuations. The conversation already
+/// contains the chain's part of the first message.
 const CONTINUATION_PROMPT: [PromptSection; 4] = [
     PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
     PromptSection::Chain(ChainPart::System),

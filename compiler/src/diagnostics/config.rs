@@ -27,7 +27,7 @@ pub enum ConfigError {
     ChangesNothing { path: String, about: &'static str, span: Span },
 }
 
-/// Returns the key as a prefix of its file.
+/// Returns the part of a message that precedes the file: the key and "in"; empty if the key is empty.
 fn key_prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }
@@ -58,7 +58,7 @@ impl Problem for ConfigError {
         match self {
             Self::Invalid { expected, found, .. } => value_help(found, expected),
             Self::UnknownFile { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("`rye explain config::unknown-file` lists the settings files; those of a tool belong in a folder of their own".into())
+                Some("`rye explain config::unknown-file` lists the settings files; tool settings belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
             Self::AssertsNothing { help, .. } => {

@@ -107,9 +107,9 @@ impl Problem for ContextError {
             Self::Unfilled { help, .. } => Some((*help).to_owned()),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
-                    "they are paid in full instead of from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
+                    "the stable tokens are never read from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
                 ),
-                None => "they are not read from the cache; move the changing part behind them".into(),
+                None => "the stable tokens are never read from the cache; move the changing part behind them".into(),
             }),
         }
     }

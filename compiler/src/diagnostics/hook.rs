@@ -171,7 +171,7 @@ impl Problem for HookError {
             }),
             Self::Never { .. } | Self::OnlyLibrary { .. } => Some("correct the condition, or remove the hook".into()),
             Self::RaisesNothing { limit, .. } => {
-                Some(format!("write the new value of `{limit}`, above the limit, not the difference"))
+                Some(format!("write the new value of `{limit}`, not the increase"))
             }
             Self::Always { .. } => Some("remove the condition if this is intended".into()),
             Self::Shadowed { by, .. } => {

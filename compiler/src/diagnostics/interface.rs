@@ -120,7 +120,11 @@ impl Problem for InterfaceError {
                 "only inputs are filled in, as `{input:name}`: declare one and give it with `--input`; put code in backticks".into(),
             ),
             Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(if known.is_empty() { "it takes none".into() } else { format!("parameters: {}", quote_list(known)) })
+                Some(if known.is_empty() {
+                    "the tool takes no parameters".into()
+                } else {
+                    format!("parameters: {}", quote_list(known))
+                })
             }),
             Self::MissingParameter { name, .. } => Some(format!("add `{name}` to the parameters of the call")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {

@@ -76,7 +76,7 @@ pub enum ItemError {
     /// A key of knowledge metadata that nothing reads.
     #[error("the key `{key}` of this knowledge is never read")]
     UnreadMetadata { key: String, suggestion: Option<String>, span: Span },
-    /// A `version` that is no version number.
+    /// A `version` that is not a version number.
     #[error("`{found}` is not a version")]
     Version { found: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
@@ -216,7 +216,7 @@ impl Problem for ItemError {
                 _ => format!("write `{expected}`, leave the category out, or move the file"),
             }),
             Self::KnowledgeMismatch { field, .. } => {
-                Some(format!("leave `{field}` out: the path alone decides, and nothing else reads it"))
+                Some(format!("remove `{field}`: the path determines the {field}, and nothing reads this value"))
             }
             Self::EscapesSpace { .. } => Some(
                 "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),

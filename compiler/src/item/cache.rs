@@ -68,8 +68,8 @@ impl std::fmt::Debug for DeferredDrop {
     }
 }
 
-/// The settings files that hold hooks.
-/// Maximum length of an item that is no tool, in bytes. Tools have a bound of their own.
+/// The settings files that hold hooks. Maximum length of an item that is not a tool, in bytes. Tools have a bound of
+/// their own.
 const MAX_ITEM_BYTES: usize = 1 << 20;
 
 const HOOK_CONFIG_IDS: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];

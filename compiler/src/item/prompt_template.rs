@@ -87,7 +87,7 @@ fn shell_commands(line: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns the path of a line `@path` or `@import path`. A mention such as `@alice` is no path.
+/// Returns the path of a line `@path` or `@import path`. A mention such as `@alice` is not a path.
 fn imported_path(line: &str) -> Option<&str> {
     let rest = line.strip_prefix('@')?;
     let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));

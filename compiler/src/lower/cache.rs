@@ -99,7 +99,7 @@ impl LowerCache {
     }
 }
 
-/// The state of the module's introduction: one for all directives of a project, or for the planned one.
+/// The state that the module comment describes, shared by all directives of a project in a check; a plan has its own.
 pub struct LowerContext<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<ProviderCatalog<'i>>,

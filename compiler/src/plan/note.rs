@@ -30,7 +30,7 @@ pub enum OmissionReason {
 }
 
 impl OmissionReason {
-    /// Returns the reason of a note; `None` if the note is no omission.
+    /// Returns the reason of a note; `None` if the note does not state an omission.
     pub fn of(note: &Note) -> Option<Self> {
         match note {
             Note::Suppressed { .. } => Some(Self::Suppressed),

@@ -59,7 +59,7 @@ pub enum OriginCause {
     HookSource(HookSource),
     /// The default model of the settings.
     DefaultModel,
-    /// A knowledge item that a hook brings a second time.
+    /// A knowledge item that a hook would inject a second time.
     RepeatedBy { hook: String },
 }
 

@@ -1,6 +1,6 @@
-//! The certificate of a continuation: each part of the first request, and the reason why the continuing thread has it or
-//! lacks it. A handoff sends the system prompt again; the first message is kept only as long as it is among the last
-//! messages, so a part of it counts as lost unless a `thread_continued` hook brings it again.
+//! The certificate of a continuation: each part of the first request, and the reason why the continuing thread has it
+//! or lacks it. A handoff sends the system prompt again; the first message is kept only as long as it is among the last
+//! messages, so a part of it counts as lost unless a `thread_continued` hook injects it again.
 
 use std::fmt;
 
@@ -28,16 +28,16 @@ pub struct ContinuationItem {
 pub enum ContinuationFate {
     /// Part of the system prompt, which is sent again.
     Survives,
-    /// A `thread_continued` hook brings it again.
+    /// A `thread_continued` hook injects it again.
     Restored,
-    /// A `thread_continued` hook brings it again if its condition holds.
+    /// A `thread_continued` hook injects it again if the condition of the hook holds.
     MayBeRestored,
-    /// Nothing brings it again.
+    /// Nothing injects it again.
     Lost,
 }
 
 impl Plan {
-    /// Returns each part of the first request with its fate in a continuation, in the order of sending.
+    /// Returns each part of the first request, and whether a continuation has it, in the order of sending.
     pub fn continuation_items(&self) -> Vec<ContinuationItem> {
         let system = self.prompt.system.iter().map(|layer| item(layer, ContinuationFate::Survives, None));
         system.chain(self.prompt.first_message.iter().map(|layer| self.message_item(layer))).collect()

@@ -1,5 +1,6 @@
 //! The table of hook points (`language.md` 7): name, mode, facts with their types, allowed actions. The compiler
-//! rejects invalid hooks by it, the engine combines answers by it. It does not define when a point fires.
+//! rejects hooks that violate the table, and the engine combines the answers of hooks by the mode of their point. The
+//! table does not define when a point fires.
 
 use rye_grammar::condition::{Path, Segment};
 

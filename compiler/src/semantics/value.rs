@@ -86,7 +86,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A number as the language sees it. INVARIANT: `Int` lies in −2⁶³ … 2⁶⁴−1, `Float` is finite.
+/// A number of the language. INVARIANT: `Int` lies in −2⁶³ … 2⁶⁴−1, `Float` is finite.
 #[derive(Debug, Clone, Copy)]
 pub enum Num {
     Int(i128),

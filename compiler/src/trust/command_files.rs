@@ -350,8 +350,8 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds an argument: a path, or a text, which a shell reads as commands. A value alone is a text only where it could be
-    /// executed.
+    /// Adds an argument, which is a path or a text; a shell reads a text as commands. An argument whose special
+    /// characters are all in the value of a placeholder is a text only if its program can execute it.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();

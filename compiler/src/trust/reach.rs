@@ -178,8 +178,8 @@ pub fn script_of(connection: &serde_json::Value) -> Option<TrustRequirement> {
     connection.get("script").and_then(serde_json::Value::as_str).map(script_requirement)
 }
 
-/// Returns the requirement of a script, by its path relative to the project. The file is no item; its content is hashed
-/// when trust is recorded, like that of a program.
+/// Returns the requirement of a script, by its path relative to the project. The file is not an item; its content is
+/// hashed when trust is recorded, like that of a program.
 pub fn script_requirement(path: &str) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Script,

@@ -220,8 +220,8 @@ fn mapping(arguments: &CallArguments, names: &[&str]) -> Option<CallArguments> {
     }
 }
 
-/// Reports literal `parameters` of `rye_execute` that are no object, such as an object in quotes. `after` is the text from
-/// the opening parenthesis, which is at `start` in the body.
+/// Reports literal `parameters` of `rye_execute` that are not an object, such as an object in quotes. `after` is the
+/// text from the opening parenthesis, which is at `start` in the body.
 fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
     let Some(arguments) = CallArguments::read(bounded(after)).filter(|_| primary == Primary::Execute) else { return };
     let Some(argument) = arguments.named(&["parameters"]) else { return };
@@ -319,7 +319,7 @@ fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     Span::new(body.source, start, start + length)
 }
 
-/// Reports literal URLs and paths of built-in tools that the grants do not open.
+/// Reports literal URLs and paths of built-in tools that the grants do not allow.
 fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
     let ToolKind::Builtin { name } = &tool.spec.kind else { return };
     for argument in &call.arguments {

@@ -1,9 +1,9 @@
 //! Literal arguments of calls in prose: `(path="a", n=3)`, `({"path": "a"})` and `parameters={"path": "a"}`, in the
-//! spellings of Python and JSON. Values that are no literal, such as placeholders, stay open.
+//! spellings of Python and JSON. Values that are not literals, such as placeholders, are unknown.
 
 use serde_json::{Map, Value};
 
-/// Maximum nesting of literals; deeper values stay open.
+/// Maximum nesting of literals; deeper values are unknown.
 const MAX_DEPTH: usize = 16;
 
 /// The arguments of one call.
@@ -216,7 +216,7 @@ impl<'t> ArgumentReader<'t> {
         None
     }
 
-    /// Skips a value that is no literal, up to the comma or bracket that ends it.
+    /// Skips a value that is not a literal, up to the comma or bracket that ends it.
     fn skip_open(&mut self) {
         let (mut depth, mut quote) = (0_usize, None);
         for (at, c) in self.rest().char_indices() {

@@ -272,8 +272,9 @@ fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissio
     }
 }
 
-/// Reports `net` and `write` grants that the sandbox of a program cannot apply as written: paths that open nothing,
-/// hosts that open the whole network, and the project folder.
+/// Reports `net` and `write` grants that the sandbox of a program cannot apply as written: paths that grant no folder,
+/// hosts (the sandbox allows the whole network or none of it), and the project folder (the sandbox allows changes of
+/// existing entries only).
 fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = write_path_error(path) {

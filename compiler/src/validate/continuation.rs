@@ -125,8 +125,8 @@ impl LostKnowledge {
     }
 }
 
-/// Reports declarations of a continuation directive that have no effect in a continuation, which keeps the plan and the
-/// inputs of its thread: required inputs that the thread does not have, and grants beyond those of the thread.
+/// Reports declarations of a continuation directive that have no effect: required inputs that the thread does not have,
+/// and grants beyond those of the thread. A continuation keeps the plan and the inputs of its thread.
 pub fn check_target(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     let Some(named) = leaf.continuation.as_ref().filter(|named| named.node != composed.id) else { return };

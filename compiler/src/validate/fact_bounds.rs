@@ -41,8 +41,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Self { items, composed, limits: OnceCell::new(), grants: OnceCell::new(), models: OnceCell::new() }
     }
 
-    /// Returns the values that a fact of a hook can have; `None` if nothing here bounds it. Bounds of the cause
-    /// `without` do not apply.
+    /// Returns the values that a fact of a hook can have; `None` if no bound is known. Ignores bounds whose cause is
+    /// `without`.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
             "model" => Some(Domain::Values(self.models().to_vec())),

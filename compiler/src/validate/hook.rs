@@ -379,7 +379,7 @@ fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<Kn
     Some(known)
 }
 
-/// Returns the parameters of a tool that has no others.
+/// Returns the parameters of a tool; `None` if the schema allows parameters that it does not declare.
 fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)

@@ -34,7 +34,7 @@ struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
     fires: bool,
-    /// The only bound that prevents it from firing for the directives so far, if they have one in common.
+    /// The bound that alone prevents the hook from firing, if it is the same for all directives so far.
     bound: Option<BoundCause>,
 }
 
@@ -43,7 +43,7 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if it routes some directive.
     routes: bool,
-    /// The hook that answers first for the first directive that it does not route.
+    /// The hook that routes the first directive that meets the condition but is not routed by `hook`.
     by: Arc<HookDecl>,
 }
 

@@ -67,13 +67,13 @@ pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// Marks of other template languages, without braces: before the name and after it.
+/// Placeholder delimiters of other template languages, without braces: before the name and after the name.
 const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>")];
 
 /// The placeholder that other clients fill with all arguments.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
 
-/// Finds declared inputs behind marks of other languages, and `$ARGUMENTS`.
+/// Finds declared inputs in placeholders of other template languages, and `$ARGUMENTS`.
 fn find_other_marks<'t>(
     line: &'t str,
     start: usize,

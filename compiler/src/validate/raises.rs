@@ -1,5 +1,5 @@
-//! Hooks that raise a limit to no more than it is: they stop a thread at its limit as if they did not exist
-//! (`language.md` 7).
+//! Hooks that set a limit to a value that is not above its current value: at the limit, the thread stops as if such a
+//! hook did not exist (`language.md` 7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Merge for RaiseUses {
     }
 }
 
-/// Returns a number, also from text. A template is no number before a run.
+/// Returns the number that a value or its text states; `None` for a template, whose value is unknown before a run.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

@@ -1,4 +1,4 @@
-//! Files and folders under `.ai/` that nothing reads: an unknown folder, a name that is no item id, or an extension
+//! Files and folders under `.ai/` that nothing reads: an unknown folder, a name that is not an item id, or an extension
 //! that the kind does not have (`language.md` 1). Names that start with a dot are ignored.
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};

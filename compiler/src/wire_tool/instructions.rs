@@ -10,7 +10,7 @@ use crate::plan::{PaletteTool, Plan, PlannedModel, ToolUse};
 /// Start and end of a tool call in the text of a model.
 pub const CALL_START: &str = "<tool_call>";
 pub const CALL_END: &str = "</tool_call>";
-/// Start of a tool result; text that a model writes after it is made up.
+/// Start of a tool result; a model that writes this tag invents the text that follows.
 pub const RESULT_START: &str = "<tool_result";
 /// Id of the layer. No item has it, because ids contain no spaces.
 pub const LAYER_ID: &str = "tool instructions";

@@ -17,7 +17,7 @@ use super::{add_notes, take_unnameable_properties, types_of};
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
 /// Maximum number of schemas in a result; the last, smallest effort cuts the excess.
 const MAX_SCHEMAS: usize = 500;
-/// Formats of text that the API documents.
+/// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
 /// Keywords that are copied.
 const COPIED_KEYWORDS: [&str; 6] = ["title", "description", "minimum", "maximum", "minItems", "maxItems"];
@@ -365,7 +365,7 @@ fn infer_types(map: &Map<String, Value>) -> Vec<&str> {
     }
 }
 
-/// Converts a list of values: the API documents `enum` for text and numbers.
+/// Converts an `enum`, for which the API documents only text and numbers.
 fn convert_enum(map: &Map<String, Value>, values: &[Value]) -> (Map<String, Value>, Vec<String>) {
     let named = types_of(map);
     let allowed = |value: &&Value| named.is_empty() || named.iter().any(|name| is_of_type(value, name));

@@ -29,7 +29,7 @@ pub(crate) struct RunningThreads {
     asking: BTreeMap<String, usize>,
 }
 
-/// A guard: while it lives, a thread below the root waits for a person.
+/// A guard: until it is dropped, a thread below the root counts as waiting for a person.
 pub(crate) struct AskingGuard<'e> {
     engine: &'e EngineContext,
     root: String,
@@ -89,7 +89,7 @@ impl RunningThread {
     }
 }
 
-/// A guard: while it lives, the process counts as waiting for a child and is not idle.
+/// A guard: until it is dropped, the process counts as waiting for a child and is not idle.
 pub(crate) struct AwaitedChildGuard(Arc<EngineContext>);
 
 impl Drop for AwaitedChildGuard {
@@ -99,7 +99,7 @@ impl Drop for AwaitedChildGuard {
     }
 }
 
-/// A guard: while it lives, no other task of this process recovers the thread.
+/// A guard: until it is dropped, no other task of this process recovers the thread.
 pub(crate) struct RecoveryGuard {
     engine: Arc<EngineContext>,
     thread: ThreadId,

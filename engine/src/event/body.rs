@@ -176,7 +176,7 @@ pub struct AttemptIntended {
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
-    /// The attempt requests a summary of the conversation and is no turn.
+    /// The attempt requests a summary of the conversation and does not count as a turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
 }

@@ -348,7 +348,8 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     }
 }
 
-/// Records the end of a child. The time that an awaited child waited for a person is no duration of the thread.
+/// Records the end of a child. The time that an awaited child waited for a person does not count towards the duration
+/// of the thread.
 fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     let asked_ms = ended.cost.asked_ms;
     if let Some(child) = state.children.get_mut(&ended.spawn) {

@@ -50,7 +50,7 @@ pub enum Effect {
     /// A chat waits for the next prompt. Any control message ends the wait; the driver books the open settlements first.
     Wait,
     /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the
-    /// descendants end too; it names the children that the transcript knows. `leaves` holds the limits for the
+    /// descendants end too; `cancel` names the children that the transcript records. `leaves` holds the limits for the
     /// continuation, if there is one.
     Done {
         settle: Vec<Settled>,

@@ -1,5 +1,6 @@
 //! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
-//! once, before it has any effect on the thread. A handled message therefore skips no calls and costs no model call.
+//! once, before it has any effect on the thread. A message that a hook handles therefore skips no calls and causes no
+//! model call.
 
 use rye_compiler::commands::split_command;
 use rye_compiler::hook::{HookPoint, PlannedHook};
@@ -50,8 +51,8 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the intake of the next queued message as a step of its own. While an approval request is open, messages wait:
-/// its answer must find the request.
+/// Returns the intake of the next queued message as a step of its own. While an approval request is open, messages
+/// wait, so that the answer finds the request.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }

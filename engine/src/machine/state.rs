@@ -113,7 +113,7 @@ pub enum RunPosition {
     After(Node, Outcome),
 }
 
-/// Owned time of a thread: the time between two owners does not count.
+/// The time during which a process owned the thread; the time between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnedTime {
     /// The time of the first event.
@@ -123,19 +123,19 @@ pub struct OwnedTime {
     pub since: i64,
     /// The time of the last event.
     pub now: i64,
-    /// The start of the current wait for a person, if the thread waits for one. This time does not count.
+    /// The start of the current wait for a person, if the thread waits for one. The wait does not count as owned time.
     pub paused: Option<i64>,
     /// Milliseconds that the thread has waited for a person, in the thread itself or in children that it awaited.
     pub asked_ms: i64,
 }
 
 impl OwnedTime {
-    /// Returns the owned time at the last event in milliseconds, without waits for a person.
+    /// Returns the owned time up to the last event in milliseconds, without waits for a person.
     pub fn elapsed_ms(&self) -> u64 {
         self.elapsed_at(self.now)
     }
 
-    /// Returns the owned time at `now` in milliseconds. A clock that was set back adds nothing.
+    /// Returns the owned time up to `now` in milliseconds. A clock that was set back adds nothing.
     pub fn elapsed_at(&self, now: i64) -> u64 {
         let until = self.paused.unwrap_or(now.max(self.now));
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
@@ -209,7 +209,8 @@ pub struct ReplyCalls {
     /// The current or last group: `start..end`.
     pub start: usize,
     pub end: usize,
-    /// Milliseconds that awaited children of the group waited for a person. They wait at the same time.
+    /// The longest time, in milliseconds, that an awaited child of the group waited for a person. The children wait at
+    /// the same time, so their waits are not added.
     pub asked_ms: u64,
 }
 
@@ -468,7 +469,7 @@ impl ThreadState {
         matches!(self.talk.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
-    /// Returns the defect of the last reply, if it ends the turns and is no whole answer.
+    /// Returns the defect of the last reply, if the reply ends the turns and is incomplete.
     pub fn reply_defect(&self) -> Option<ReplyDefect> {
         let stop = self.stop_reason.as_ref().filter(|_| self.would_stop() && self.calls.list.is_empty())?;
         match stop {
@@ -566,7 +567,7 @@ const CONTINUE_CUT_REPLY: &str = "Your reply was cut off at its output limit. Co
 nothing and add no introduction.";
 const REPEAT_EMPTY_REPLY: &str = "Your reply held no text. Write your answer now.";
 
-/// The reason why the last reply is no whole answer.
+/// The reason why the last reply is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyDefect {
     /// The output limit or the context window cut the reply.

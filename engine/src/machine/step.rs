@@ -80,15 +80,15 @@ pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
     (!events.is_empty()).then_some(events)
 }
 
-/// Returns the events that stop an overdue thread in front of a step that would wait: open attempts and calls are
-/// closed, and the duration limit is recorded.
+/// Returns the events that stop an overdue thread before a step that would wait: open attempts and calls are closed,
+/// and the duration limit is recorded.
 pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Vec<EventBody> {
     let mut events = close_open_work(state, (false, true), "skipped: the thread reached its duration limit");
     events.push(duration_limit(state, now, delay_ms));
     events
 }
 
-/// Returns the event of the duration limit, reached at `now` or by a wait of `delay_ms` that does not fit.
+/// Returns the event of the duration limit, which is reached at `now`, or which a wait of `delay_ms` would exceed.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);

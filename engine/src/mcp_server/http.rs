@@ -109,7 +109,7 @@ struct SessionUse {
     open_responses: usize,
 }
 
-/// A guard: while it lives, a response of the session is open.
+/// A guard: until it is dropped, the session counts a response as open.
 struct OpenResponse {
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
     session: String,

@@ -35,7 +35,7 @@ impl MessageError {
         Self::new(id, INVALID_REQUEST, format!("the message is larger than {} MiB", MAX_MESSAGE_BYTES >> 20))
     }
 
-    /// The error for a message that is JSON-RPC but no message of the protocol.
+    /// The error for a JSON-RPC message that is not a message of the protocol.
     pub fn unreadable(id: Value) -> Self {
         Self::new(id, INVALID_REQUEST, "the message is not one of the protocol")
     }

@@ -1,5 +1,5 @@
-//! The transport on standard streams: one message a line. Every request gets a response, also one that is too large or
-//! no valid message.
+//! The transport on standard streams: one message a line. Every request gets a response, even a request that is too
+//! large or is not a valid message.
 
 use std::future::Future;
 use std::io;

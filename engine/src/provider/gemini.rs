@@ -125,7 +125,7 @@ impl ContentKind {
     }
 }
 
-/// Returns true unless the model is of a generation without required thought signatures.
+/// Returns true if the model requires thought signatures; models of older generations do not.
 fn requires_signatures(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     !["gemini-1", "gemini-2", "gemma"].iter().any(|older| name.starts_with(older))

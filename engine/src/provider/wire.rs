@@ -131,7 +131,8 @@ pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item =
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
 }
 
-/// Reads a token count of a provider: the inner `None` if the provider sent none, the outer if its value is no count.
+/// Reads a token count of a provider: the inner `None` if the provider sent none, the outer if the value is not a
+/// count.
 #[expect(clippy::option_option, reason = "an absent count differs from one that cannot be read")]
 pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
     match usage.pointer(path) {

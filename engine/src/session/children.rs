@@ -457,7 +457,7 @@ impl EngineContext {
     }
 
     /// Starts a child that has no transcript although its parent may wait for it, from its row, its plan and its
-    /// parent's transcript. `None` if it was no child of a call.
+    /// parent's transcript. `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,

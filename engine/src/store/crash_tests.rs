@@ -120,7 +120,7 @@ fn survivals() -> impl Iterator<Item = Survival> {
     [Survival::All, Survival::Nothing].into_iter().chain((0..24).map(Survival::Some))
 }
 
-/// Returns the operations of one undisturbed life, and how many of them are syncs.
+/// Returns the number of disk operations of one run without interruptions, and the number of syncs among them.
 fn measure() -> (u64, u64) {
     let disk = Arc::new(SimulatedDisk::new());
     run_thread_life(&(Arc::clone(&disk) as Arc<dyn Disk>), &mut Acknowledged::default()).unwrap();

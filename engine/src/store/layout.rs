@@ -96,7 +96,7 @@ fn create_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Lists every thread that has a transcript, by id. Folders whose names are no thread ids are ignored.
+/// Lists every thread that has a transcript, by id. Folders whose names are not thread ids are ignored.
 pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
     find_threads_outside(disk, &BTreeSet::new())
 }

@@ -77,7 +77,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, S
     Ok(mail)
 }
 
-/// Removes a message whose `mail{id}` event is synced. A missing message is no error.
+/// Removes a message whose `mail{id}` event is synced. A missing message is not an error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
     if id.contains(['/', '\\', '\0']) {
         return Err(StoreError::InvalidId { reason: format!("`{}` is not a message id", id.escape_debug()) });

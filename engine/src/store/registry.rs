@@ -77,7 +77,7 @@ struct WriteStreak {
 }
 
 impl WriteStreak {
-    /// Pauses before a transaction if other processes are due.
+    /// Pauses before a transaction if this process has written for `MAX_HOLD`, so that other processes can write.
     fn pause_if_due(&mut self) {
         if !self.may_continue() {
             std::thread::sleep(POLL_INTERVAL + POLL_INTERVAL / 2);
@@ -275,7 +275,8 @@ impl Registry {
         self.finish(&mut streak, begun, change)
     }
 
-    /// Variant of `write` that never waits; `None` if another writer is active or due, or if no transaction can begin.
+    /// Variant of `write` that never waits; `None` if another writer is active, if this process must first let other
+    /// processes write, or if no transaction can start.
     fn try_write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,

@@ -127,7 +127,7 @@ struct ExprBuilder<'t> {
 
 impl ExprBuilder<'_> {
     fn expression(&self, pairs: Pairs<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
-        // The Pratt parser recurses once per prefix operator, so their runs are limited before.
+        // The Pratt parser recurses once per prefix operator, so runs of prefix operators are limited before it starts.
         let mut run = 0;
         for pair in pairs.clone() {
             run = if matches!(pair.as_rule(), Rule::not | Rule::negate) { run + 1 } else { 0 };

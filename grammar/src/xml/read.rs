@@ -164,7 +164,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Reports a `<` that opens nothing, and takes it as text.
+    /// Reports a `<` that starts no markup, and reads it as text.
     fn stray_angle(&mut self, start: usize) -> usize {
         self.syntax_error(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
         self.push_text(start, start + 1, String::push_str);

@@ -99,7 +99,8 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A level of nesting. The library counts only written levels; this also counts those that aliases expand to.
+/// A level of nesting. The YAML library counts only the levels in the text; this guard also counts the levels that
+/// aliases expand to.
 struct DepthGuard;
 
 impl DepthGuard {

@@ -28,7 +28,8 @@ fn is_type(span: &str) -> bool {
     starts_with_capital && span.chars().all(char::is_alphanumeric) && span.chars().any(char::is_lowercase)
 }
 
-/// Returns true if a path exists in the repository, or in the sources of a crate, as the rows of the code map name it.
+/// Returns true if a path exists in the repository or in the sources of a crate. The rows of the code map name paths
+/// relative to the sources.
 fn path_exists(path: &str) -> bool {
     let folders = ["", "grammar/src", "compiler/src", "engine/src", "cli/src", "snapshots"];
     folders.iter().any(|folder| root().join(folder).join(path).exists())

@@ -155,7 +155,7 @@ impl SessionTask {
         }
     }
 
-    /// Sends an update. A client that is gone gets none; the transcript has everything.
+    /// Sends an update. If the client has disconnected, the update is dropped; the transcript holds its content.
     fn update(&self, update: SessionUpdate) {
         self.connection.send_notification(SessionNotification::new(self.id.clone(), update)).ok();
     }

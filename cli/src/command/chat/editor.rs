@@ -1,4 +1,5 @@
-//! The editor of the terminal of a chat: several lines with soft wrap, undo, and pasted texts that are shown as a mark.
+//! The editor of the terminal of a chat: several lines with soft wrap, undo, and pasted texts that are shown as a
+//! label.
 
 use crossterm::event::KeyEvent;
 use ratatui_textarea::{CursorMove, DataCursor, TextArea};
@@ -9,9 +10,9 @@ use super::screen::Row;
 use crate::present::{BOLD, DIM};
 use crate::report::printable;
 
-/// A paste with more lines is shown as a mark.
+/// A paste with more lines is shown as a label: `[pasted N lines]`.
 const MAX_PASTED_LINES: usize = 20;
-/// A paste with more bytes is shown as a mark.
+/// A paste with more bytes is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
 /// Columns of the prompt sign.
 const SIGN_COLUMNS: usize = 2;
@@ -19,7 +20,7 @@ const SIGN_COLUMNS: usize = 2;
 /// The text being written.
 pub struct Editor {
     area: TextArea<'static>,
-    /// Pasted texts, by the mark that stands for each.
+    /// Labels in the text, each with the pasted text that it replaces.
     pastes: Vec<(String, String)>,
 }
 
@@ -35,11 +36,11 @@ impl Editor {
         Self { area: TextArea::default(), pastes: Vec::new() }
     }
 
-    /// Returns the text with pasted texts in place of their marks.
+    /// Returns the text with pasted texts in place of their labels.
     pub fn text(&self) -> String {
         let mut text = self.area.lines().join("\n");
-        for (mark, pasted) in &self.pastes {
-            text = text.replace(mark, pasted);
+        for (label, pasted) in &self.pastes {
+            text = text.replace(label, pasted);
         }
         text
     }
@@ -73,7 +74,7 @@ impl Editor {
         self.area.insert_newline();
     }
 
-    /// Inserts pasted text; a long one is shown as a mark.
+    /// Inserts pasted text; a long text is shown as a label.
     pub fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let count = text.lines().count();
@@ -83,12 +84,12 @@ impl Editor {
         }
         let again = self.pastes.iter().filter(|(_, pasted)| pasted.lines().count() == count).count();
         let number = if again == 0 { String::new() } else { format!(", {}", again + 1) };
-        let mark = format!("[pasted {}{number}]", crate::present::format_count(count as u64, "line"));
-        self.area.insert_str(&mark);
-        self.pastes.push((mark, text));
+        let label = format!("[pasted {}{number}]", crate::present::format_count(count as u64, "line"));
+        self.area.insert_str(&label);
+        self.pastes.push((label, text));
     }
 
-    /// Shows pasted texts in place of their marks.
+    /// Shows pasted texts in place of their labels.
     pub fn expand_pastes(&mut self) {
         if !self.pastes.is_empty() {
             let text = self.text();
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn long_paste_is_a_mark_and_is_sent_whole() {
+    fn long_paste_is_a_label_and_is_sent_whole() {
         let lines: Vec<String> = (0..21).map(|n| format!("line {n}")).collect();
         let pasted = lines.join("\n") + "\n";
         let mut editor = editor("see: ");

@@ -193,7 +193,7 @@ pub struct ChatResponse {
 }
 
 impl ChatRequest {
-    /// Parses a line. A line that is no request gives the response to it.
+    /// Parses a line. If the line is not a request, returns the response that reports the error.
     pub fn parse(line: &str) -> Result<Self, Box<ChatResponse>> {
         let value: Value = serde_json::from_str(line)
             .map_err(|error| Box::new(ChatResponse::refused(Value::Null, None, format!("no JSON object: {error}"))))?;
@@ -251,7 +251,7 @@ impl ChatResponse {
         Self { r#type: "response", id, command, success: false, data: None, error: Some(error) }
     }
 
-    /// Writes the response as a line of stdout. If the reader is gone, the session runs to its end.
+    /// Writes the response as a line of stdout. If the reader has closed the pipe, the session still runs to its end.
     pub fn print(&self) {
         let mut out = std::io::stdout().lock();
         if let Ok(mut line) = serde_json::to_vec(self) {

@@ -30,7 +30,8 @@ pub struct Line {
 /// A difference between a line and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFault {
-    /// The line was no valid UTF-8 or had control characters; they are replaced in the text.
+    /// The line was not valid UTF-8 or had control characters; the invalid bytes and control characters are replaced in
+    /// the text.
     Repaired,
     /// The line has more than [`MAX_LINE_BYTES`]; the text is empty.
     TooLong,

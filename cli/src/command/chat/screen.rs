@@ -135,7 +135,7 @@ impl<W: Write> Screen<W> {
     /// Prints finished lines above the viewport, and paints the viewport. Writes nothing if nothing has changed.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn paint(&mut self, finished: &[Row], next: Viewport) -> io::Result<()> {
         if !self.is_stale && finished.is_empty() && next == self.frame {
             return Ok(());
@@ -188,7 +188,7 @@ impl<W: Write> Screen<W> {
     /// Removes the viewport, so that other output can follow.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn clear(&mut self) -> io::Result<()> {
         let mut frame = String::new();
         self.move_to_top(&mut frame);
@@ -204,7 +204,7 @@ impl<W: Write> Screen<W> {
     /// Clears the terminal, for a user whose screen another program has damaged. The scrollback stays.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal was closed.
     pub fn clear_all(&mut self) -> io::Result<()> {
         self.painted.clear();
         self.cursor = (0, 0);

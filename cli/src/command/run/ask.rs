@@ -83,7 +83,7 @@ pub fn approval_handler(
 ) -> ApprovalPolicy {
     if has_terminal(format) {
         let given = given.into_iter().collect();
-        // In a chat, what was typed before the question is a prompt.
+        // In a chat, text that the user typed before the question is a prompt; a run discards such text.
         let lines = match answers {
             Some(answers) => TerminalLines::new(answers, || ()),
             None => TerminalLines::new(Arc::new(read_stdin_line), discard_typed),

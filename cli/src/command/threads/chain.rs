@@ -98,7 +98,7 @@ pub fn search(
         report.line(&format!("{}:{}\t{}\t{}", one.thread_id, one.seq, one.event, printable(&one.text)))?;
     }
     if more {
-        report.note(&format!("there are more than the first {limit} matches"));
+        report.note(&format!("only the first {limit} matches are printed; there are more"));
     }
     // No match is a failure, as in grep.
     Ok(if nothing { Exit::Failed } else { Exit::Fine })

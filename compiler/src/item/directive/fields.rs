@@ -156,7 +156,7 @@ fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found
     }
 }
 
-/// Reports elements inside a type that has no parts, or other parts.
+/// Reports `<item>` and `<field>` elements that the type does not allow, and other elements.
 fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut Diagnostics) {
     let is_part = |name: &str| matches!(name, "item" | "field");
     for child in element.elements().filter(|child| is_part(&child.name.node) && !known.contains(&&*child.name.node)) {

@@ -133,7 +133,7 @@ impl GraphBuilder<'_> {
         let exceeded = self.hooks_or(HookPoint::Limit, self.end());
         // Every request passes the limits and then the context window.
         self.add(Node::Limits, &[(O::Within, Node::Context), (O::Exceeded, exceeded)]);
-        // A limit still binds after `continue` and `retry`: only a raise or an approval moves it.
+        // A limit still binds after `continue` and `retry`: only a raise or an approval increases it.
         self.add_hooks(
             HookPoint::Limit,
             &[

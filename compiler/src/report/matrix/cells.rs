@@ -168,7 +168,7 @@ fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     cells
 }
 
-/// Returns the cells of values that are no point: one for each set of parts that a value can contain.
+/// Returns the cells of values that no condition names exactly: one for each set of parts that a value can contain.
 fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Value]) -> Vec<(ValueSet, Value)> {
     let any = InterfaceField { default: None, required: true, ..field.clone() };
     let plain = placeholder_value(name, &any).unwrap_or(Value::Null);
@@ -204,7 +204,7 @@ fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Va
     cells
 }
 
-/// Returns which of the parts a value contains.
+/// Returns for each part whether a value contains the part.
 fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
     let contains = |part: &Value| match value {
         Value::String(text) => part.as_str().is_some_and(|part| text.contains(part)),

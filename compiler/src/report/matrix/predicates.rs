@@ -202,8 +202,8 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that cover every state without known values. The cells of a component whose inputs all have a
-    /// single value have exactly one state.
+    /// Returns boxes that cover every state for which no values of the inputs are known. If the cell of every input
+    /// holds a single value, these values determine the state, and other states of these cells are impossible.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {
@@ -253,7 +253,8 @@ impl Component {
 }
 
 impl Predicate {
-    /// Returns values of an input at which the predicate can change. They are tried, so each may be wrong.
+    /// Returns values of an input at which the predicate can change. The caller tries every candidate, so a candidate
+    /// may be wrong.
     fn candidates(&self, input: &str, kind: FieldType, cells: &[Value]) -> Vec<Value> {
         let literals: Vec<&Value> = self.atom.literals();
         let mut values: Vec<Value> = literals.iter().map(|value| (*value).clone()).collect();

@@ -112,12 +112,12 @@ fn render_change(change: &PlanChange) -> String {
     format!("{} {}", change.direction.as_str(), change.what)
 }
 
-/// Checks for a part whose text changed but not its token count.
+/// Returns true if a changed part has the same token count before and after the change.
 fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Lists these parts, each once with all of its locations.
+/// Lists the parts whose text changed but not their token count, each once with all of its locations.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {

@@ -57,7 +57,7 @@ pub struct PlanReport {
     pub first_message: FirstMessageReport,
     /// The text that a continuation gets instead of the first message.
     pub continued: SystemReport,
-    /// The parts of the first request, with their fate in a continuation.
+    /// The parts of the first request, and whether a continuation has them.
     #[serde(default)]
     pub continuation: Vec<ContinuationItem>,
     pub palette: Vec<ToolReport>,

@@ -34,7 +34,7 @@ pub struct SandboxReport {
     /// Folders of the project that its process may write; of a file tool, folders that bound its writes, empty for the
     /// whole project.
     pub write: Vec<String>,
-    /// Granted hosts; any host opens the whole network.
+    /// Granted hosts; for a process, one granted host allows the whole network.
     pub net: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Kleene's evaluation of a compiled condition. Total: it has a result for all facts.
+//! Kleene's evaluation of a compiled condition. The evaluation is total: any facts give a result.
 
 use std::cmp::Ordering;
 

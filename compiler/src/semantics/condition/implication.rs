@@ -56,7 +56,8 @@ struct Atom<'n> {
     path: Option<&'n Path>,
 }
 
-/// The joint truth values of the atoms of one path, each with a value of the path that produces them.
+/// The combinations of truth values that the atoms of one path can have, each with a value of the path that produces
+/// the combination; `None` means no value.
 struct Choice {
     path: String,
     atoms: Vec<usize>,

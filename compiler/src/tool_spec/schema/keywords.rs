@@ -160,7 +160,7 @@ pub(super) fn misspelled_keyword(key: &str) -> Option<&'static str> {
     nearest.filter(|(distance, keyword)| *distance <= (keyword.len() / 4).clamp(1, 2)).map(|(_, keyword)| keyword)
 }
 
-/// Returns the reason why a pattern is no regular expression. Lookarounds and backreferences are valid.
+/// Returns the reason why a pattern is not a regular expression. Lookarounds and backreferences are valid.
 pub(super) fn pattern_fault(pattern: &str) -> Option<String> {
     let plain = without_ecma_escapes(pattern);
     let error = regex_syntax::ast::parse::Parser::new().parse(&plain).err()?;

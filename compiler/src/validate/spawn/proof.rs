@@ -62,7 +62,7 @@ fn excess_error<'n>(
     let own = link.permissions()?;
     let extra: &[String] = match &start.by {
         SpawnSource::Hook { grants, .. } => grants,
-        // A call that is not granted itself is reported by the check of the body.
+        // The check of the body reports a call that is not granted.
         SpawnSource::Body { free } if !free && !is_allowed(own, &start.to) => return None,
         SpawnSource::Body { .. } => &[],
     };

@@ -10,12 +10,12 @@ use crate::event::{
 use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
 
-/// Starts a prompt: its limits apply, and nothing of the prompt before it.
+/// Starts a prompt: applies the limits of the prompt and resets the counters and results of the previous prompt.
 pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted) {
     let (cost_before, seconds_before) = (state.cost, state.clock.elapsed_ms().div_ceil(1000));
     let Some(chat) = &mut state.chat else { return };
     chat.prompts = started.prompt;
-    // The user has seen them.
+    // The user has seen the held messages.
     chat.held.clear();
     chat.current = Some(CurrentPrompt { number: started.prompt, cost_before, seconds_before, is_delivered: false });
     state.limits = started.limits;

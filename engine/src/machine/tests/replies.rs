@@ -1,4 +1,4 @@
-//! Final replies that are no whole answer: stop reasons, continuation of cut texts, empty replies, missing outputs.
+//! Incomplete final replies: stop reasons, continuation of cut texts, empty replies, missing outputs.
 
 use rye_compiler::plan::FieldType;
 use serde_json::json;

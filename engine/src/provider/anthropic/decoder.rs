@@ -28,7 +28,7 @@ pub struct AnthropicDecoder {
     usage: Option<Usage>,
     /// The provider has reported the input.
     input_is_counted: bool,
-    /// A reported count is no number of tokens.
+    /// A reported count is not a number of tokens.
     usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,

@@ -52,8 +52,8 @@ impl CrashWorld {
         Self { simulated, outside, lab, disk }
     }
 
-    /// Simulates one process: it works until nothing is left to do or its disk fails, and then all of its state is
-    /// gone.
+    /// Simulates one process: the process works until nothing is left to do or its disk fails; its state in memory is
+    /// then dropped.
     fn process(&self, scenario: &'static Scenario) -> Result<(), String> {
         process(scenario, &self.lab, &self.outside, &self.disk)
     }

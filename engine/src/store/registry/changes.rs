@@ -229,8 +229,8 @@ fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns a thread and its ancestors. The last continuation of a thread stands for the thread: it has the rest of its
-/// spawns, and children that survived the handoff count there.
+/// Returns a thread and its ancestors. The last continuation of a thread replaces the thread: the continuation has the
+/// remaining spawns of the thread, and children that survived the handoff count as children of the continuation.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
     // A damaged registry may contain a cycle.

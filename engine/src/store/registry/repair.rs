@@ -116,8 +116,8 @@ impl RebuiltContents {
         })
     }
 
-    /// Completes a new registry under a temporary name: half of one would look like a registry without threads. Then
-    /// moves the old one to `aside`, if given, and puts the new one in place.
+    /// Writes the whole new registry under a temporary name, because a partly written registry would look like one
+    /// without threads. Then moves the old one to `aside`, if given, and puts the new one in place.
     fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<(), StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);
@@ -229,8 +229,8 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Counts the descendants of each thread. The continuation of a child is no further one. A descendant that was opened
-/// after a handoff counts for the continuation.
+/// Counts the descendants of each thread. A child and its continuation count as one descendant. A descendant that was
+/// opened after a handoff counts for the continuation.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let spawned = folds.values().filter(|folded| folded.handed_over.is_none());
     let spawned: Vec<(ThreadId, i64)> =

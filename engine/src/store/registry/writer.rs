@@ -1,6 +1,6 @@
 //! Group commit: one OS thread writes to the registry for a whole process. Async tasks send changes and await the
 //! answers, and tasks that wait at the same time share a commit. A task that is alone in its process commits inline
-//! unless another process is writing; the writer thread starts with the first commit that cannot.
+//! unless another process is writing; the first commit that cannot run inline starts the writer thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,10 +13,11 @@ use tokio::sync::oneshot;
 use super::{Change, ChangeResult, Registry};
 use crate::store::StoreError;
 
-/// Upper bound on the lists in one transaction, so that no answer is delayed indefinitely.
+/// Upper bound on the lists of changes in one transaction, so that no answer is delayed indefinitely.
 const MAX_BATCH: usize = 512;
 
-/// Waiting times of a commit for further commits of the same process, used if several of its threads are running.
+/// The times that a commit waits for further commits of the same process, if several threads of the process are
+/// running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
     /// Longest wait for the next commit.

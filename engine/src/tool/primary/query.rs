@@ -347,7 +347,7 @@ mod tests {
         assert!(points("nothing OR (deploy AND NOT moon)").is_some());
         assert!(points("deploy -cloud").is_none() && points("deploy NOT cloud").is_none());
         assert!(points("-moon").is_some() && points("NOT NOT deploy").is_some());
-        // In lowercase they are ordinary words.
+        // Lowercase `and` and `or` are ordinary words.
         assert!(points("nothing and deploy").is_some() && points("or").is_none());
     }
 

@@ -14,8 +14,8 @@ pub(super) const MAX_PROCESSES: usize = 512;
 const RECENT_SAMPLES: usize = 25;
 /// Rounds of stopping processes; each round finds the processes that were started during the last round.
 const STOP_ROUNDS: usize = 64;
-/// Passes over the children alone after each pass over all processes: a process that forks and exits has another number
-/// before all processes are listed.
+/// Passes over the children alone after each pass over all processes: a process that repeatedly forks and exits changes
+/// its number before all processes are listed.
 const QUICK_PASSES: usize = 64;
 /// Time for killed processes to disappear. After it, a process is stuck in the kernel with its `SIGKILL` pending.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);

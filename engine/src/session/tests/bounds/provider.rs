@@ -32,7 +32,8 @@ pub struct Habits {
     /// Percent of the replies that call a tool or start a child, and whether children may be detached.
     busy: u64,
     detaches: bool,
-    /// Percent of the calls of the first model that find it gone, so that its fallback takes over.
+    /// Percentage of the calls of the first model that fail because the model is unavailable, so that the fallback
+    /// takes over.
     gone: u64,
     /// Adds a hook that runs a directive after each turn.
     pub hooked: bool,

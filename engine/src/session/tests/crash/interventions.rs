@@ -1,5 +1,4 @@
-//! Users who do something else than recover the threads after a crash: they stop the orphaned tree, or repair the
-//! registry first.
+//! Actions of a user after a crash other than recovery: stopping the orphaned tree, or repairing the registry first.
 
 use std::sync::Arc;
 

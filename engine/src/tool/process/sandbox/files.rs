@@ -486,7 +486,7 @@ pub fn kind(fd: &OwnedFd) -> FileType {
     rustix::fs::fstat(fd).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Returns the names in a folder; empty if it is no folder or cannot be listed.
+/// Returns the names in a folder; empty if the descriptor is not a folder or cannot be listed.
 pub fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
     use rustix::io::Errno;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

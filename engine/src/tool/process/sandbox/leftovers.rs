@@ -122,7 +122,8 @@ fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     rustix::fs::openat(parent, name, flags, Mode::empty()).ok()
 }
 
-/// Gives an entry a name that no program obeys, and returns that name. An entry that cannot be renamed is deleted.
+/// Gives an entry a name that no program reads as configuration, and returns that name. An entry that cannot be renamed
+/// is deleted.
 fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
     let plain = name.to_string_lossy();
     let plain = plain.trim_start_matches('.');
