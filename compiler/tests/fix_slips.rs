@@ -17,7 +17,7 @@ use rye_compiler::edit::repair;
 use rye_compiler::validate::{CheckReport, Selection, check};
 
 /// Most slips of the test, and the fewest that a fix repairs.
-const SLIPS: usize = 120;
+const SLIPS: usize = 200;
 const MIN_REPAIRED: usize = 60;
 /// Divisor of the repaired slips in a plain test run; with `RYE_DIFFERENTIAL`, all slips are checked (`just differential`).
 const SAMPLE: usize = 4;
