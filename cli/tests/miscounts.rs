@@ -152,7 +152,7 @@ fn response(wire: ApiFormat, answer: Answer) -> String {
         Answer::Document(text) => ("application/json", text),
         Answer::Stream { first, last, events: count } => {
             let sent = events(wire, first, last).into_iter().take(count);
-            ("text/event-stream", sent.map(|event| format!("data: {event}\n\n")).collect())
+            ("text/event-stream", sent.map(|event| ["data: ", &event, "\n\n"].concat()).collect())
         }
     };
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}")
@@ -226,7 +226,7 @@ fn every_call_is_booked_at_what_it_may_cost_on_every_wire() {
             let place = format!("{wire:?}, answer {n} {answer:?}: {}", settled[n]);
             match bill {
                 Bill::Nanos(nanos) => {
-                    assert_eq!((amount, &settled[n]["unknown_outcome"]), (nanos, &false.into()), "{place}")
+                    assert_eq!((amount, &settled[n]["unknown_outcome"]), (nanos, &false.into()), "{place}");
                 }
                 Bill::Unknown => {
                     let max_output = intended[n]["max_output"].as_u64().unwrap();
