@@ -195,7 +195,7 @@ mod tests {
         let completer = Completer::new(spaces);
         assert_eq!(texts(&completer.entries("@one", false)), ["@src/one.rs "]);
         assert_eq!(texts(&completer.entries("/hel", true)), ["/help "]);
-        assert_eq!(texts(&completer.entries("/re", true)), ["/retry ", "/reload ", "/rewind "]);
+        assert_eq!(texts(&completer.entries("/re", true)), ["/retry ", "/reload ", "/resume ", "/rewind "]);
         assert_eq!(texts(&completer.entries("/view", true)), ["/preview "]);
         assert!(completer.entries("/hel", false).is_empty());
     }
