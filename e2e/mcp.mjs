@@ -155,7 +155,10 @@ const SCENARIOS = {
     for (const server of Object.keys(servers)) await fine(root, ["mcp", "refresh", server]);
     const checked = await run(root, RYE, ["check", "--format", "plain"]);
     assert.equal(checked.code, 0, checked.stdout);
-    assert.ok(!/item::/.test(checked.stdout), checked.stdout);
+    // One tool of the server `everything` runs only as a task, which rye does not start.
+    const items = checked.stdout.match(/^.*item::.*$/gm)?.filter((line) => !line.startsWith("for more")) ?? [];
+    assert.equal(items.length, 1, checked.stdout);
+    assert.match(items[0], /item::server-schema\]: the tool `mcp\/every\/simulate-research-query` cannot be called/);
     const task = readFileSync(join(root, ".ai/directives/task.md"), "utf8");
     let seen = 0;
     for (const server of Object.keys(servers)) {

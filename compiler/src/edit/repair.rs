@@ -25,8 +25,10 @@ pub struct Repair {
 #[derive(Debug, Default)]
 pub struct Repairs {
     pub files: Vec<Repair>,
-    /// Messages of diagnostics whose fix would add another diagnostic.
+    /// Messages of diagnostics whose fix adds another diagnostic or removes none.
     pub unsafe_fixes: Vec<String>,
+    /// Number of fixes that were not tried, because the project has too many.
+    pub untried: usize,
     /// Signed files, which a fix would change.
     pub signed: Vec<String>,
 }
@@ -43,6 +45,10 @@ struct Candidate {
 /// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics and none that
 /// it did not have before.
 pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> Repairs {
+    repair_within(world, selection, found, MAX_TRIALS)
+}
+
+fn repair_within(world: &dyn World, selection: &Selection, found: &CheckReport, max_trials: usize) -> Repairs {
     let mut repairs = Repairs::default();
     let mut candidates = candidates(found);
     candidates.retain(|one| {
@@ -68,7 +74,8 @@ pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> 
         if is_better(&current, &all, &candidates) {
             used = candidates;
         } else {
-            for one in candidates.into_iter().take(MAX_TRIALS) {
+            repairs.untried = candidates.len().saturating_sub(max_trials);
+            for one in candidates.into_iter().take(max_trials) {
                 used.push(one);
                 let after = trial(&used);
                 if is_better(&current, &after, used.get(used.len() - 1..).unwrap_or_default()) {
@@ -142,4 +149,35 @@ fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> boo
     let total = |all: &Identities| all.values().sum::<usize>();
     let fixes = used.iter().filter(|one| one.message.is_some()).count();
     !has_new && (fixes == 0 || total(after) < total(before))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// Returns a directive with this `<limits>` element.
+    fn directive(name: &str, limits: &str) -> String {
+        format!(
+            "```xml\n<directive name=\"{name}\" version=\"1.0.0\"><metadata><description>d</description>\
+             <model provider=\"scripted\" tier=\"fast\"/>{limits}</metadata></directive>\n```\n\nDo it.\n"
+        )
+    }
+
+    #[test]
+    fn fixes_beyond_the_maximum_number_of_trials_are_counted() {
+        let mut world = crate::compile::tests::world::stdlib_world();
+        // The fix of the last one would repeat a limit, so that all fixes together cannot be applied.
+        for (name, limits) in
+            [("a", "<limits trns=\"4\"/>"), ("b", "<limits trns=\"4\"/>"), ("c", "<limits turns=\"5\" trns=\"4\"/>")]
+        {
+            world.insert(Space::Project, &format!(".ai/directives/{name}.md"), directive(name, limits));
+        }
+        let found = check(&world, &Selection::All);
+        let all = repair_within(&world, &Selection::All, &found, 10);
+        assert_eq!((all.files.len(), all.unsafe_fixes.len(), all.untried), (2, 1, 0), "{all:?}");
+        let first = repair_within(&world, &Selection::All, &found, 1);
+        assert_eq!((first.files.len(), first.unsafe_fixes.len(), first.untried), (1, 0, 2), "{first:?}");
+        assert_eq!(first.files.first().unwrap().path, ".ai/directives/a.md");
+    }
 }

@@ -16,12 +16,17 @@ use crate::workspace::Spaces;
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let found = run_check(args, spaces, &world, check)?;
-    let Repairs { files, unsafe_fixes, signed } = repair(&world, &selection_of(args, spaces, &world)?, &found.report);
+    let Repairs { files, unsafe_fixes, untried, signed } =
+        repair(&world, &selection_of(args, spaces, &world)?, &found.report);
     for path in signed {
         report.note(&printable(&format!("left unchanged: {path} is signed: sign it again after changing it")));
     }
     for message in unsafe_fixes {
-        report.note(&printable(&format!("left unchanged, because its fix adds a diagnostic: {message}")));
+        report
+            .note(&printable(&format!("left unchanged, because its fix adds a diagnostic or removes none: {message}")));
+    }
+    if untried > 0 {
+        report.note(&format!("fixes not tried: {untried}; run `rye check --fix` again"));
     }
     if files.is_empty() {
         report.note("no safe fixes available");
