@@ -148,6 +148,18 @@ fn text(answered: &Answered, kind: &str) -> String {
 const CALL: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
 
 #[test]
+fn client_that_closes_its_output_ends_the_agent_without_an_error() {
+    let place = project("Done.");
+    let AcpClient { mut process, input, output, cwd, .. } = AcpClient::start(&place);
+    drop(output);
+    // The response to the request finds no reader.
+    let request = json!({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": cwd, "mcpServers": []}});
+    writeln!(input.as_ref().unwrap(), "{request}").unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    drop(input);
+}
+
+#[test]
 fn prompt_streams_text_calls_and_usage() {
     let place = project(&format!("{CALL}, {{ text: Done. }}"));
     let mut client = AcpClient::start(&place);

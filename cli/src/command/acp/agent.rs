@@ -133,7 +133,17 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
         engine.wait_idle().await;
         engine.inner().remove_owner_file();
     }
-    served
+    match served {
+        Err(error) if is_closed_by_client(&error) => Ok(()),
+        served => served,
+    }
+}
+
+/// Returns true if a message could not be written because the client has closed its end. The protocol library passes
+/// only the text of the error on.
+fn is_closed_by_client(error: &Error) -> bool {
+    let closed = std::io::Error::from(rustix::io::Errno::PIPE).to_string();
+    error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
 }
 
 fn initialize() -> InitializeResponse {
