@@ -194,7 +194,9 @@ pub fn run_to_end(
         let reopened = start.existing_thread().filter(|_| how.chat.is_some());
         let events = reopened.map(|thread| engine.threads().transcript(thread)).transpose();
         let is_chat = start.existing_thread().is_some_and(|thread| is_chat(&engine, thread));
-        let mut handle = start_thread(&engine, start, how).await?;
+        let Some((mut handle, signals)) = start_unless_stopped(&engine, start, how, report).await? else {
+            return Ok(Exit::Cancelled);
+        };
         if is_chat && how.chat.is_none() {
             // The command has no further prompt.
             handle.send(ControlMessage::Close);
@@ -220,7 +222,7 @@ pub fn run_to_end(
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
         let input = how.chat.map(|face| chat_input(face, requests(), format));
-        let ended = watch::wait_until_end(&engine, handle, screen?, (how.detached, input), report).await;
+        let ended = watch::wait_until_end(&engine, handle, screen?, signals, (how.detached, input), report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
@@ -289,6 +291,28 @@ fn session_status(engine: &Engine, thread: &ThreadId, recorded: &[Event]) -> Ses
 fn is_chat(engine: &Engine, thread: &ThreadId) -> bool {
     let parent = engine.threads().parent(thread).ok().flatten();
     parent.is_some_and(|parent| parent.plan().mode == PlanMode::Chat)
+}
+
+/// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal came first: then the
+/// thread did not start, or is left for a resume.
+async fn start_unless_stopped(
+    engine: &Engine,
+    start: ThreadStart,
+    how: RunOptions<'_>,
+    report: &Printer,
+) -> Result<Option<(ThreadHandle, Option<watch::StopSignals>)>, CommandError> {
+    let mut signals = watch::StopSignals::install(report);
+    let stopped = async {
+        match &mut signals {
+            Some(signals) => signals.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    let started = tokio::select! {
+        started = start_thread(engine, start, how) => started?,
+        _ = stopped, if !how.detached => return Ok(None),
+    };
+    Ok(Some((started, signals)))
 }
 
 async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) -> Result<ThreadHandle, EngineError> {

@@ -28,18 +28,16 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-/// Waits for the thread and all threads that it started. `detached`: the process has no terminal; `input`: the input of a
-/// chat.
+/// Waits for the thread and all threads that it started. `signals`: installed before the thread started, so that none is
+/// lost; `detached`: the process has no terminal; `input`: the input of a chat.
 pub async fn wait_until_end(
     engine: &Engine,
     handle: ThreadHandle,
     screen: Renderer,
+    signals: Option<StopSignals>,
     (detached, mut input): (bool, Option<ChatInput>),
     report: &Printer,
 ) -> WatchOutcome {
-    let signals = StopSignals::install()
-        .map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}")))
-        .ok();
     let mut stops = SignalForwarder { signals, engine, detached, asked: 0 };
     let result = loop {
         tokio::select! {
@@ -126,7 +124,7 @@ fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
 }
 
 /// Signals that stop the threads of this process.
-struct StopSignals {
+pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
@@ -135,7 +133,7 @@ struct StopSignals {
 
 /// A signal that stops the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StopSignal {
+pub enum StopSignal {
     /// SIGINT.
     Interrupt,
     /// SIGTERM: a run is cancelled as by SIGINT, a chat is closed.
@@ -145,12 +143,19 @@ enum StopSignal {
 }
 
 impl StopSignals {
-    fn install() -> std::io::Result<Self> {
+    /// Installs the handlers, for the rest of the process. Reports a failure: the signals then end the process at once.
+    pub fn install(report: &Printer) -> Option<Self> {
+        let installed = Self::handlers();
+        installed.map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"))).ok()
+    }
+
+    fn handlers() -> std::io::Result<Self> {
         let hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())?, hangup })
     }
 
-    async fn next(&mut self) -> StopSignal {
+    /// Waits for the next signal.
+    pub async fn next(&mut self) -> StopSignal {
         let hangup = async {
             match &mut self.hangup {
                 Some(hangup) => hangup.recv().await,
