@@ -366,12 +366,22 @@ fn terminal_request_accepts_local_and_remote_answers() {
     assert_eq!((code, place.read("out/ran").as_str()), (Some(0), "ran\n"), "{output}");
 }
 
+/// Starts a run through a program that executes its arguments.
+fn start_through(place: &TestProject, program: &[&str]) -> Child {
+    let ready = place.command(&["run", "work", "--format", "json"]);
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).arg(ready.get_program()).args(ready.get_args()).current_dir(place.project());
+    command.envs(ready.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 /// SIGHUP, as when the terminal closes, is a cancellation like SIGTERM, however often it is sent.
 #[test]
 fn hangup_cancels_like_sigterm() {
     for phase in phases() {
         let place = place(&phase);
-        let child = start(&place);
+        // The tests may run where SIGHUP is ignored.
+        let child = start_through(&place, &["env", "--default-signal=HUP"]);
         wait_until(phase.name, || has_come(&place, &phase.reached));
         for _ in 0..2 {
             let pid = child.id().to_string();
@@ -390,11 +400,7 @@ fn hangup_does_not_end_a_detached_run_or_one_under_nohup() {
     for nohup in [false, true] {
         let place = place(&phase);
         let child = if nohup {
-            let ready = place.command(&["run", "work", "--format", "json"]);
-            let mut command = Command::new("nohup");
-            command.arg(ready.get_program()).args(ready.get_args()).current_dir(place.project());
-            command.envs(ready.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            start_through(&place, &["nohup"])
         } else {
             place.command(&["run", "work", "--detach", "--format", "json"]).stdout(Stdio::piped()).spawn().unwrap()
         };
