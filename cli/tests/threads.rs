@@ -389,9 +389,9 @@ fn finished_thread_resumes_with_another_model() {
     let fork = ["run", "--resume", id, "--fork-at", "1", "--message", "again", "--model", "other/second"];
     let (code, fork) = place.json(&fork);
     assert_eq!((code, model(&place, &fork)), (Some(0), model(&place, &second)), "{fork}");
-    let unknown = place.rye(&["run", "--resume", id, "--message", "more", "--model", "nobody/none"]);
+    let unknown = place.rye(&["run", "--resume", id, "--message", "more", "--model", "unknown/none"]);
     assert_eq!(unknown.code, Some(1), "{}", unknown.stderr);
-    assert!(unknown.stderr.contains("does not compile with the model `nobody/none`"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("does not compile with the model `unknown/none`"), "{}", unknown.stderr);
     place.run_ok(&["threads", "verify"]);
 }
 
