@@ -1,5 +1,5 @@
-//! Shell completion: ids of the project for the arguments that take one. The shell runs this binary with [`COMPLETE_VARIABLE`] set.
-//! Reads only what is needed to list names; unreadable items give no candidates.
+//! Shell completion: ids of the project for arguments that take an id. The shell runs this binary with
+//! [`COMPLETE_VARIABLE`] set. Only the data for listing names is read; unreadable items give no candidates.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,9 +27,10 @@ const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of provider files.
 const PROVIDER_PREFIX: &str = "agent/providers/";
 
-/// Answers a completion request, if there is one. Returns true in that case.
+/// Answers a completion request; returns false if this is not one.
 ///
 /// # Errors
+///
 /// The shell is not supported.
 pub fn answer_completion() -> Result<bool, clap::Error> {
     if std::env::var_os(COMPLETE_VARIABLE).is_none() {
@@ -150,7 +151,7 @@ fn project_spaces(words: &[OsString]) -> Option<Spaces> {
     Spaces::find(named.as_deref()).ok()
 }
 
-/// Returns ids. The ids of the project and the user precede the many ids of the standard library.
+/// Returns ids, those of the project and the user before the many ids of the standard library.
 fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();
@@ -178,7 +179,7 @@ fn complete_models(words: &[OsString]) -> Vec<String> {
     bare.into_iter().chain(full).collect()
 }
 
-/// Returns the names of the inputs of the first word that is the id of a directive.
+/// Returns the input names of the directive that is the first valid id among the words.
 fn complete_inputs(words: &[OsString]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let items = Items::new(&world);

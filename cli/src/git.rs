@@ -1,5 +1,5 @@
-//! Reads a project at a revision of its git repository. Runs git only for objects: no hook, filter, file system monitor
-//! or transport of the repository's configuration ever starts.
+//! Reads a project at a revision of its git repository. Git only reads objects: no hook, filter, file system monitor or
+//! transport of the repository's configuration starts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Revision {
         Ok(Self { files: read_objects(project, &wanted)?, commit })
     }
 
-    /// Returns a world with these files as the project's, and the other spaces of the given world.
+    /// Returns a world with these files as the project's, and with the other spaces of the given world.
     pub fn over_spaces<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
         let mut world = MapWorld::with_fallback(spaces);
         for (path, content) in &self.files {
@@ -60,8 +60,8 @@ impl Revision {
     }
 }
 
-/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file; links are
-/// skipped, since they could lead anywhere.
+/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file. Links are
+/// skipped, because they could lead out of the project.
 fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;

@@ -19,7 +19,7 @@ pub fn write_schema(folder: &Path, name: &str, schema: &Value) -> Result<String,
     Ok(folder.join(file).display().to_string())
 }
 
-/// Writes a schema to a path below a folder; follows no link out of the folder.
+/// Writes a schema to a path below a folder, without following a link out of the folder.
 fn write_below(folder: &Path, path: &str, schema: &Value) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::failed(format!("`{path}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(schema).map_err(std::io::Error::other).map_err(failed)?;

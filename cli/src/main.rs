@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Parses the command line. A variable of an option that is set to an empty value counts as unset.
+/// Parses the command line. An environment variable of an option that is set to an empty value counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
     let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
@@ -105,7 +105,7 @@ fn print_usage_error(error: &clap::Error) -> ExitCode {
 #[error("{message}")]
 pub struct CommandError {
     pub exit: Exit,
-    /// A code that `rye explain` documents, such as `extends::cycle`.
+    /// A code with a page in `rye explain`, such as `extends::cycle`.
     pub code: Option<&'static str>,
     pub message: String,
     pub help: Option<String>,

@@ -11,7 +11,7 @@ use crate::CommandError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathFilter {
     All,
-    /// Paths relative to the project's folder, with forward slashes; a folder stands for everything in it.
+    /// Paths relative to the project's folder, with forward slashes. A folder stands for everything in it.
     To(Vec<String>),
 }
 

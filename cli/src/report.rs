@@ -83,7 +83,7 @@ impl Printer {
         self.has_log = has_log;
     }
 
-    /// Returns true if log lines are printed to stderr, so that nothing there may be repainted.
+    /// Returns true if log lines are printed to stderr, so that nothing may be repainted there.
     pub fn has_log(&self) -> bool {
         self.has_log
     }
@@ -113,8 +113,8 @@ impl Printer {
         write!(anstream::stderr().lock(), "{text}").ok();
     }
 
-    /// Prints diagnostics that are the result of the command, with their effective severity: human output to stderr,
-    /// plain output to stdout.
+    /// Prints the diagnostics that are the result of the command, with their effective severity: to stderr in human
+    /// output, to stdout in plain output.
     pub fn checked_diagnostics<'d>(
         &self,
         diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>,
@@ -158,8 +158,8 @@ impl Printer {
         out
     }
 
-    /// Prints how to learn more about the printed diagnostics, on their stream, unless `-q` is set. Belongs at the end
-    /// of the command.
+    /// Prints, unless `-q` is set, how to learn more about the printed diagnostics, on the same stream as the
+    /// diagnostics. Called at the end of the command.
     pub fn explain_hint(&self) {
         let hint = self.explained.borrow();
         let Some(text) = format_explain_hint(&hint.codes).filter(|_| !self.quiet) else { return };
@@ -235,8 +235,8 @@ pub struct ErrorDetail {
     pub help: Option<String>,
 }
 
-/// Replaces control characters, so that text from files and servers cannot move the cursor, change colors or reverse
-/// the text.
+/// Replaces control characters, so that text of files and servers cannot move the cursor, change colors or reverse the
+/// text.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_terminal_control(c) { '\u{FFFD}' } else { c }).collect()
 }

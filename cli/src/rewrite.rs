@@ -1,5 +1,5 @@
-//! Safe rewriting of project files that may change concurrently: each file is replaced as a whole, and only if it still
-//! holds what was read.
+//! Safe rewriting of project files that may change concurrently: each file is replaced as a whole, and only if its
+//! contents are still those that were read.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub struct FileRewrite {
 }
 
 impl FileRewrite {
-    /// Returns the change as a unified diff. A change of more than [`MAX_COMPARED_LINES`] is one block of removed and
-    /// added lines, because a comparison takes quadratic time.
+    /// Returns the change as a unified diff. A change of more than [`MAX_COMPARED_LINES`] is shown as one block of
+    /// removed and added lines, because a comparison takes quadratic time.
     pub fn diff(&self) -> String {
         let names = (format!("a/{}", self.path), format!("b/{}", self.path));
         let before: Vec<&str> = self.before.split_inclusive('\n').collect();
@@ -87,7 +87,7 @@ impl FileRewrite {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Returns a temporary name that no other process uses and no item has.
+/// Returns a temporary name that no other process uses and that is not the name of an item.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))

@@ -1,5 +1,5 @@
-//! Command-line arguments of a run request: inputs, a model, limits. Shared by every command that compiles one
-//! directive; only parses the values, the compiler validates them.
+//! Command-line arguments of a run request (inputs, a model, limits), shared by every command that compiles one
+//! directive. They are only parsed here; the compiler validates them.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -35,7 +35,8 @@ pub struct RunRequestArgs {
     /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
-    /// The object of `--inputs`. A command can make several requests, and stdin can be read only once.
+    /// The object of `--inputs`, read once, because stdin can be read only once and a command can make several
+    /// requests.
     #[arg(skip)]
     read_inputs: OnceCell<Map<String, Value>>,
 }
@@ -48,7 +49,7 @@ pub fn parse_directive_id(text: &str) -> Result<ItemId, CommandError> {
     })
 }
 
-/// Parses the id of an item. If the text is the path of an item's file, which shells complete, suggests the id.
+/// Parses the id of an item. If the text is the path of an item's file, as shells complete it, suggests the id.
 pub fn parse_item_id(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
     ItemId::parse(text).map_err(|invalid| {
         let failure = CommandError::usage(format!("`{}` is not a valid id: {}", text.escape_debug(), invalid.reason));
@@ -145,9 +146,8 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs of which some are declared by a parent that a routing hook selects. The parent may depend on the
-/// inputs, so the texts are parsed as strings, then as JSON, until the types of the resulting chain give the same
-/// values.
+/// Parses inputs of which a parent declares some that a routing hook selects. The parent may depend on the inputs, so
+/// the texts are parsed as strings, then as JSON, until the types of the resulting chain give the same values.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,
@@ -203,7 +203,8 @@ fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
     }
 }
 
-/// Returns the input types that a directive and its extends parents declare; the nearest declaration wins.
+/// Returns the input types that a directive and its extends parents declare. The declaration nearest to the directive
+/// applies.
 fn declared_types(directive: &ItemId, world: &dyn World) -> BTreeMap<String, FieldType> {
     let items = Items::new(world);
     let mut types = BTreeMap::new();

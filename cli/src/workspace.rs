@@ -1,5 +1,5 @@
-//! Folders of an invocation: the project's and the user space's (`language.md` 1). The engine's world reads the files
-//! in them.
+//! The folders of an invocation: the project's and the user space's (`language.md` 1). The engine's world reads the
+//! files in them.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -30,8 +30,8 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that holds
-    /// `.ai/`. The search ends at a folder that may hold the user space, and never chooses it.
+    /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that
+    /// contains `.ai/`. The search ends at a folder that may contain the user space, and does not return that folder.
     pub fn find(asked: Option<&Path>) -> Result<Self, CommandError> {
         let project = match asked {
             Some(folder) => asked_project(folder)?,
@@ -42,8 +42,8 @@ impl Spaces {
         Ok(Self { project, user: user.filter(|_| !own), own })
     }
 
-    /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty one and
-    /// false: for commands that work on the user space and the standard library too.
+    /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty project,
+    /// and false: for commands that also work with only the user space and the standard library.
     pub fn find_or_here(asked: Option<&Path>) -> Result<(Self, bool), CommandError> {
         match Self::find(asked) {
             Ok(spaces) => Ok((spaces, true)),
@@ -66,12 +66,12 @@ impl Spaces {
         }
     }
 
-    /// Returns the engine's options for these folders, with what the user trusts of the project.
+    /// Returns the engine's options for these folders, with the user's trust in the project.
     pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
         self.library_project().engine_options(approvals)
     }
 
-    /// Returns what this user trusts of the project.
+    /// Returns the user's trust in the project.
     pub fn trust(&self) -> Trust {
         self.library_project().trust()
     }
@@ -129,7 +129,7 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
     Err(CommandError::usage(nothing).with_help("create one with `rye init`, or select one with `--project DIR`"))
 }
 
-/// Returns the failure of a search that ends at the user space, which is never chosen as the project.
+/// Returns the error of a search that ends at the user space, which is never the project.
 fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
@@ -137,7 +137,7 @@ fn user_space_failure(folder: &Path) -> CommandError {
     CommandError::usage(reason).with_help(help)
 }
 
-/// Device and inode number: equal for all paths of a folder.
+/// Device and inode number: the same for all paths of a folder.
 type Identity = (u64, u64);
 
 fn folder_identity(folder: &Path) -> Option<Identity> {

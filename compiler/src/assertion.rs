@@ -36,7 +36,7 @@ pub struct AssertReport {
     /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions that no thread makes true or false: such assertions hold for any grants of the directives.
+    /// Assertions that hold for each thread whatever its grants are, because no thread is a witness of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
@@ -60,7 +60,8 @@ pub struct Violation {
     pub because: Vec<String>,
 }
 
-/// An assertion without a witness: a thread for which another answer of one function would change the result.
+/// An assertion without a witness. A witness is a thread for which the assertion's result would change if one of its
+/// functions had the opposite answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WithoutWitness {
     pub assertion: String,
@@ -262,7 +263,7 @@ fn record_witnesses(
     }
 }
 
-/// Returns true if another answer of one function would change the result for a thread.
+/// Returns true if the opposite answer of one function would change the result for a thread.
 fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_>, memo: &mut ReachMemo) -> bool {
     let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, flow, memo).0);
     let answers: Vec<bool> = answers.collect();

@@ -27,7 +27,7 @@ use crate::world::{ItemKind, RecordingWorld, World};
 /// A plan with its explanation: origins, sources, notes and trust requirements.
 #[derive(Debug, Clone)]
 pub struct Compilation {
-    /// The request this is the result of.
+    /// The request that was compiled.
     pub request: CompileRequest,
     pub plan: Plan,
     /// SHA-256 of the plan's bytes, lowercase hex.

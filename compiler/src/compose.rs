@@ -1,5 +1,5 @@
-//! Composition of a directive: walks its chain, orders its context and hooks (`language.md` 8). The result is lowered
-//! to a plan.
+//! Composition of a directive: walks its extends chain, and orders its context and hooks (`language.md` 8). The result
+//! is lowered to a plan.
 
 mod context;
 mod hooks;
@@ -110,7 +110,7 @@ pub struct ComposedHook {
     pub decl: Arc<HookDecl>,
     /// Effective layer: the declared one, else the replaced built-in's, else the source's default.
     pub layer: f64,
-    /// Effective source: a project hook that replaces a built-in takes the built-in's position but stays a project
+    /// Effective source. A project hook that replaces a built-in hook takes that hook's position, but stays a project
     /// hook.
     pub source: HookSource,
     /// The verdict before the run.

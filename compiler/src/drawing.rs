@@ -7,7 +7,7 @@ use crate::plan::graph::{Graph, Node, Outcome};
 pub struct Drawing {
     /// Identifier of the whole drawing.
     pub name: String,
-    /// Lays the layers out from left to right instead of top to bottom, for graphs that fan out and have long names.
+    /// Draws the layers from left to right instead of top to bottom, for wide graphs with long names.
     pub sideways: bool,
     pub nodes: Vec<DrawnNode>,
     pub edges: Vec<DrawnEdge>,

@@ -172,8 +172,8 @@ fn add_return_tool(
     }
 }
 
-/// Returns the size of the offered tools. [`try_lower`] knows no outputs, so that the tool that returns them counts for
-/// neither.
+/// Returns the size of the offered tools without the return tool. [`try_lower`] does not know the outputs, so both
+/// count alike.
 fn offered_opening(plan: &Plan) -> OpeningSize {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }.opening(&plan.model)

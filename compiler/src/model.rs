@@ -62,18 +62,18 @@ pub struct ModelOverride {
     pub unlisted: UnlistedModels,
 }
 
-/// The rule for `provider/model` where the provider file does not list the model.
+/// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Directives and calls of models name listed models only.
+    /// Refuses such a model: directives and calls of models may name listed models only.
     #[default]
     Refuse,
-    /// The user may name any model of a provider; its price is unknown.
+    /// Accepts such a model: the user may name any model of a provider. Its price is unknown.
     Accept,
 }
 
 impl ModelOverride {
-    /// The model that the user names, if any, with `--model` or in a chat.
+    /// Returns the override for the model that the user names with `--model` or in a chat, if any.
     pub fn of_user(model: Option<String>) -> Self {
         Self { model, provider: None, unlisted: UnlistedModels::Accept }
     }
@@ -317,8 +317,8 @@ impl Provider {
         (self.wire == read::SCRIPTED_WIRE).then(|| self.planned(&read::scripted_model(id), requested))
     }
 
-    /// Returns a model that the file does not list, within the smallest window and reply of those that it lists; `None`
-    /// if the file lists no model.
+    /// Returns a model that the file does not list, with the smallest context window and reply length of the listed
+    /// models; `None` if the file lists no model.
     fn unlisted(&self, id: &str) -> Option<PlannedModel> {
         let context_window = self.models.iter().map(|m| m.context_window).min()?;
         let max_output = self.models.iter().map(|m| m.max_output).min()?.min(context_window);

@@ -47,8 +47,8 @@ pub struct ReachedTool {
     specific: Specificity,
 }
 
-/// The rank of a grant by how specific it is: grants of a single tool before those with wildcards, and of the latter
-/// those with more literal characters.
+/// The specificity of a grant, by which grants are ranked: a grant of a single tool is more specific than one with
+/// wildcards, and a wildcard with more literal characters is more specific than one with fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Specificity {
     Wildcard(usize),
@@ -76,8 +76,8 @@ impl SizedTool {
     }
 }
 
-/// The palette, the dropped tools, and the pattern that grants each tool, by its name; `None` if no link declares
-/// permissions.
+/// The palette, the dropped tools, and the pattern that grants each tool, by tool name. The pattern is `None` if no
+/// link declares permissions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Palette {
     pub tools: Vec<PaletteTool>,
@@ -90,7 +90,7 @@ pub struct Palette {
 pub struct OpeningSize {
     /// Tokens of the definitions, or of the instructions that replace them.
     pub tokens: u64,
-    /// Upper bound on the input tokens of a request without a system prompt of its own and without messages.
+    /// Upper bound on the input tokens of a request that has tools but neither a system prompt of its own nor messages.
     pub bound: u64,
 }
 
@@ -218,8 +218,7 @@ pub fn possible_primaries(pattern: &str) -> Vec<primary::Primary> {
     primary::Primary::ALL.into_iter().filter(could).collect()
 }
 
-/// Returns true if a pattern names all items, one item, or a prefix of items of one primary, so that it allows no
-/// other.
+/// Returns true if a pattern is limited to one primary: all items of the primary, a prefix of them, or one item.
 fn is_within_primary(pattern: &str, primary: primary::Primary) -> bool {
     let item = ItemType::ALL.iter().find_map(|kind| {
         pattern.strip_prefix(&format!("rye.{}.", primary.as_str()))?.strip_prefix(kind.as_str())?.strip_prefix('.')

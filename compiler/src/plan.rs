@@ -64,7 +64,7 @@ pub struct Plan {
     /// The limits of a whole chat; `None` for a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_limits: Option<PlanLimits>,
-    /// The ceilings of the settings (`limits.max`), which no hook raises a limit above. Nano-dollars for `spend`.
+    /// The ceilings of the settings (`limits.max`): no hook raises a limit above its ceiling. Nano-dollars for `spend`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limit_ceilings: BTreeMap<LimitName, u64>,
     /// In evaluation order.
@@ -133,7 +133,8 @@ pub struct PaletteTool {
     pub schema: Arc<Value>,
     /// True if calls may run in parallel within one reply (`ToolSpec::parallel`; also fetch).
     pub parallel: bool,
-    /// The calls that may be repeated if a crash left their outcome unknown (`ToolSpec::idempotent`; also fetch).
+    /// The calls that may be repeated after a crash that left their outcome unknown (`ToolSpec::idempotent`; also
+    /// fetch).
     pub idempotent: Idempotence,
     /// Tokens of schema and description as they are sent, counted for the plan's model.
     pub tokens: u64,
@@ -170,7 +171,7 @@ pub struct Capabilities {
     /// The directive that declares the `<permissions>`.
     pub from: Option<ItemId>,
     pub grants: Vec<Grant>,
-    /// Risk tier → why, from `<acknowledge>`.
+    /// The author's reason for each acknowledged risk tier, from `<acknowledge>`.
     pub acknowledged: BTreeMap<String, String>,
 }
 
@@ -208,7 +209,7 @@ pub struct PlanLimits {
 }
 
 impl PlanLimits {
-    /// A number without a bound; the largest integer that JSON represents exactly.
+    /// The value of a limit without a bound: the largest integer that JSON represents exactly.
     pub const UNLIMITED: u64 = u64::MAX >> 11;
 
     /// Returns the limits that exceed those of `most`, in listing order.

@@ -1,5 +1,5 @@
-//! Reports on plans and compilations: rendering, comparison, contexts, cost estimates, derivations and the lock file. A
-//! report reads plans and is never part of one.
+//! Reports on plans and compilations: rendering, comparison, contexts, cost estimates, derivations and the lock file.
+//! Reports read plans; no plan contains a report.
 
 pub mod access;
 pub mod closure;

@@ -1,5 +1,5 @@
-//! Routing: the `resolve_extends` hooks choose the start of a directive's chain, evaluated with the facts that are
-//! known before the chain is resolved (`language.md` 8, step 1).
+//! Routing: the `resolve_extends` hooks select the extends parent of a directive. They are evaluated with the facts
+//! that are known before the chain is resolved (`language.md` 8, step 1).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub struct Launch<'l> {
 /// The inputs of a composition.
 #[derive(Clone, Copy)]
 pub enum Inputs<'l> {
-    /// For `rye check`: any caller with any values.
+    /// Unknown values: `rye check` considers every possible caller.
     Unknown,
-    /// For `rye plan` and `rye run`: the values the caller gave. Missing required inputs stay unknown.
+    /// The values that the caller of `rye plan` or `rye run` gave. Missing required inputs stay unknown.
     Given(&'l Map<String, Value>),
 }
 
@@ -174,7 +174,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Marks all inputs but these as absent.
+    /// Marks all inputs except these as absent.
     pub fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
         self.facts.set("inputs", Value::Object(Map::new()));
         self.roots.push("inputs");
@@ -198,7 +198,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Returns an empty set of facts: a condition that is decided over it is decided in every run.
+    /// Returns an empty set of facts. A condition that is decided without facts is decided in every run.
     pub fn empty() -> Self {
         Self { facts: Facts::new(), roots: Vec::new(), model: None }
     }
@@ -245,7 +245,7 @@ impl<'l> KnownFacts<'l> {
         condition.evaluate(&self.facts)
     }
 
-    /// Evaluates like [`KnownFacts::verdict`], but tries the unknown facts with all the values they can have.
+    /// Evaluates like [`KnownFacts::verdict`], but tries all possible values of the unknown facts.
     pub fn verdict_over(
         &mut self,
         hook: &HookDecl,

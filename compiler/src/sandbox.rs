@@ -14,7 +14,7 @@ pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::World;
 
-/// Built-in tools that only read files of the project: an item of any id may use them.
+/// Built-in tools that only read files of the project. An item with any id may use them.
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// The sandbox of one tool.
@@ -25,8 +25,8 @@ pub struct ToolSandbox {
     pub kind: SandboxKind,
     /// Folders of the project that its process may write, besides its own scratch folder.
     pub write: Vec<String>,
-    /// Granted hosts. Requests of the engine go to these hosts only. For a process, one granted host allows the whole
-    /// network, because the sandbox cannot distinguish hosts.
+    /// Granted hosts. Requests that the engine sends go to these hosts only. A process with a granted host can reach
+    /// the whole network, because the sandbox cannot distinguish hosts.
     pub net: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ fn is_read_only(kind: &ToolKind) -> bool {
     matches!(kind, ToolKind::Builtin { name } if READ_ONLY_TOOLS.contains(&name.as_str()))
 }
 
-/// Returns true if an item disguises a built-in tool: with another id than the standard library's, a shell would be
+/// Returns true if an item disguises a built-in tool: under an id other than the standard library's, a shell would be
 /// checked, granted and shown under that id.
 pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
     let own = BUILT_IN_TOOLS.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);

@@ -133,7 +133,7 @@ impl SeverityOverrides {
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
     }
 
-    /// Returns true if the caller allowed the code of an error, which is shown anyway.
+    /// Returns true if the caller allowed the code of an error. Such an error is shown anyway.
     pub fn is_error_despite_allow(&self, diagnostic: &Diagnostic) -> bool {
         diagnostic.is_error() && self.asked.contains(diagnostic.code())
     }

@@ -18,7 +18,7 @@ const LIST_TAG: &str = "skills";
 const INTRODUCTION: &str =
     "Instructions for specific tasks. Before a task that a description fits, read the skill at its location.";
 
-/// The skills of a system prompt. The user can call the others, unless they were not loaded.
+/// The skills of a system prompt. The user can also call the loaded skills that are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillList {
     /// The layer's text; empty if no skill is listed.

@@ -69,8 +69,8 @@ pub enum ToolKind {
     Script { language: ScriptLanguage, entry: ScriptEntry },
     /// A single HTTP request.
     Http(HttpSpec),
-    /// A tool of an MCP server, under the server's own name. `sha256` is the hash of its definition when it was listed,
-    /// `server_sha256` the hash of the settings that reached the server then; `runs` describes those settings for
+    /// A tool of an MCP server, under the server's own name. `sha256` is the hash of the tool's definition when it was
+    /// listed, `server_sha256` the hash of the server's settings at that time; `runs` describes those settings for
     /// humans.
     Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, sandbox: ServerSandbox },
 }
@@ -79,7 +79,7 @@ pub enum ToolKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSandbox {
-    /// The server is reached over the network: nothing is started here.
+    /// The server is reached over the network; no program is started on this machine.
     Net,
     /// The program runs in the same sandbox as the program of a tool.
     Process,
@@ -117,7 +117,7 @@ pub enum ScriptEntry {
     Execute,
     /// `main()`, with the parameters as JSON on stdin; the returned or printed value is the result.
     Main,
-    /// The first line of the file, as in shells.
+    /// The first line of the file, as in shells, from which the whole file runs.
     Whole,
 }
 

@@ -1,7 +1,7 @@
 //! The trust requirements of a project (`language.md` 7 and 9, `engine.md` 6): hooks that execute or sign, tools that
-//! start programs, providers that the project points elsewhere, a risk table of its own, grants beyond `safe` and
-//! `write`, items of the user space, scripts that simulate the model. Lists them with the files they come from; whether
-//! the user trusts those files is recorded by the engine.
+//! start programs, providers whose connection the project changes, a risk table of the project, grants beyond `safe`
+//! and `write`, items of the user space, scripts that simulate the model. This module lists them with their files; the
+//! engine records which files the user trusts.
 
 pub mod command_files;
 pub(crate) mod reach;
@@ -53,8 +53,9 @@ pub struct TrustRequirement {
     pub what: String,
     /// The files that declare it. All of them must be trusted.
     pub subjects: Vec<Subject>,
-    /// Words of a command that may name project files ([`command_files`]). Such a file, and every file of such a folder,
-    /// must be trusted like the tool's own file. `${NAME}` stands for the words of a variable of the environment.
+    /// Words of a command that may name project files ([`command_files`]). Such a file, and every file of such a
+    /// folder, must be trusted like the tool's own file. `${NAME}` stands for the words in the value of an environment
+    /// variable.
     pub programs: Vec<String>,
     pub place: Option<SourcePlace>,
 }
@@ -207,7 +208,7 @@ pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> Stri
     }
 }
 
-/// Checks whether a hook needs trust in every thread: a project file makes it execute, sign or raise a limit.
+/// Returns true if a hook needs trust in every thread: a project file makes it execute, sign or raise a limit.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }
@@ -246,7 +247,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
     describe_start(action, grants).or(raises)
 }
 
-/// Describes how a hook changes what a model reads; `None` if it changes nothing of that.
+/// Describes how a hook changes what a model reads; `None` if it does not.
 pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     match action {
         HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
@@ -303,7 +304,7 @@ pub(crate) fn files_of_hook(action: &HookAction) -> Vec<String> {
     }
 }
 
-/// Checks whether a project file changes a provider's endpoint, key or prices.
+/// Returns true if a project file changes a provider's endpoint, key or prices.
 pub(crate) fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }
@@ -358,8 +359,8 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
 }
 
-/// Returns the host of an address with a user name (`https://api.known.test@host/`), which readers mistake for the
-/// host.
+/// Returns the host of a URL with user information (`https://api.known.test@host/`), because readers mistake the user
+/// name for the host.
 fn host_behind_a_user(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;

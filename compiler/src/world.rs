@@ -35,7 +35,7 @@ pub enum ItemKind {
     Skill,
 }
 
-/// Maximum number of folders between the folder of skills and a `SKILL.md`, with the skill's own.
+/// Maximum depth of a `SKILL.md` below the folder of skills, in folders, including the skill's own.
 pub const MAX_SKILL_DEPTH: usize = 4;
 
 /// Names of context files, highest precedence first. The first one in a folder is read.
@@ -180,8 +180,8 @@ impl ItemKind {
     }
 }
 
-/// Returns the id of a skill by the path of its `SKILL.md` in the folder of skills. Packages that a skill installs hold
-/// no skills of the space.
+/// Returns the id of a skill by the path of its `SKILL.md` in the folder of skills. Ignores skills inside of packages
+/// that a skill installs.
 fn skill_id(inside: &str) -> Option<ItemId> {
     let folder = inside.strip_suffix(SKILL_FILE)?.strip_suffix('/')?;
     let path = ItemId::parse(folder).ok()?;
@@ -209,7 +209,7 @@ pub struct Entry {
     pub path: Arc<str>,
 }
 
-/// A file or folder of the project that is not an item: folders only directly in `.ai/`.
+/// A file or folder of the project that is not an item. Folders are listed only directly in `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnrecognizedFile {
     /// Relative to the project's root, without a trailing slash.
@@ -217,7 +217,7 @@ pub struct UnrecognizedFile {
     pub is_folder: bool,
 }
 
-/// The failure of a look-up, never to be treated as a missing item.
+/// The failure of a look-up. Callers must not treat it as a missing item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
     #[error("`{path}` cannot be read: {reason}")]
@@ -234,7 +234,7 @@ pub enum WorldError {
     UntrustedKey { path: String, key_id: String },
 }
 
-/// An identity token for one state of a caching world; it is equal only to its own clones.
+/// An identity token for one state of a caching world; equal only to its own clones.
 #[derive(Debug, Clone, Default)]
 pub struct WorldState(Arc<()>);
 
@@ -276,8 +276,8 @@ pub trait World {
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
-    /// Returns everything in the project besides items, sorted: the folders directly in `.ai/`, the files there, and
-    /// the files in the folders of the kinds that are not items.
+    /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, and the files
+    /// in the folders of the kinds that are not items.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.

@@ -1,5 +1,5 @@
-//! Proof that a thread started as its plan states: the events before the opening are folded, the plan's own functions
-//! render the opening again, and both are compared byte by byte. Writes and starts nothing.
+//! Proof that a thread started as its plan states. The events before the opening are folded, the plan's own functions
+//! render the opening again, and the two texts are compared byte by byte. Writes nothing and starts nothing.
 
 use rye_compiler::plan::Plan;
 
@@ -52,8 +52,8 @@ pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
     OpeningCheck::AsPlanned { bytes }
 }
 
-/// Returns the text to compare: of a user message its text after references to its images, of any other message its
-/// JSON.
+/// Returns the text to compare: the text of a user message, which follows the references to its images; the JSON of any
+/// other message.
 fn comparable_text(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {

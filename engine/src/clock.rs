@@ -11,8 +11,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> i64;
     /// Completes at that time.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
-    /// Completes when this many milliseconds have passed: the timeout of other work. A clock that skips sleeps lets no
-    /// timeout expire.
+    /// Completes after this many milliseconds; used as the timeout of other work. A clock that skips sleeps does not
+    /// let timeouts expire.
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 

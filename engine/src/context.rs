@@ -46,7 +46,7 @@ pub(crate) use live_threads::TaskEnd;
 pub(crate) use plans::SharedPlans;
 pub(crate) use providers::PlanProviders;
 
-/// Opens the current state of all spaces. Later compilations and fetches see later versions of the files.
+/// Opens the current state of all spaces. Each call can see newer versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
 
 /// Compiles the plan of a child. Pure: the same world and request give the same plan.
@@ -63,8 +63,8 @@ pub trait Providers: Send + Sync {
     /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
-    /// Returns true if the replies of threads of a directive come from the simulation script that a provider file names.
-    /// Only then the script needs trust.
+    /// Returns true if the replies in threads of a directive come from a script that a provider file names. Only then
+    /// does the script need trust.
     fn reads_scripts(&self, _directive: &ItemId) -> bool {
         false
     }
@@ -79,7 +79,7 @@ pub struct StartOptions {
     pub parent: Option<ParentThread>,
     /// The images of the first message.
     pub images: Vec<ValidatedImage>,
-    /// The thread completes although required outputs are missing.
+    /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
     /// True to sync the start of the new thread, so that the thread survives a power failure.
     pub durable: bool,
@@ -91,7 +91,7 @@ pub struct UserMessage {
     pub text: String,
     /// The images of the message.
     pub images: Vec<ValidatedImage>,
-    /// The model of the new thread and its continuations; `None` = that of the old thread.
+    /// The model of the new thread and its continuations; `None` for the model of the old thread.
     pub model: Option<PlannedModel>,
 }
 
@@ -155,7 +155,7 @@ impl ThreadHandle {
         self.running.control.send(ControlMessage::Cancel);
     }
 
-    /// Kills the thread: a call in flight is cut and counts at its worst case.
+    /// Kills the thread: a call in progress is cut and settled at its worst case.
     pub fn kill(&self) {
         self.running.control.send(ControlMessage::Kill);
     }
@@ -165,7 +165,7 @@ impl ThreadHandle {
         self.running.control.send(message);
     }
 
-    /// Returns a sender that works while the handle is borrowed.
+    /// Returns a sender of control messages to the thread.
     pub fn control(&self) -> ControlSender {
         self.running.control.clone()
     }
@@ -203,8 +203,8 @@ impl EngineContext {
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
-    /// Checks that the given requirements are trusted, except for tools and MCP servers, which are checked when they
-    /// are called, and scripts that no provider reads.
+    /// Checks that the given requirements are trusted. Skips tools and MCP servers, which are checked when they are
+    /// called, and scripts that no provider reads.
     pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<TrustRequirement>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             TrustRequirementKind::Tool | TrustRequirementKind::Server => false,
@@ -227,9 +227,10 @@ impl EngineContext {
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
     }
 
-    /// Checks whether a thread of this plan, or a hook of it, may be given an item of the user space.
+    /// Checks that a thread of this plan, or a hook of it, may be given an item of the user space.
     ///
     /// # Errors
+    ///
     /// A sentence for the model.
     pub fn admit_user_space(&self, plan: &Plan, hook: Option<&PlannedHook>) -> Result<(), String> {
         let Some(required) = user_space_of(plan, hook) else { return Ok(()) };

@@ -13,17 +13,17 @@ use crate::live_state::{LiveState, StateCell};
 use crate::machine::ThreadState;
 use crate::thread::{Cost, Status};
 
-/// An item for the thread: a control message, a stopped call or the end of a child.
+/// An item for the thread: a control message, a call to stop, or the end of a child.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     Message {
-        /// The message takes effect once per id, even if it is delivered again.
+        /// Id of the message. A message takes effect once, even if it is delivered twice.
         id: String,
         message: ControlMessage,
-        /// The message's file stays in the mailbox until the message is recorded.
+        /// True if the message has a file in the mailbox, which stays there until the message is recorded.
         on_disk: bool,
     },
-    /// The caller has cancelled this call. The call's error is recorded, not the message.
+    /// Stops a call that its caller cancelled. Only the call's error is recorded.
     StopCall { call_id: String },
     /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
@@ -43,9 +43,9 @@ pub struct ControlReceiver {
 pub struct ControlSender {
     sender: mpsc::UnboundedSender<Incoming>,
     state: StateCell,
-    /// The sender of the thread that continues this one, which gets everything once it is set.
+    /// The sender of the thread that continues this one. Once set, it gets every item.
     next: Arc<RwLock<Option<ControlSender>>>,
-    /// Distinguishes the message ids of this process from those of others.
+    /// Name of this process; makes its message ids different from those of other processes.
     owner: String,
 }
 
@@ -86,7 +86,7 @@ impl ControlSender {
         self.next.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the cell of the last thread of the chain.
+    /// Returns the state cell of the last thread of the chain.
     fn state(&self) -> StateCell {
         self.next().as_ref().map_or_else(|| self.state.clone(), Self::state)
     }
@@ -108,7 +108,7 @@ impl ControlSender {
         self.forward(Incoming::Message { id: id.clone(), message, on_disk: false }).then_some(id)
     }
 
-    /// Waits for the first state of a chat, and returns its state at its last effect.
+    /// Waits until a chat has its first state. Returns the state at the latest effect.
     pub async fn started_state(&self) -> LiveState {
         loop {
             let mut states = self.state().subscribe();
@@ -121,8 +121,8 @@ impl ControlSender {
         }
     }
 
-    /// Waits until the session has handled a message and waits for the user again. `thread` is the thread of the
-    /// session when the message was sent. If another thread continues the session, the message counts as handled.
+    /// Waits until the session has handled a message and is idle again. `thread` is the thread of the session when the
+    /// message was sent. If another thread continues the session, the message counts as handled.
     pub async fn settled(&self, id: &str, thread: Option<&str>) {
         loop {
             let mut states = self.state().subscribe();
@@ -136,7 +136,7 @@ impl ControlSender {
         }
     }
 
-    /// Returns the state of a chat at its last effect; `None` before the first one, and for runs.
+    /// Returns the state of a chat at its latest effect; `None` before the first one, and for runs.
     pub fn live_state(&self) -> Option<LiveState> {
         self.state().read()
     }

@@ -1,7 +1,7 @@
 //! The compiler's `World` over real folders: the project's, the user's and the embedded system space (`language.md` 1).
-//! Files are opened through directory handles, so no symbolic link leaves its space; a signed file that does not verify
-//! is not read further (`language.md` 3). A world is a snapshot: listings stay as first read; create a new world to see
-//! later changes.
+//! Files are opened through directory handles, so no symbolic link leads out of its space. A signed file that does not
+//! verify is not parsed (`language.md` 3). A world is a snapshot: listings stay as first read; create a new world to
+//! see later changes.
 
 mod cached;
 mod context_files;
@@ -48,7 +48,7 @@ pub struct DiskWorld {
     trust: TrustStore,
     require: OnceCell<Result<SignaturePolicy, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
-    /// Keys and trust records by device and number: no item is one of them under another name.
+    /// Device and inode numbers of keys and trust records, so that no item is one of these files under another name.
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
     /// The roots of `spaces`.
     roots: Vec<PathBuf>,
@@ -104,7 +104,7 @@ impl DiskWorld {
         })
     }
 
-    /// Sets whether the project is the user space itself.
+    /// Sets `is_user_space`: the project is the user space itself.
     #[must_use]
     pub fn with_project_as_user_space(mut self, is_user_space: bool) -> Self {
         self.project_is_user_space = is_user_space;
@@ -239,7 +239,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     Ok(Some((bytes, metadata)))
 }
 
-/// Distinguishes a missing file from a dangling link, which is an error.
+/// Reports a dangling link as an error; a missing file is none.
 fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_symlink() => {
@@ -249,7 +249,7 @@ fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Ve
     }
 }
 
-/// The directory handle refuses without an OS error number if the path leaves its space.
+/// Converts an error of opening a file. An error without an OS error number means that the path leaves its space.
 fn open_error(space: Space, path: &str, error: &std::io::Error) -> WorldError {
     let path = space.display(path);
     if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {

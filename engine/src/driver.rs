@@ -1,5 +1,5 @@
-//! The driver (`engine.md` 1): takes the next effect of the machine, writes the decision before performing it, performs
-//! it, and passes the result back as a signal. The driver decides nothing.
+//! The driver (`engine.md` 1): takes the next effect of the machine, writes the decision, performs the effect, and
+//! returns its result as a signal. The driver itself decides nothing.
 
 pub mod embedded;
 mod stream;
@@ -22,20 +22,20 @@ use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
 pub use stream::{LiveLine, LivePiece};
 
-/// A performer of effects. Object-safe: the embedded driver performs them in this process; another one may journal them
-/// as durable operations by their keys.
+/// A performer of effects. Object-safe: the embedded driver performs them in this process; another driver may journal
+/// them as durable operations by their keys.
 pub trait Driver: Send + Sync {
-    /// Returns the turns that the provider of a call reads.
+    /// Returns the turns of the conversation that a call sends to the provider.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
     /// Performs an effect and returns its result.
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Returns a handle that receives every cancellation and kill from now on.
+    /// Returns a token that every cancellation and kill from now on cancels.
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], message: &ControlMessage);
-    /// Stops one call of the reply, now or as soon as it starts. The thread continues with the call's error.
+    /// Stops one call of the reply, now or when it starts. The thread continues with the call's error.
     fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
     fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
@@ -46,14 +46,14 @@ pub trait Driver: Send + Sync {
 /// The artifacts to write for a thread that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Artifact {
-    /// The knowledge item for `rye fetch`, written before the hooks of the end.
+    /// The knowledge item that `rye fetch` reads, written before the hooks at the end of the thread.
     Export,
     /// `thread.json` with the result, written after the last event.
     Snapshot,
     Both,
 }
 
-/// An effect with its stable key, and the thread data that the store keeps.
+/// An effect with its stable key, and the data of the thread that performing it needs.
 #[derive(Debug)]
 pub struct EffectStep {
     pub key: StepKey,
@@ -65,7 +65,7 @@ pub struct EffectStep {
     pub synced: u64,
     /// Settlements that are not in the ledger yet; a long step settles them while it runs.
     pub unsettled: Vec<Settled>,
-    /// Signals a cancellation of the thread after this decision, even before the effect has started.
+    /// Cancelled when the thread is cancelled after this decision, even if the effect has not started yet.
     pub halt: CancellationToken,
     /// The end of the thread's duration; `None` while the thread waits for a person.
     pub deadline: Option<Deadline>,
@@ -76,11 +76,11 @@ pub struct EffectStep {
 pub struct Deadline {
     /// Milliseconds from the start of the effect.
     pub remaining_ms: u64,
-    /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline is not earlier.
+    /// The deadline in milliseconds since 1970: the earliest time of a signal of work that was cut at the deadline.
     pub at: i64,
 }
 
-/// A thread while it is driven.
+/// A thread that is being driven.
 #[derive(Debug)]
 pub struct DrivenThread {
     pub id: ThreadId,
@@ -186,14 +186,14 @@ pub async fn drive(
     }
 }
 
-/// The control messages that interrupt an effect.
+/// The control messages that interrupt an effect, by effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
     /// Any control message ends a wait.
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// No control message: the children of a group are created all or none. A kill ends the children afterwards.
+    /// No control message: either all children of a group are created or none. A kill ends the children afterwards.
     Done,
 }
 
@@ -283,7 +283,7 @@ async fn perform(
     Ok(())
 }
 
-/// Starts the intake of the next submitted message, if one waits for it and `takes_input` is true.
+/// Starts the intake of the next submitted message if there is one and `takes_input` is true.
 async fn start_intake<'d>(
     thread: &mut DrivenThread,
     driver: &'d Arc<dyn Driver>,
@@ -295,7 +295,7 @@ async fn start_intake<'d>(
     Ok(Some(driver.perform(thread.step(effect, driver.halt(), &**driver))))
 }
 
-/// Waits for a future that may be absent. An absent one never resolves.
+/// Waits for a future if there is one; otherwise never completes.
 async fn resolve<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     match future {
         Some(future) => future.await,
@@ -365,7 +365,7 @@ async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     }
 }
 
-/// Splits a group into effects that are performed and recorded one by one.
+/// Splits an effect on a group into effects that are performed and recorded one by one.
 fn split(effect: Effect) -> Vec<Effect> {
     match effect {
         Effect::RunTools(calls) => calls.into_iter().map(|call| Effect::RunTools(vec![call])).collect(),

@@ -1,4 +1,4 @@
-//! The engine as a library: opens a project, starts plans, recovers interrupted threads and reads stored ones. The
+//! The engine as a library: opens a project, starts plans, recovers interrupted threads and reads stored threads. The
 //! command line and the tests use only this API.
 
 use crate::context::EngineContext;
@@ -46,7 +46,7 @@ pub use crate::parent_thread::ParentThread;
 /// The dependencies and settings of an engine.
 pub struct EngineOptions {
     pub world: OpenWorld,
-    /// The compiler; tests substitute a caching one.
+    /// The compiler. Tests substitute a caching one.
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
@@ -54,14 +54,14 @@ pub struct EngineOptions {
     /// The user's keys, for `rye_sign` and for the signatures of threads. Without keys, threads are signed with a
     /// temporary key that ends with the process.
     pub keys: Option<KeyFolder>,
-    /// The disk; `None` = the real disk below the project.
+    /// The disk; `None` for the real disk below the project.
     pub disk: Option<Arc<dyn Disk>>,
     pub tools: Tools,
-    /// The user's trust in what the project executes.
+    /// The user's trust in the project's files.
     pub trust: Trust,
-    /// The time for which commits wait for each other, to form a group.
+    /// The time that commits wait for others, to be committed as one group.
     pub group_commit: GroupCommit,
-    /// An additional check; `None` = every trusted plan may start.
+    /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
     /// The settings of the command, for the threads that it starts.
     pub settings: CommandSettings,
@@ -74,11 +74,12 @@ pub struct Engine {
 }
 
 impl EngineOptions {
-    /// Returns the usual options: the project's and the user's files over the embedded system space, providers from the
-    /// plan, and API keys from the environment and the user's `.env`. `user` is the root of the user space, also if it is
-    /// the project. `trust` decides what the project may execute.
+    /// Returns the usual options: the files of the project and of the user over the embedded system space, providers
+    /// from the plan, and API keys from the environment and the user's `.env`. `user` is the root of the user space,
+    /// even if that is the project. `trust` records the files that the user trusts.
     ///
     /// # Errors
+    ///
     /// The user's `.env` cannot be read.
     pub fn with_trust(
         project: &Path,
@@ -226,29 +227,30 @@ impl Engine {
         Box::pin(self.inner.continue_from(thread, ResumePoint::Turn(turn), message.into(), None)).await
     }
 
-    /// Starts a new thread that continues an ended one as if its context had been full.
+    /// Hands off an ended thread: starts a new thread that continues it as if its context had been full.
     pub async fn hand_over(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.continue_from(thread, ResumePoint::Handoff, UserMessage::default(), None)).await
     }
 
-    /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and those that claim more
-    /// than their plan gives, are still refused.
+    /// Accepts transcripts that no key of this user signed, from now on. Damaged transcripts, and transcripts that
+    /// claim more than their plan grants, are still refused.
     pub fn accept_unverified(&self) {
         self.inner.accept_unverified();
     }
 
-    /// Reads and verifies a thread with the launch that the gate will use; `None` if nothing was recorded. Changes
-    /// nothing.
+    /// Reads and verifies a thread, and returns the data with which the gate will check it; `None` if nothing was
+    /// recorded. Changes nothing.
     ///
     /// # Errors
+    ///
     /// The transcript is damaged or cannot be verified.
     pub async fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, EngineError> {
         let (engine, id) = (Arc::clone(&self.inner), thread.clone());
         Ok(crate::thread_count::blocking(move || engine.read_parent(&id)).await?)
     }
 
-    /// Removes the owner file of this process, unless a thread is live. Called at the end of a command: the process does
-    /// not drop every value.
+    /// Removes the owner file of this process, unless a thread is live. Called at the end of a command, because the
+    /// process ends without dropping every value.
     pub fn remove_owner_file(&self) {
         if self.inner.is_idle() {
             self.inner.owner.remove_file();
@@ -265,7 +267,7 @@ impl Engine {
         self.inner.threads()
     }
 
-    /// Returns the disk, for its counters.
+    /// Returns the disk.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.disk
     }

@@ -23,11 +23,11 @@ pub enum DriveError {
     ChildStopped { child: String, reason: String },
     #[error("the plan cannot be used: {0}")]
     Plan(String),
-    /// `list` holds the untrusted requirements of the project, one line each.
+    /// The project has requirements that the user does not trust; `list` holds them, one line each.
     #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
-    /// The transcript was made from other files or on another machine; `list` holds the executables that no current
-    /// file declares.
+    /// The files differ from those of the transcript; `list` holds the executables of the plan that no current file
+    /// declares.
     #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// No key of the user signed the transcript, and the user did not accept it.
@@ -41,8 +41,8 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// Returns true if the cause is the transcript or a file that belongs to it. A retry then fails again until the
-    /// cause is repaired, while other threads can proceed.
+    /// Returns true if the cause is the transcript or one of its files. A retry then fails again until the cause is
+    /// repaired, while other threads can proceed.
     pub fn is_transcript_fault(&self) -> bool {
         match self {
             Self::Store(error) => match error {
@@ -89,7 +89,7 @@ pub enum EngineError {
     Key(#[from] KeyError),
     #[error("{0}")]
     World(String),
-    /// The disk was full before the first line of the transcript.
+    /// The disk was full before the first line of the transcript was written.
     #[error("the thread was not started: {reason}; free some space, then start it again")]
     NotStarted { reason: String },
     #[error("the thread `{thread}` never started: it has no transcript")]
@@ -108,7 +108,7 @@ pub enum EngineError {
     NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
-    /// The thread had to end, but could not be recovered; this process finalized the thread instead.
+    /// The thread was to end but could not be recovered, so this process finalized it.
     #[error("the thread `{thread}` was finalized without being recovered: {why}")]
     Closed { thread: String, why: String },
     #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]

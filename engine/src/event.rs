@@ -146,7 +146,7 @@ impl EventBody {
         }
     }
 
-    /// Returns the objects that the event references. They must be kept as long as the transcript.
+    /// Returns the objects that the event references. They must be retained as long as the transcript.
     pub fn objects(&self) -> Vec<&str> {
         if let Self::PlanBound(bound) = self {
             vec![&bound.plan_id]
@@ -174,7 +174,7 @@ impl EventBody {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }
 
-    /// Returns a shortened result and the object that holds the whole result.
+    /// Returns the text of a shortened result, and the object that holds the whole result.
     pub fn shortened_result(&self) -> Option<(&str, &str)> {
         let Self::ToolCallResult(result) = self else { return None };
         Some((&result.content, result.object.as_deref()?))

@@ -46,13 +46,13 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
 
-/// The position of a call in its thread, so that a script can be played from any point, also after a crash.
+/// The position of a call in its thread, with which a script can be played from any point, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
     /// Full id of the directive; selects the branch of a script.
     pub directive: String,
-    /// Number of replies the thread already has; `None` = the number of assistant turns in the request (which a
-    /// `context` hook may have reduced).
+    /// Number of earlier replies of the thread; `None` for the number of assistant turns in the request, which a
+    /// `context` hook may have reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
     /// Number of failed attempts of this turn.
@@ -74,7 +74,7 @@ pub struct ThreadPosition {
 pub struct StartedChild {
     pub spawn: u64,
     pub thread_id: String,
-    /// The last thread of its chain of handoffs, once that has ended.
+    /// The last thread of the child's chain of handoffs, after that thread has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_thread_id: Option<String>,
 }
@@ -95,10 +95,10 @@ pub struct Reply {
     pub stop: StopReason,
     /// The model that the provider reports.
     pub model: Option<String>,
-    /// Set if the provider reported no usable final usage: the bytes of the exchange.
+    /// The bytes of the exchange, if the provider reported no usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
-    /// Kinds of events and content that the wire does not know and that are not in `content`, each once.
+    /// Kinds of events and content that the wire does not know, each once; `content` lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -113,12 +113,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All tokens of the request, cached or not.
+    /// Returns the number of all tokens of the request, cached or not.
     pub fn whole_input(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// Returns false if a reply with this content cannot have used these tokens: a prompt has a token, and so has content.
+    /// Returns false if these counts cannot be right for a reply with this content: a prompt has at least one token,
+    /// and so has any content.
     pub fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
@@ -130,8 +131,8 @@ impl Usage {
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage after a later report of the same call. Counts are cumulative, so a smaller report takes nothing
-    /// back: each kind of token keeps its larger count.
+    /// Returns the usage after a later report of the same call. Counts are cumulative, so each kind of token keeps its
+    /// larger count.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };
@@ -176,7 +177,7 @@ impl StopReason {
         }
     }
 
-    /// Returns true if the end of the reply is missing.
+    /// Returns true if the reply was cut before its end.
     pub fn is_cut(&self) -> bool {
         match self {
             Self::Length | Self::ContextWindow => true,
@@ -185,7 +186,7 @@ impl StopReason {
     }
 }
 
-/// A piece of a streaming reply; displayed and dropped, never written to the transcript.
+/// A piece of a streaming reply. Pieces are displayed and then dropped; the transcript contains only whole replies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     Text(String),
@@ -206,7 +207,7 @@ impl Delta {
     }
 }
 
-/// A failed attempt, as facts. The classification table classifies it, not the wire.
+/// A failed attempt, as facts. The classification table, not the wire, decides the kind of the error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
@@ -217,16 +218,16 @@ pub struct CallError {
     /// The provider's own error type and code, if it sent them.
     pub error_type: Option<String>,
     pub code: Option<String>,
-    /// Never contains a key.
+    /// The error message, without any key.
     pub message: String,
     /// Usage that the provider reported before the failure.
     pub usage: Option<Usage>,
-    /// Set when the stream broke off before the provider reported its final usage, so that the cost is unknown.
+    /// The bytes of a stream that ended before the provider reported its final usage, so that the cost is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutStream>,
 }
 
-/// Bytes that went over the wire of a call whose final usage is unknown.
+/// The bytes sent and received in a call whose final usage is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutStream {
     /// Bytes of the request's body.
@@ -255,7 +256,7 @@ pub enum FailedStage {
 /// The code of a call that was cut at the deadline of its thread.
 pub const DEADLINE_CODE: &str = "thread_deadline";
 
-/// The `code` of a [`CallError`] that the script itself causes: an invalid script, or no step left. Never retried.
+/// The `code` of a [`CallError`] that a script causes: the script is invalid or has no step left. Never retried.
 pub const SCRIPT_ERROR: &str = "script";
 
 impl CallError {

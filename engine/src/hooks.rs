@@ -1,5 +1,5 @@
-//! Hooks at run time (`language.md` 7). Conditions and templates are compiled once when the plan is loaded; the hooks
-//! of a point are evaluated in order and their actions run one after another. The machine applies the answer.
+//! Hooks at run time (`language.md` 7). Conditions and templates are compiled when the plan is loaded. The hooks of a
+//! point are evaluated in order, and their actions run one after another. The machine applies the combined answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +26,9 @@ mod answer;
 #[derive(Debug)]
 pub struct HookTable {
     points: BTreeMap<HookPoint, Vec<ReadyHook>>,
-    /// Ids of hooks whose text a prompt placeholder needs.
+    /// Ids of hooks whose text fills a placeholder of the prompt.
     awaited: BTreeSet<String>,
-    /// The ceilings of the settings, which no hook raises a limit above.
+    /// The ceilings of the settings: no hook raises a limit above its ceiling.
     ceilings: BTreeMap<LimitName, u64>,
 }
 
@@ -198,7 +198,7 @@ impl HookTable {
     }
 }
 
-/// Returns an operand as recorded: a large value is replaced by its size.
+/// Returns an operand for the record; a large value is replaced by its size.
 fn recorded_operand(value: Value) -> Value {
     const MOST: usize = 1024;
     let size = match &value {

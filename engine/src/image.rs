@@ -1,5 +1,5 @@
 //! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire accepts it, and
-//! makes the reference that the transcript stores. The bytes are an object of the store; only a request that is being
+//! makes the reference that the transcript stores. The bytes are an object of the store; no request but the one being
 //! sent contains them.
 
 use rye_compiler::plan::hex;
@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 /// Maximum size of one image, in bytes: the smallest maximum of the providers.
 pub const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
-/// Maximum total size of a message's images, in bytes: with base64 they fit into one request on every wire.
+/// Maximum total size of a message's images, in bytes. Images of this size fit into one request in base64 on every
+/// wire.
 pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 /// Maximum number of images in a message.
 pub const MAX_IMAGES_PER_MESSAGE: usize = 20;
@@ -76,9 +77,10 @@ pub enum ImageNotAccepted {
 }
 
 impl ValidatedImage {
-    /// Reads the header of an image. The file name does not matter.
+    /// Reads the header of an image, regardless of the file name.
     ///
     /// # Errors
+    ///
     /// The type is not one that providers accept, or the image is too large.
     pub fn read(contents: Vec<u8>) -> Result<Self, ImageError> {
         let bytes = contents.len() as u64;

@@ -1,5 +1,5 @@
-//! Images as objects of the store: stored with the message that refers to them, and filled into a request that is about
-//! to be sent.
+//! Images as objects of the store: stored with the message that refers to them, and loaded into a request before it is
+//! sent.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,10 +27,11 @@ pub fn has_unfilled_images(request: &Request) -> bool {
     request.turns.iter().any(|turn| matches!(&**turn, Message::User { content } if content.iter().any(is_open)))
 }
 
-/// Fills in the bytes of a request that is about to be sent.
+/// Loads the bytes into a request before it is sent.
 ///
 /// # Errors
-/// An object is missing or changed; nothing is sent, and a retry would not help.
+///
+/// An object is missing or changed. Nothing is sent, and a retry would not help.
 pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
     for turn in &mut request.turns {

@@ -1,5 +1,5 @@
-//! The driver's writer of a transcript: events are buffered while nothing is performed, written together before an
-//! effect is performed, and synced before an effect with side effects.
+//! The driver's writer of a transcript. Events are buffered until an effect is performed, then written together; before
+//! an effect with side effects they are also synced.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Journal {
     signer: Arc<Signer>,
     sink: Arc<EventSink>,
     thread_count: ThreadCount,
-    /// Events that are folded and not written yet.
+    /// Events that are folded but not written yet.
     pending: Vec<Event>,
     /// The number of the next event.
     next: u64,
@@ -67,7 +67,7 @@ impl Journal {
         event
     }
 
-    /// Returns the time of the buffered events. Decisions made before they are written get the same time.
+    /// Returns the time of the buffered events, which further events get until the buffer is written.
     pub fn pending_time(&self) -> Option<i64> {
         self.pending.last().map(|event| event.ts)
     }
@@ -82,12 +82,12 @@ impl Journal {
         self.synced
     }
 
-    /// Returns true if every event so far is on disk or can be derived again.
+    /// Returns true if every event so far is on disk or can be derived again after a crash.
     pub fn is_durable(&self) -> bool {
         !self.dirty
     }
 
-    /// Writes the buffered events. With `barrier`, also syncs, if any event so far must survive a power failure.
+    /// Writes the buffered events. With `barrier`, also syncs if any event so far must survive a power failure.
     pub async fn flush(&mut self, barrier: bool) -> Result<(), DriveError> {
         let sync = barrier && self.dirty;
         if self.pending.is_empty() && !sync {
@@ -114,7 +114,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the transcript back and notifies the watchers.
+    /// Takes the transcript back after a write, and notifies the watchers.
     fn written(
         &mut self,
         transcript: Transcript,
@@ -133,7 +133,7 @@ impl Journal {
 }
 
 /// Appends events, grouped by time. A checkpoint is signed once the lines before it have their hashes. The last line
-/// gets a seal: recovery treats lines behind the last seal as never acknowledged.
+/// gets a seal; recovery treats lines after the last seal as never acknowledged.
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
@@ -170,7 +170,7 @@ fn write(
 /// Maximum bytes that the store adds to a line.
 const MAX_ENVELOPE_BYTES: usize = 512;
 
-/// Returns the event's fields. The largest are stored as objects until the line fits.
+/// Returns the event's fields for a line. Stores the largest fields as objects until the line fits.
 fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };

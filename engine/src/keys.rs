@@ -38,7 +38,7 @@ pub enum SignatureStatus {
     Signed { key_id: String, timestamp: String },
 }
 
-/// The reason why a file with a signature line must not be read further.
+/// The reason why a file with a signature line must not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error("the signature line is malformed")]
@@ -115,7 +115,7 @@ impl SigningIdentity {
         URL_SAFE_NO_PAD.encode(self.key.sign(message).to_bytes())
     }
 
-    /// Returns the file with a new signature line as its first line, in place of an old signature line. `timestamp` is
+    /// Returns the file with a new signature line as its first line; an old signature line is replaced. `timestamp` is
     /// RFC 3339.
     pub fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
         let content = without_signature_line(bytes);
@@ -159,7 +159,7 @@ impl TrustStore {
         self.0.keys().map(String::as_str)
     }
 
-    /// Checks that this key made this signature of the bytes.
+    /// Checks that a trusted key with this id made this signature of the bytes.
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureError> {
         let unknown = || SignatureError::UnknownKey { key_id: printable_key_id(key_id) };
         let key = self.0.get(key_id).ok_or_else(unknown)?;
@@ -169,7 +169,7 @@ impl TrustStore {
         key.verify_strict(message, &signature).map_err(forged)
     }
 
-    /// Verifies a file's signature line, if it has one. If verification fails, the file must not be read further.
+    /// Verifies a file's signature line, if it has one. If verification fails, the file must not be parsed.
     pub fn verify_file(&self, bytes: &[u8]) -> Result<SignatureStatus, SignatureError> {
         let Some(first) = first_line(bytes) else { return Ok(SignatureStatus::Unsigned) };
         let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else {
@@ -195,7 +195,7 @@ pub fn without_signature_line(bytes: &[u8]) -> &[u8] {
     signed.and_then(|line| bytes.get(line.len()..)).unwrap_or(bytes)
 }
 
-/// Returns the first line with its line end; `None` if it is not UTF-8, and so not a signature.
+/// Returns the first line with its line end; `None` if it is not UTF-8 and therefore not a signature.
 fn first_line(bytes: &[u8]) -> Option<&str> {
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
     std::str::from_utf8(bytes.get(..end)?).ok()

@@ -47,5 +47,5 @@ pub mod user_space;
 use std::future::Future;
 use std::pin::Pin;
 
-/// A future that can be sent between threads, behind a pointer: the result of an asynchronous method of a trait object.
+/// A boxed future that can be sent between threads: the result of an asynchronous method of a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

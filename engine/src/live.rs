@@ -66,20 +66,20 @@ impl EventSink {
 }
 
 impl EventStream {
-    /// Moves the stream into the returned value; this value yields nothing more.
+    /// Moves the stream into the returned value; the original then yields nothing more.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, event_channel().1)
     }
 
-    /// Waits for the next item; returns `None` once the thread and everything it started have ended.
+    /// Waits for the next item; returns `None` once the thread and all of its descendants have ended.
     pub async fn next(&mut self) -> Option<StreamEvent> {
         let live = self.receiver.recv().await?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(live)
     }
 
-    /// Returns true if the queue is empty and more items may come.
+    /// Returns true if the queue is empty but more items may come.
     pub fn is_idle(&self) -> bool {
         self.receiver.is_empty() && !self.receiver.is_closed()
     }

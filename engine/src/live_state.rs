@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::machine::ThreadState;
 
-/// A plan and the state of its thread at one moment.
+/// A plan with the state of its thread at one moment.
 #[derive(Debug, Clone)]
 pub struct LiveState {
     pub plan: Arc<Plan>,
@@ -29,7 +29,7 @@ impl LiveState {
     }
 }
 
-/// The place where a thread publishes its state. Clones share it.
+/// A cell in which a thread publishes its state. Clones share the cell.
 #[derive(Debug, Clone)]
 pub struct StateCell(Arc<watch::Sender<Option<LiveState>>>);
 
@@ -55,7 +55,7 @@ impl StateCell {
         self.0.send_modify(|_| {});
     }
 
-    /// Returns a receiver of the states to come.
+    /// Returns a receiver of later states.
     pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
         self.0.subscribe()
     }

@@ -1,8 +1,8 @@
-//! The machine (`engine.md` 1): pure functions over a plan and a state that decide what a thread does next. They use no
-//! async code, clock, randomness, store or provider; the time arrives in a signal.
+//! The machine (`engine.md` 1): pure functions over a plan and a state that decide the next action of a thread. They
+//! use no async code, clock, randomness, store or provider; the time arrives in a signal.
 //!
-//! The next effect is derived from the state on every call. A crash between decision and action loses nothing: recovery
-//! folds the transcript and calls [`next`].
+//! The next effect is derived from the state on every call, so a crash between decision and action loses nothing:
+//! recovery folds the transcript and calls [`next`].
 
 mod absorb;
 mod apply;
@@ -44,8 +44,8 @@ pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody
     absorb::absorb(plan, state, signal)
 }
 
-/// Returns the intake of the next queued message that `input` hooks or an expansion have to see. The driver performs it
-/// beside the current effect.
+/// Returns the intake of the next queued message that `input` hooks or an expansion must process. The driver performs
+/// it concurrently with the current effect.
 pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     screen::next_intake(plan, state)
 }

@@ -1,7 +1,7 @@
-//! rye as an MCP server. A session is a thread like any other, with its plan, gate, limits and transcript; only its
-//! calls come from the client instead of a model. It offers the plan's palette. Sessions are independent: each has a
-//! thread of its own. A directive that a client calls runs beside the session's other calls, as a task if the client
-//! supports tasks, and its events are sent as progress.
+//! rye as an MCP server. A session is a thread like any other, with its plan, gate, limits and transcript, except that
+//! its calls come from the client instead of a model. The server offers the plan's palette. Sessions are independent:
+//! each has a thread of its own. A directive that a client calls runs concurrently with the session's other calls, as a
+//! task if the client supports tasks, and its events are sent as progress.
 
 mod http;
 mod message;
@@ -39,7 +39,7 @@ use stdio::LineTransport;
 const TASK_TTL_MS: u64 = 24 * 3600 * 1000;
 /// Maximum size of a client's message, in bytes, on every transport.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// Time for calls under way to finish after the client closed its side.
+/// Time for calls in progress to finish after the client closed its side.
 const RESPONSE_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time for a cancelled thread to end by itself, before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
@@ -51,7 +51,7 @@ pub struct DirectiveServer {
     context: Arc<SessionContext>,
     tools: Arc<[Tool]>,
     tasks: TaskManager,
-    /// The session of clients that send each request on its own, as the newest protocol does over HTTP.
+    /// The session of clients that send every request independently, as the newest protocol does over HTTP.
     common: Arc<Session>,
 }
 
@@ -117,7 +117,7 @@ impl DirectiveServer {
         http::serve(self.client_side(), listener, token).await
     }
 
-    /// Ends all sessions and everything that they started: cancels first, then kills.
+    /// Ends all sessions and everything that they started: first cancels, then kills.
     pub async fn end(&self) {
         let SessionContext { engine, table, .. } = &*self.context;
         table.close(engine);

@@ -32,7 +32,7 @@ pub enum Message {
         content: String,
         display: bool,
     },
-    /// A command that the user ran by hand; `excluded` (`!!`) hides it from the model.
+    /// A command that the user ran; `excluded` (`!!`) hides it from the model.
     Bash {
         command: String,
         output: String,
@@ -62,7 +62,7 @@ pub enum ContentBlock {
         signature: Option<String>,
     },
     ToolCall(ToolCall),
-    /// A block of an unknown kind, kept as the provider sent it.
+    /// A block of an unknown kind, as the provider sent it.
     Other {
         wire: String,
         value: Value,
@@ -89,7 +89,7 @@ pub struct ToolCall {
 }
 
 /// Input key of a tool call whose arguments are not a JSON object: `{"__malformed": <original text>}`. Such a call
-/// never runs; its result is an error that shows the model its own text.
+/// never runs. Its result is an error that quotes the model's text.
 pub const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {

@@ -1,4 +1,4 @@
-//! A thread as the parent of threads that are started from outside.
+//! A thread as the parent of threads that are started from outside of it.
 
 use rye_compiler::compile::SpawnParent;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
@@ -32,7 +32,7 @@ impl ParentThread {
         SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
     }
 
-    /// Bounds a child's limits by the parent's.
+    /// Bounds the limits of a child by those of this thread.
     pub(crate) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
         let above = &self.launch.limits;
         let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;

@@ -1,5 +1,5 @@
-//! The next request of a chat before it is sent: its tokens and its price. The machine of the run builds the request from
-//! a copy of the state.
+//! The next request of a chat, computed before it is sent: its tokens and its price. The machine builds the request
+//! from a copy of the state, as in a run.
 
 use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 512;
 pub struct Preview {
     /// Estimated input tokens.
     pub input_tokens: u64,
-    /// Input tokens that the provider has read in the last request.
+    /// Input tokens of the last request, which the provider can read from its cache.
     pub cached_tokens: u64,
     /// Tokens of the model's context window.
     pub context_window: u64,
@@ -40,7 +40,7 @@ pub struct Preview {
     /// The limit that forbids the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Hooks of the run that the preview did not run. They can change the request.
+    /// Hooks that the run will run and the preview did not. They can change the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
 }
@@ -55,8 +55,8 @@ pub struct ContextPart {
     pub tokens: u64,
 }
 
-/// Returns the price of the request that a message leads to, after its expansion. During a prompt, the message counts as
-/// part of the next turn.
+/// Returns the price of the request with a message, after the message's expansion. During a prompt, the message counts
+/// as part of the next turn.
 pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     let plan = &*live.plan;
     let mut state = (*live.state).clone();
@@ -85,7 +85,7 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     found
 }
 
-/// Returns the request that a message leads to. `None` during a prompt, and if a limit forbids the request.
+/// Returns the request with a message; `None` during a prompt, and if a limit forbids the request.
 pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     let mut state = (*live.state).clone();
     let attempt = state.is_idle().then(|| play_prompt(&live.plan, &mut state, input, &mut Preview::default()))??;
@@ -93,7 +93,7 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Plays the machine from the message to the next model call, without hooks.
+/// Advances a copy of the thread from the message to the next model call, without hooks.
 fn play_prompt(
     plan: &Plan,
     state: &mut ThreadState,
@@ -173,7 +173,7 @@ fn fold(state: &mut ThreadState, body: EventBody) {
     machine::apply(state, &event);
 }
 
-/// Returns the tokens of the last request and its reply, which the provider's cache holds.
+/// Returns the tokens of the last request and its reply, which the provider's cache contains.
 fn cached_tokens(state: &ThreadState) -> u64 {
     state.talk.measured.as_ref().map_or(0, |measured| measured.input.saturating_add(measured.output))
 }

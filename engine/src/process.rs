@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process, setsid};
 /// The signal that ends a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndSignal {
-    /// SIGTERM: the process may finish its work.
+    /// SIGTERM: the process can finish its work.
     Ask,
     /// SIGKILL: the process ends at once.
     Force,
 }
 
-/// Returns the absolute folders of `PATH`. A relative one depends on the folder that a program starts in, which is the
-/// project: its files must not take the place of programs.
+/// Returns the absolute folders of `PATH`. Relative folders are skipped: they would be looked up in the project, whose
+/// files must not replace programs.
 pub fn search_path() -> impl Iterator<Item = PathBuf> {
     let value = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&value).filter(|folder| folder.is_absolute()).collect::<Vec<_>>().into_iter()
@@ -27,8 +27,8 @@ pub fn start_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends another process; a process that has already ended is not an error. The caller must verify through the owner's
-/// lock that the pid still belongs to the intended process.
+/// Ends another process; a process that has already ended is not an error. The caller must verify by the owner's lock
+/// that the pid still belongs to the intended process.
 pub fn end_process(pid: u32, how: EndSignal) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid pid `{pid}`")));

@@ -54,8 +54,8 @@ pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>>
 
 /// A model provider that answers requests.
 pub trait Provider: Send + Sync {
-    /// Returns the turns that the provider reads of a request of this directive. A conversation only grows, so a provider
-    /// that calls no model reads the end of it.
+    /// Returns the turns that the provider needs for a request of this directive. A provider that calls no model needs
+    /// only the end of the conversation.
     fn request_turns(&self, _directive: &str) -> RequestTurns {
         RequestTurns::All
     }

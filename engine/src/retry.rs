@@ -1,5 +1,5 @@
 //! Handling of failed model calls: classification by the table, and the backoff before the next attempt (`engine.md`
-//! 3). Pure: the jitter is derived from the thread's recorded seed, so a replay waits equally long.
+//! 3). Pure: the jitter derives from the thread's recorded seed, so that a replay waits equally long.
 
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Category, Failure};
@@ -52,8 +52,8 @@ pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     table.map_or(0, |table| table.classify(&failure(error, failures)).backoff.max_retries)
 }
 
-/// Returns whether the model is unavailable, as opposed to the request being wrong: retries exhausted, the model
-/// removed, or access denied.
+/// Returns true if the model is unavailable (retries exhausted, model removed, or access denied), and false if the
+/// request is wrong.
 pub fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup
@@ -73,7 +73,7 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// Returns the classification of a failure that no table classifies.
+/// Returns the classification of a failure that matches no rule of the table.
 fn unclassified(error: &CallError) -> FailureClassification {
     let name = if is_script_error(error) { SCRIPT_MISMATCH } else { "unclassified" };
     FailureClassification { name: name.into(), category: Category::Permanent.as_str().into(), retryable: false }

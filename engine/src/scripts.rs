@@ -10,13 +10,13 @@ use rye_grammar::tool_header::{Script, ScriptReader, ToolLanguage};
 use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Number;
 
-/// Maximum size of a script, in bytes; larger tools keep code in modules beside their file.
+/// Maximum size of a script, in bytes. A larger tool can move code into modules beside its file.
 pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Maximum depth of a literal, as in YAML.
 const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in a literal.
 const MAX_VALUES: usize = 20_000;
-/// Stack size for the recursive parsers, in bytes; enough for a script that is nothing but nesting.
+/// Stack size for the recursive parsers, in bytes; enough for a script that consists only of nesting.
 const PARSER_STACK_BYTES: usize = 512 << 20;
 /// Maximum size of a script that fits into the default stack of any thread.
 const SMALL_SCRIPT_BYTES: usize = 2 * 1024;
@@ -61,7 +61,7 @@ impl ScriptReader for SyntaxTreeReader {
     }
 }
 
-/// Returns a syntax error of a script, worded like our own.
+/// Returns a syntax error of a script, in our own wording.
 fn syntax_error(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
     let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut chars = first.chars();

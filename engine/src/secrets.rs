@@ -1,7 +1,7 @@
 //! Masking of secrets in tool results, errors of providers, events and exports, before they are stored, hashed, written
-//! to the transcript or sent to a model. Detects common key formats, and the values of secret variables of this process
-//! or the user's `.env`, plain and in common encodings, in one line or wrapped. Not complete: a secret in an unknown
-//! format passes.
+//! to the transcript or sent to a model. Finds common key formats, and the values of secret variables of this process
+//! or the user's `.env`: plain and in common encodings, in one line or wrapped. Masking is not complete: a secret in an
+//! unknown format passes.
 
 mod streams;
 
@@ -18,7 +18,7 @@ use rye_compiler::plan::hex;
 use serde_json::Value;
 use streams::{EscapeKind, MAX_ROUNDS, Stream};
 
-/// Name and expression of each key format. Each starts with one of [`KEY_PREFIXES`].
+/// Name and regular expression of each key format. Each format starts with one of [`KEY_PREFIXES`].
 const KEY_FORMATS: [(&str, &str); 12] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
     ("Anthropic key", r"(?-u:\b)sk-ant-[A-Za-z0-9_-]{20,}"),
@@ -33,7 +33,7 @@ const KEY_FORMATS: [(&str, &str); 12] = [
     ("registry token", r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,})"),
     ("JSON web token", r"(?-u:\b)eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
 ];
-/// Prefixes of all key formats: a text without any of them needs no regular expression.
+/// Prefixes of all key formats. In a text without any of them, no regular expression is run.
 const KEY_PREFIXES: [&str; 19] = [
     "-----BEGIN ",
     "sk-",
@@ -59,11 +59,11 @@ const KEY_PREFIXES: [&str; 19] = [
 const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 /// Endings of a variable's name that mark its value as a path, if it begins with `/`.
 const PATH_NAME_ENDS: [&str; 8] = ["_FILE", "_PATH", "_DIR", "_HOME", "_ROOT", "_SOCK", "_SOCKET", "_CONTROL"];
-/// Minimum length in bytes of a masked value. Shorter values occur in ordinary text by chance, and in base 64 they share
-/// too few characters with their encoding to be recognized at every alignment.
+/// Minimum length in bytes of a masked value. Shorter values occur in ordinary text by chance, and their base 64 forms
+/// are too short to be recognized at every alignment.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// An expression for all formats, with a group for each format.
+/// A regular expression for all formats, with a group for each.
 static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let groups: Vec<String> = KEY_FORMATS.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()
@@ -76,12 +76,12 @@ static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     RwLock::new(Arc::new(KnownSecrets::new(secret_variables(variables))))
 });
 
-/// Known values, in the forms that are searched for.
+/// The values of secret variables, in the forms that are searched for.
 #[derive(Debug, Default)]
 struct KnownSecrets {
     /// The names of the variables, by value.
     values: BTreeMap<String, String>,
-    /// The unencoded values.
+    /// The values without encoding.
     plain: Needles,
     /// The values without white space, and in base 64 at every alignment, for [`Stream::compact`].
     compact: Needles,
@@ -89,14 +89,14 @@ struct KnownSecrets {
     hex: Needles,
 }
 
-/// Byte strings that are searched for at once, with the name of the variable of each.
+/// Byte strings that are searched for together, each with the name of its variable.
 #[derive(Debug, Default)]
 struct Needles {
     names: BTreeMap<Vec<u8>, String>,
     any: Option<regex::bytes::Regex>,
 }
 
-/// Adds the values of these variables to the masked ones; ignores variables whose name marks no secret.
+/// Adds the values of these variables to the masked ones. Ignores variables whose name does not mark a secret.
 pub fn add_secrets(variables: impl Iterator<Item = (String, String)>) {
     let more = secret_variables(variables);
     let mut own = KNOWN_SECRETS.write().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the text with one value replaced by its name, in every encoding; a value shorter than the minimum is
-/// replaced only where it occurs unencoded. Then masks the other secrets.
+/// replaced only where it occurs without encoding. Then masks the other secrets.
 pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()
@@ -130,7 +130,7 @@ impl Needles {
         Self { names, any }
     }
 
-    /// Adds the ranges of the original text in which a needle occurs.
+    /// Adds the ranges of the original text that contain one of these byte strings.
     fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
         let Some(any) = &self.any else { return };
         for hit in any.find_iter(&stream.bytes) {

@@ -57,13 +57,13 @@ pub(crate) struct ThreadInit {
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<ValidatedImage>,
     pub sink: Arc<EventSink>,
-    /// A limit on parallel siblings, if there is one.
+    /// A bound on the siblings that run at the same time; `None` if there is no bound.
     pub queue: Option<Arc<Semaphore>>,
     /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
-    /// Milliseconds of an incomplete second that the continued thread has used.
+    /// Milliseconds of the continued thread's last incomplete second, which count towards the duration.
     pub carried_ms: u64,
-    /// The thread completes although required outputs are missing.
+    /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
 }
 
@@ -77,11 +77,11 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// A row and an account. `durable`: the first lines of the transcript are synced.
+    /// A row and an account. If `durable` is true, the first lines of the transcript are synced.
     Root { durable: bool },
     /// A row, an account, and the link from the thread that it continues.
     Linked,
-    /// None: row and account exist.
+    /// No rows, because row and account exist.
     There,
 }
 
@@ -156,8 +156,8 @@ impl EngineContext {
         Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
-    /// Writes the first events of a thread and starts it. On failure a root is finalized; a child's lease is released,
-    /// so that it can be recovered.
+    /// Writes the first events of a thread and starts it. If this fails, a root is finalized; a child's lease is
+    /// released, so that the child can be recovered.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,
@@ -265,7 +265,7 @@ impl EngineContext {
         self.spawn_task(thread, init.sink, init.queue)
     }
 
-    /// Runs a thread as a task of this process, once its siblings' limit permits it.
+    /// Runs a thread as a task of this process, once the bound on its siblings permits it.
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: DrivenThread,
@@ -307,7 +307,7 @@ impl EngineContext {
         Ok(running)
     }
 
-    /// Runs a thread and its continuations to the result.
+    /// Runs a thread and its continuations until the result.
     async fn run_to_end(
         self: &Arc<Self>,
         mut thread: DrivenThread,
@@ -340,7 +340,7 @@ impl EngineContext {
     }
 }
 
-/// Sends what the thread has not handled, and everything that its handles send from now on, to its continuation.
+/// Sends the messages that the thread has not handled, and all later messages of its handles, to its continuation.
 fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
     // The end of the input arrives once.
     if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
@@ -362,7 +362,7 @@ async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiv
     }
 }
 
-/// Converts the error of a root's start. Without a transcript there is nothing to resume.
+/// Converts the error of starting a root thread. Without a transcript, the thread cannot be resumed.
 fn start_failure(error: DriveError) -> EngineError {
     if let DriveError::Store(error) = &error
         && error.is_full_disk()

@@ -1,4 +1,4 @@
-//! The tree of a session: its threads, their prompts, and the prompts at which they part.
+//! The tree of a session: its threads, their prompts, and the prompts at which threads branch off.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct SessionThread {
     /// The thread whose conversation this one continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<String>,
-    /// The thread before this one in the session; a fork may continue an earlier one.
+    /// The previous thread of the session. A fork may continue an earlier thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     pub model: String,
@@ -31,7 +31,7 @@ pub struct SessionThread {
 /// A prompt of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionPrompt {
-    /// Number of the prompt in the session, from 1. Branches repeat numbers.
+    /// Number of the prompt in the session, from 1. Prompts of different branches can have the same number.
     pub number: u64,
     /// The text that the user typed.
     pub text: String,
@@ -127,7 +127,8 @@ fn read_thread(
     }
 }
 
-/// Sets the text of a prompt to what the user typed. The first message of a thread has layers in front of the text.
+/// Sets the text of a prompt to the text that the user typed. In the first message of a thread, layers precede that
+/// text.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

@@ -1,5 +1,5 @@
-//! Signatures of a process: checkpoints, snapshots, capability lists and exports of its threads (`engine.md` 4), made
-//! with the user's key or with a temporary one. `threads::verify` checks them.
+//! Signatures of a process: of the checkpoints, snapshots, capability lists and exports of its threads (`engine.md` 4),
+//! with the user's key or a temporary one. `threads::verify` checks them.
 
 use crate::keys::{CommentSyntax, KeyError, KeyFolder, SigningIdentity};
 use crate::store::transcript::ChainHash;
@@ -13,7 +13,7 @@ pub const TEMPORARY_KEY_PREFIX: &str = "ephemeral-";
 pub struct Signer {
     identity: SigningIdentity,
     name: String,
-    /// The reason why the user's own key is not used, if it is not.
+    /// The reason why the user's own key is not used; `None` if it is used.
     instead: Option<String>,
     /// True if the user has no key.
     keyless: bool,
@@ -23,11 +23,11 @@ pub struct Signer {
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointPosition<'t> {
     pub thread: &'t ThreadId,
-    /// Turns at the checkpoint.
+    /// Number of turns at the checkpoint.
     pub turn: u64,
     /// The number of the checkpoint's own event.
     pub seq: u64,
-    /// The hash of the line before the checkpoint, which covers all earlier lines too.
+    /// The hash of the line before the checkpoint, which covers all earlier lines as well.
     pub before: ChainHash,
 }
 
@@ -79,19 +79,20 @@ impl Signer {
         format!("{}:{}", self.name, self.identity.sign(bytes))
     }
 
-    /// Returns a Markdown file with its signature line. `timestamp` is RFC 3339.
+    /// Returns a Markdown file with a signature line. `timestamp` is RFC 3339.
     pub fn file(&self, text: &str, timestamp: &str) -> Vec<u8> {
         self.identity.sign_file(text.as_bytes(), CommentSyntax::Markup, timestamp)
     }
 }
 
-/// Returns the signed text of a line's seal. The text is valid for no other thread, line, checkpoint or file.
+/// Returns the text that a line's seal signs. The signature is valid for no other thread, line, checkpoint or file.
 pub fn line_signing_input(thread: &ThreadId, seq: u64, link: ChainHash) -> String {
     format!("rye:line:1:{thread}:{seq}:{link}")
 }
 
 impl CheckpointPosition<'_> {
-    /// Returns the signed text of a checkpoint. The text is valid for no other thread, turn, line or file.
+    /// Returns the text that a checkpoint's signature signs. The signature is valid for no other thread, turn, line or
+    /// file.
     pub fn signing_input(&self) -> String {
         let Self { thread, turn, seq, before } = self;
         format!("rye:checkpoint:1:{thread}:{turn}:{seq}:{before}")

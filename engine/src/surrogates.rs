@@ -1,9 +1,9 @@
 //! Lone surrogate escapes in JSON texts (`"\ud83d"`), which JSON parsers refuse. Each half is represented by a private
-//! character (its mark) until the halves of a character can be joined; a half without its other one becomes U+FFFD.
+//! character (its mark) until both halves of a character can be joined; a single half becomes U+FFFD.
 
 use serde_json::Value;
 
-/// Difference between a half and the private character (plane 16) that stands for the half until the reply is complete.
+/// Difference between a half and its mark, a private character of plane 16.
 const MARK_OFFSET: u32 = 0x0010_0000;
 pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;
@@ -13,7 +13,7 @@ pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }
 
-/// Returns the half that a character represents, if any.
+/// Returns the half that a mark represents; `None` for any other character.
 pub(crate) fn from_mark(c: char) -> Option<u32> {
     u32::from(c).checked_sub(MARK_OFFSET).filter(|half| HIGH.contains(half) || LOW.contains(half))
 }
@@ -54,14 +54,14 @@ pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
     found.then_some(marked)
 }
 
-/// Returns the surrogate that a text starts with as an escape: `\ud83d`.
+/// Returns the half that is escaped at the start of a text: `\ud83d`.
 fn half_of(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let half = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;
     (HIGH.contains(&half) || LOW.contains(&half)).then_some(half)
 }
 
-/// Replaces marks: two halves by their character, a lone one by U+FFFD.
+/// Replaces marks: those of both halves with their character, a single one with U+FFFD.
 pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -98,10 +98,11 @@ pub(crate) fn join_in_value(value: &mut Value) {
     }
 }
 
-/// Parses JSON in which lone surrogate escapes stand for U+FFFD.
+/// Parses JSON, and replaces lone surrogate escapes with U+FFFD.
 ///
 /// # Errors
-/// The text is not JSON in any other way.
+///
+/// The text is not JSON for any other reason.
 pub(crate) fn parse_lenient(text: &str) -> Result<Value, serde_json::Error> {
     let Some(marked) = mark_lone_halves(text) else { return serde_json::from_str(text) };
     let mut value = serde_json::from_str(&marked)?;

@@ -17,12 +17,12 @@ pub enum Status {
     Killed,
     Continued,
     Suspended,
-    /// The session of a chat is closed and can be opened again.
+    /// A closed session of a chat, which can be reopened.
     Idle,
 }
 
 impl Status {
-    /// Returns whether the thread does nothing more on its own.
+    /// Returns true if the thread does nothing more without a control message.
     pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
@@ -50,7 +50,7 @@ impl Status {
         }
     }
 
-    /// Returns whether the thread has stopped and can be recovered: its account stays open.
+    /// Returns true if the thread has stopped and can be recovered, so that its account stays open.
     pub fn is_parked(self) -> bool {
         matches!(self, Self::Suspended | Self::Idle)
     }
@@ -68,7 +68,7 @@ pub struct Cost {
     pub cached_tokens: u64,
     /// Spend in nano-dollars.
     pub spend: u64,
-    /// Milliseconds that the thread, or a child that it awaited, waited for a person. Known at the end.
+    /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked_ms: u64,
 }
@@ -102,7 +102,7 @@ impl Cost {
         self.asked_ms = self.asked_ms.saturating_add(other.asked_ms);
     }
 
-    /// Returns the `cost` fact of conditions and templates: dollars, and the thread's own time in seconds.
+    /// Returns the fact `cost` of conditions and templates: dollars, and the thread's own time in seconds.
     pub fn fact(&self, elapsed_ms: u64, spend_limit: u64) -> Value {
         let mut map = Map::new();
         map.insert("turns".into(), self.turns.into());
@@ -179,7 +179,7 @@ impl From<Cost> for PrintedCost {
     }
 }
 
-/// Converts nano-dollars to a JSON number of dollars, for printing and facts but not for arithmetic.
+/// Converts nano-dollars to a JSON number of dollars, for printing and facts, never for arithmetic.
 pub fn dollars(nanos: u64) -> Value {
     decimal(nanos, 1_000_000_000, 9)
 }
@@ -199,11 +199,11 @@ fn decimal(value: u64, scale: u64, digits: usize) -> Value {
     text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
-/// The first spawn number of children started from outside. The parent's own count from 1; those of hooks start at a
-/// higher number.
+/// The first spawn number of children started with `rye run --parent`. Children of the parent's own calls count from 1;
+/// those of hooks have higher numbers.
 pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
 
-/// The first spawn number of hooks, above every number of a call's child. JSON readers keep 53 bits.
+/// The first spawn number of children of hooks, above all others. JSON readers represent integers of 53 bits exactly.
 pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 #[cfg(test)]

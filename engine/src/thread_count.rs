@@ -1,5 +1,6 @@
-//! The number of threads that this process runs, and how they do blocking I/O: a single thread blocks inline, which is
-//! faster than a hand-over; several threads use the blocking pool, so that none delays the others.
+//! The number of threads that this process runs, which determines how they do blocking I/O: a single thread blocks
+//! inline, which is faster than passing the work on; several threads use the blocking pool, so that none delays the
+//! others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

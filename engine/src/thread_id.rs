@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use rye_grammar::item_id::InvalidId;
 use serde::{Deserialize, Serialize};
 
-/// A thread's id, which also names its folder below `.ai/state/threads/`: a `/` in the directive id makes nested
+/// A thread's id, which also names its folder below `.ai/state/threads/`. A `/` in the directive id gives nested
 /// folders (`agency-kiwi/discover_leads-1739820456`).
 ///
 /// INVARIANT: a well-formed item id whose segments are valid file names, so the path never leaves that folder.
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct ThreadId(Arc<str>);
 
-/// Longest segment in bytes: a file name's 255 minus what temporary names add.
+/// Maximum length of a segment in bytes: 255 for a file name, minus the part that temporary names add.
 const MAX_SEGMENT_BYTES: usize = 200;
-/// Longest id in bytes, well below the limit of a path.
+/// Maximum length of an id in bytes, well below the maximum length of a path.
 const MAX_ID_BYTES: usize = 1_000;
 
 impl ThreadId {

@@ -1,6 +1,6 @@
-//! The tool `rye/agent/threads/orchestrator`: reads, waits for, stops, resumes and hands over threads. The gate
-//! authorizes the call; this module restricts the target: the caller may read any thread, may stop or continue only
-//! threads below itself, and a continuation runs below the caller.
+//! The tool `rye/agent/threads/orchestrator`: reads, waits for, stops, resumes and hands off threads. The gate
+//! authorizes the call; this module restricts its target: the caller may read any thread, but stop or continue only its
+//! descendants, and a continuation runs below the caller.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct ThreadsTool {
     pub engine: Weak<EngineContext>,
 }
 
-/// The reason for a refusal, as shown to the model.
+/// The reason for a refusal, for the model.
 type RefusalText = String;
 
 /// Maximum number of matches of `search_transcript`.
@@ -65,7 +65,7 @@ struct ThreadsToolCall {
     engine: Arc<EngineContext>,
     threads: Arc<Threads>,
     id: ThreadId,
-    /// The longest wait: the timeout of the call.
+    /// The maximum wait: the timeout of the call.
     most: Duration,
 }
 
@@ -157,7 +157,7 @@ impl ThreadsToolCall {
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
     }
 
-    /// Starts a new thread below the caller that continues `thread`.
+    /// Starts a new thread that continues `thread`, as a child of the caller.
     async fn continue_from(&self, thread: ThreadId, place: ResumePoint, message: String) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;
@@ -173,7 +173,7 @@ impl ThreadsToolCall {
         Ok(json!({"thread_id": handle.thread_id, "continues": last, "status": "running", "pid": std::process::id()}))
     }
 
-    /// Sends a control message: directly to a thread of this process, through the mailbox to any other thread.
+    /// Sends a control message: directly to a thread of this process, else through the mailbox.
     async fn send_message(&self, thread: &ThreadId, message: ControlMessage) -> Result<(), RefusalText> {
         if self.engine.send_message(thread, message.clone()) {
             return Ok(());
@@ -186,7 +186,7 @@ impl ThreadsToolCall {
         blocking(send).await.map_err(|error| error.to_string())
     }
 
-    /// Checks that a thread runs below the caller, or continues such a thread.
+    /// Checks that a thread is a descendant of the caller, or continues one.
     async fn require_descendant(&self, thread: &ThreadId) -> Result<(), RefusalText> {
         let above = self.ancestors(thread).await?;
         if above.is_empty() {
@@ -236,8 +236,7 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `asked` is the id in the request; `not_over` is the state to report for a running
-/// thread.
+/// Renders the outcome of a wait. `asked` is the requested id; `not_over` is the state to report for a running thread.
 fn render_outcome(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),

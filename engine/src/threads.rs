@@ -1,4 +1,4 @@
-//! Read access to threads: registry rows and transcripts. Changes nothing and takes no lock.
+//! Read access to threads: registry rows and transcripts. Nothing is changed and no lock is taken.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ mod wait;
 pub use chain::SearchMatch;
 pub use wait::WaitOutcome;
 
-/// The threads of a project. Without a usable registry, the transcripts alone are read.
+/// The threads of a project. If the registry is unusable, only the transcripts are read.
 #[derive(Debug, Clone)]
 pub struct Threads {
     disk: Arc<dyn Disk>,
@@ -120,7 +120,8 @@ impl Threads {
         &self.objects
     }
 
-    /// Returns the liveness of a thread. Without the registry, any live owner counts as the owner of the thread.
+    /// Returns the state of a thread's owner. Without the registry, a thread counts as owned if any process owns
+    /// threads.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
         match &self.registry {
             Some(registry) => registry.liveness(row),
@@ -238,7 +239,7 @@ impl Threads {
         Ok((reading, events?))
     }
 
-    /// Returns the settings of the command that started a thread; the default ones if nothing was recorded.
+    /// Returns the settings of the command that started a thread, or the defaults if nothing was recorded.
     pub fn settings(&self, thread: &ThreadId) -> Result<CommandSettings, StoreError> {
         let head = match transcript::read_head(&*self.disk, thread) {
             Err(StoreError::UnknownThread { .. }) => return Ok(CommandSettings::default()),
@@ -279,7 +280,7 @@ impl Threads {
     }
 }
 
-/// Returns the approval request that a transcript leaves unanswered.
+/// Returns the approval request of a transcript that has no answer yet.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
     let mut state = ThreadState::new();
     for event in events {
@@ -300,7 +301,7 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
-/// Returns the messages of a chat that its recovery does not send; empty for other threads.
+/// Returns the messages of a chat that its recovery does not send; none for other threads.
 pub fn held_messages(events: &[Event]) -> Vec<String> {
     let mut state = ThreadState::new();
     for event in events {
@@ -340,7 +341,7 @@ impl RunResult {
         }
     }
 
-    /// A result for a thread that the engine could not continue. The thread itself has not ended.
+    /// Returns a result for a thread that the engine could not continue. The thread itself has not ended.
     pub(crate) fn engine_failure(message: &str) -> Self {
         Self {
             success: false,

@@ -39,17 +39,17 @@ pub struct Invocation {
     pub timeout: Duration,
     /// Folders of the project that a process may write (`needs.write` as granted).
     pub write: Vec<String>,
-    /// Folders that bound the writes of file tools: a written path lies inside a folder of every list. Empty = the
-    /// whole project.
+    /// Folders that bound the writes of file tools: a written path must lie in a folder of every list. Without lists,
+    /// the whole project is writable.
     pub write_bounds: Vec<Vec<String>>,
-    /// Hosts a process may reach (`needs.net` as granted).
+    /// Hosts that a process may reach (`needs.net` as granted).
     pub net: Vec<String>,
     /// The grant patterns of every link of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each link
-    /// (`language.md` 9). Empty = no item may be written.
+    /// (`language.md` 9). Without links, no item may be written.
     pub may_write_item: Vec<Vec<String>>,
-    /// Set when the thread is cancelled.
+    /// Cancelled when the thread is cancelled.
     pub halt: CancellationToken,
-    /// Runs short blocking I/O of a tool.
+    /// The counter of running threads, with which a tool runs short blocking I/O.
     pub thread_count: ThreadCount,
 }
 
@@ -60,7 +60,7 @@ pub struct ToolOutcome {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// Set if the call did not run: its parameters do not fit, or the tool may not be used.
+    /// True if the call did not run, because its parameters are invalid or the tool may not be used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_refused: bool,
 }
@@ -74,7 +74,7 @@ impl ToolOutcome {
         Self { content: Value::String(message.into()), is_error: true, details: Value::Null, was_refused: false }
     }
 
-    /// Creates the answer to a call that did not run.
+    /// Creates the result of a call that did not run.
     pub fn refused(reason: impl Into<String>) -> Self {
         Self { was_refused: true, ..Self::error(reason) }
     }
@@ -85,7 +85,7 @@ pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
 }
 
-/// Checks whether a capability pattern covers a capability.
+/// Returns true if a capability pattern matches a capability.
 fn pattern_matches(pattern: &str, capability: &str) -> bool {
     rye_compiler::semantics::glob::matches(pattern, capability)
 }

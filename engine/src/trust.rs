@@ -1,5 +1,5 @@
 //! The user's trust in the requirements of projects (`language.md` 7 and 9): one file per project in the user space,
-//! with the hashes of what the user allowed. Files of a project never count as trust.
+//! with the hashes of what the user trusts. Files of a project never count as trust.
 
 mod files;
 mod record;
@@ -102,7 +102,7 @@ impl Trust {
         Ok(TrustSnapshot { trust: self, record })
     }
 
-    /// Records trust in these requirements, in addition to existing trust. If a file is new or changed, forgets the
+    /// Records trust in these requirements, in addition to existing trust. If a file is new or changed, removes the
     /// capabilities that were approved for the project.
     pub fn record_trust(&self, all: &[TrustRequirement]) -> Result<(), TrustError> {
         let file = self.file()?;
@@ -187,7 +187,7 @@ impl TrustSnapshot<'_> {
         Ok(missing)
     }
 
-    /// Checks whether the user has approved a capability for this project's threads.
+    /// Returns true if the user has approved a capability for this project's threads.
     pub fn allows(&self, capability: &str) -> bool {
         self.record.capabilities.iter().any(|known| known == capability)
     }
@@ -197,8 +197,8 @@ impl TrustSnapshot<'_> {
         &self.record.capabilities
     }
 
-    /// Checks whether a provider that the project redirects is trusted in any version. The version itself is checked
-    /// when a thread starts.
+    /// Returns true if a provider whose connection the project changes is trusted in some version. The current version
+    /// is checked when a thread starts.
     pub fn trusts_provider(&self, id: &str) -> bool {
         let name = format!("agent/providers/{id}");
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)
@@ -232,7 +232,7 @@ impl TrustSnapshot<'_> {
     }
 }
 
-/// Returns the subject of a shipped file that is not an item.
+/// Returns the entry of a shipped file that is not an item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }
@@ -242,7 +242,8 @@ impl TrustFile {
         fs::symlink_metadata(self.project.join(path)).is_ok()
     }
 
-    /// Returns the project files that a command names, with their hashes. A script counts wherever it lies.
+    /// Returns the project files that a command names, with their hashes, and a script even if it is outside of the
+    /// project.
     fn programs(&self, one: &TrustRequirement) -> Result<BTreeMap<String, String>, TrustError> {
         let mut files = files::NamedFiles::new(&self.project);
         for word in &one.programs {

@@ -1,4 +1,4 @@
-//! The user space: the folder that holds, or would hold, the user's `.ai/`, and the keys and trust records, which
+//! The user space: the folder that contains, or would contain, the user's `.ai/`, and the keys and trust records, which
 //! tools, sandboxed programs and lookups must not reach.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.
 const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];
-/// The variables that name the user space; the first one that is set wins.
+/// The variables that can name the user space. The first one that is set applies.
 const ROOT_VARIABLES: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
 /// The file that lists the accounts of this machine and their home folders.
 const ACCOUNTS: &str = "/etc/passwd";
@@ -21,9 +21,9 @@ pub fn root() -> Option<PathBuf> {
     ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home_folder)?.canonicalize().ok()
 }
 
-/// Returns the canonical path of every folder that may hold this user's `.ai/`: the folders that `$RYE_USER_SPACE`,
-/// `$USER_SPACE` and `$HOME` name, and the account's home folder. A project inside such a folder is ordinary; the
-/// folder itself is not a project.
+/// Returns the canonical path of every folder that may contain this user's `.ai/`: the folders in `$RYE_USER_SPACE`,
+/// `$USER_SPACE` and `$HOME`, and the account's home folder. Such a folder is not a project itself, but may contain
+/// projects.
 pub fn candidate_roots() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
@@ -57,8 +57,8 @@ fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf
     found
 }
 
-/// Returns the device and inode number of every secret and of the files inside, so that a file is recognized under any
-/// name.
+/// Returns the device and inode number of every secret folder and of the files in it, so that a file is recognized
+/// under any name.
 pub fn file_identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for secret in secrets {

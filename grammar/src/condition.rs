@@ -25,7 +25,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Sets the span of the whole tree: for texts whose offsets do not match their source.
+    /// Sets the span of every node of the tree, for a text whose offsets differ from those of its source.
     fn set_span(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {

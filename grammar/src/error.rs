@@ -88,7 +88,7 @@ impl SyntaxError {
         Self { other: Some(other), ..self }
     }
 
-    /// Replaces the span by `limit`: for texts whose offsets do not match their source.
+    /// Replaces the span with `limit`, for a text whose offsets differ from those of its source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
         Self { span: limit, ..self }

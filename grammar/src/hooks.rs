@@ -173,7 +173,7 @@ impl XmlHookReader {
         Node::new(Kind::Map(entries), hook.span)
     }
 
-    /// Appends entries with unique keys, because XML elements may repeat.
+    /// Appends entries and reports repeated keys, because XML elements may repeat and mapping keys may not.
     fn append_unique(&mut self, into: &mut Vec<Entry>, new: Vec<Entry>) {
         for entry in new {
             if into.iter().any(|e| e.key.node == entry.key.node) {

@@ -22,7 +22,7 @@ pub enum Approvals {
     Ask,
     /// A handler answers.
     Handler(Arc<dyn ApprovalHandler>),
-    /// Calls run without a question. A limit suspends the thread.
+    /// Calls run without an approval. A limit suspends the thread.
     Allow,
     /// Calls are refused. A limit suspends the thread.
     Deny,
@@ -48,7 +48,8 @@ pub struct Engine {
 }
 
 impl EngineBuilder {
-    /// Creates the settings for a project: calls that need an approval are refused, and models are those of the plans.
+    /// Creates the settings for a project, in which calls that need an approval are refused and models are those of the
+    /// plans.
     pub fn new(project: &Project) -> Self {
         Self { project: project.clone(), approvals: Approvals::Deny, providers: None, tools: Vec::new() }
     }
@@ -84,10 +85,11 @@ impl EngineBuilder {
         self
     }
 
-    /// Opens the store of the project and locks it for this process. Must be called within a Tokio runtime, and blocks
-    /// shortly.
+    /// Opens the store of the project and locks it for this process. Must be called within a Tokio runtime; blocks for
+    /// a short time.
     ///
     /// # Errors
+    ///
     /// [`Error::Engine`]: the store cannot be opened, or the user's keys or `.env` cannot be read.
     pub fn open(self) -> Result<Engine, Error> {
         let questions = Arc::new(Questions::default());
@@ -125,7 +127,7 @@ impl Engine {
         self.inner.wait_idle().await;
     }
 
-    /// Returns the engine of the second layer.
+    /// Returns the engine of the layer below (`rye_engine`).
     pub fn inner(&self) -> &rye_engine::engine::Engine {
         &self.inner
     }

@@ -18,7 +18,8 @@ pub enum Error {
     /// The files of a space cannot be read.
     #[error("{0}")]
     World(String),
-    /// The directive has errors, and so no plan. Each entry is a diagnostic: `.ai/directives/a.md:3:5: error[code]: message`.
+    /// The directive has errors, so that there is no plan. Each entry is a diagnostic:
+    /// `.ai/directives/a.md:3:5: error[code]: message`.
     #[error("`{directive}` has no plan: {}", diagnostics.join("; "))]
     NoPlan {
         /// The id of the directive.
@@ -31,7 +32,7 @@ pub enum Error {
     Script {
         /// The script as it was given.
         path: PathBuf,
-        /// The reason, with its line.
+        /// The reason, with the line of the script.
         reason: String,
     },
     /// The id of an item is not valid.

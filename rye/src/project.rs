@@ -25,7 +25,7 @@ pub struct Project {
     /// The folder that contains the user's `.ai/`, or would contain it.
     user_root: Option<PathBuf>,
     trust: TrustSource,
-    /// Lists the files that are compiled into the embedding program, which the user trusts by running it.
+    /// Returns the files that are compiled into the embedding program, which the user trusts by running it.
     shipped: fn() -> BTreeSet<Subject>,
 }
 
@@ -33,7 +33,7 @@ pub struct Project {
 enum TrustSource {
     /// The decisions that the user recorded with `rye trust`.
     Recorded,
-    /// The embedding program vouches for the project.
+    /// Everything, because the embedding program controls the project's files.
     Everything,
 }
 
@@ -71,7 +71,7 @@ impl Project {
         self
     }
 
-    /// Trusts files that are compiled into the embedding program; `shipped` lists them when trust is decided.
+    /// Trusts files that are compiled into the embedding program. `shipped` is called when trust is checked.
     #[must_use]
     pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
         self.shipped = shipped;
@@ -88,12 +88,12 @@ impl Project {
         self.user_root.as_ref() == Some(&self.root)
     }
 
-    /// Returns the root of the user space if it contains `.ai/`, also if the project is the user space itself.
+    /// Returns the root of the user space if it contains `.ai/`, even if the project is the user space itself.
     fn user(&self) -> Option<&Path> {
         self.user_root.as_deref().filter(|root| root.join(".ai").is_dir())
     }
 
-    /// Returns the trust that decides what the project may execute.
+    /// Returns the trust that determines what the project may execute.
     pub fn trust(&self) -> Trust {
         match (&self.trust, &self.user_root) {
             (TrustSource::Everything, _) => Trust::Everything,

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Error;
 
-/// The thread of a session: a new one, or an earlier one that continues.
+/// A request for a session: with a new thread, or with an earlier one that continues.
 pub struct SessionRequest(Request);
 
 enum Request {
@@ -76,7 +76,7 @@ impl SessionRequest {
 pub struct Session {
     handle: ThreadHandle,
     engine: Engine,
-    /// The stream of the engine, until the first subscriber takes it.
+    /// The engine's stream, until the first subscriber takes it.
     stream: Option<EventStream>,
     hub: Arc<Hub>,
     questions: Arc<Questions>,
@@ -91,7 +91,7 @@ pub struct Receipt {
     pub preview: Preview,
 }
 
-/// The number of a question, unique within an engine.
+/// The number of a question, unique in its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QuestionId(u64);
 
@@ -100,9 +100,9 @@ pub struct QuestionId(u64);
 pub struct Question {
     /// The number to answer with.
     pub id: QuestionId,
-    /// The thread that waits; perhaps a child of the session's thread.
+    /// The thread that waits: the session's thread or one of its descendants.
     pub thread: ThreadId,
-    /// True if a limit was reached, false if a call needs an approval.
+    /// True if a limit was reached; false if a call needs an approval.
     pub is_limit: bool,
     /// The capability and the call, or the limit, as recorded in the transcript.
     pub what: String,
@@ -192,7 +192,7 @@ impl Hub {
 }
 
 impl LiveEvents {
-    /// Waits for the next item; returns `None` once the thread and everything that it started have ended.
+    /// Waits for the next item; returns `None` once the thread and all of its descendants have ended.
     pub async fn next(&mut self) -> Option<LiveEvent> {
         let event = self.receiver.recv().await?;
         self.queued.fetch_sub(1, Ordering::Relaxed);
@@ -213,8 +213,8 @@ impl Session {
         &self.handle.thread_id
     }
 
-    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later one
-    /// what happens from now on. Each receives the questions that are open. Must be called within a Tokio runtime.
+    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later
+    /// one everything from now on. Each receives the open questions. Must be called within a Tokio runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
         let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
         let events = self.hub.subscribe(open);
@@ -238,7 +238,7 @@ impl Session {
         self.handle.control()
     }
 
-    /// Answers a question. Returns false if it is not open any more.
+    /// Answers a question. Returns false if the question is no longer open.
     pub fn answer(&self, question: QuestionId, answer: Answer) -> bool {
         self.questions.answer(question, answer)
     }
@@ -253,7 +253,7 @@ impl Session {
         Some(Receipt { input: id, preview })
     }
 
-    /// Returns the price of the next request with a message; nothing is sent. `None` if the thread is not a chat.
+    /// Returns the price of the next request with a message, without sending it. `None` if the thread is not a chat.
     pub async fn preview(&self, input: &UserInput) -> Option<Preview> {
         let expanded = self.engine.expand(&input.text).await.ok().and_then(|expansion| expansion.text);
         let input = UserInput { text: expanded.unwrap_or_else(|| input.text.clone()), ..input.clone() };
@@ -276,7 +276,7 @@ impl Session {
         self.handle.send(ControlMessage::Retract { input: Some(input.into()) });
     }
 
-    /// Ends the current prompt of a chat: the model call is cut and counts at its worst case, calls are stopped.
+    /// Ends the current prompt of a chat: cuts the model call, which is settled at its worst case, and stops calls.
     pub fn interrupt(&self) {
         self.handle.send(ControlMessage::Interrupt);
     }
@@ -287,10 +287,10 @@ impl Session {
         self.handle.send(ControlMessage::Close);
     }
 
-    /// Lets a chat continue with another plan, at the next idle step. The conversation and what remains of the budget
-    /// stay.
+    /// Continues a chat with another plan, at the next idle step. The conversation and the remaining budget stay.
     ///
     /// # Errors
+    ///
     /// [`Error::Engine`]: the plan requires trust that it does not have, or the store cannot be written.
     pub async fn replan(&self, compilation: &Compilation) -> Result<(), Error> {
         let plan = self.engine.store_plan(compilation).await?;
@@ -298,18 +298,18 @@ impl Session {
         Ok(())
     }
 
-    /// Lets a chat continue from the end of the prompt before this one, at the next idle step. The threads with the later
-    /// prompts stay.
+    /// Continues a chat from the end of the previous prompt, at the next idle step. The threads with later prompts
+    /// remain stored.
     pub fn fork(&self, prompt: u64) {
         self.handle.send(ControlMessage::Fork { prompt });
     }
 
-    /// Replaces the conversation of a chat by a summary, at the next idle step. The summary keeps `focus` in detail.
+    /// Replaces the conversation of a chat with a summary, at the next idle step. The summary covers `focus` in detail.
     pub fn compact(&self, focus: Option<String>) {
         self.handle.send(ControlMessage::Compact { focus });
     }
 
-    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
+    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt sends its output to the model, unless
     /// `excluded` is true.
     pub fn run_command(&self, command: impl Into<String>, excluded: bool) {
         self.handle.send(ControlMessage::Shell { command: command.into(), excluded });
@@ -325,7 +325,7 @@ impl Session {
         self.handle.send(ControlMessage::Steer { text: text.into() });
     }
 
-    /// Adds a message that the model reads when it would otherwise end.
+    /// Adds a message that the model reads when it would otherwise stop.
     pub fn follow_up(&self, text: impl Into<String>) {
         self.handle.send(ControlMessage::FollowUp { text: text.into() });
     }
@@ -340,7 +340,7 @@ impl Session {
         self.handle.cancel();
     }
 
-    /// Kills the thread: a call in flight is cut and counts at its worst case.
+    /// Kills the thread: a call in progress is cut and settled at its worst case.
     pub fn kill(&self) {
         self.handle.kill();
     }
@@ -380,7 +380,7 @@ impl Questions {
         open.is_some_and(|(_, sender)| sender.send(answer).is_ok())
     }
 
-    /// Opens a question and shows it to all subscribers.
+    /// Opens a question and sends it to all subscribers.
     fn open(&self, request: ApprovalRequest<'_>) -> (QuestionId, oneshot::Receiver<Answer>) {
         let (sender, receiver) = oneshot::channel();
         let (question, hubs) = {
@@ -402,7 +402,7 @@ impl Questions {
     }
 }
 
-/// Removes a question whose call no longer waits.
+/// A guard that removes a question once its call no longer waits.
 struct OpenQuestion<'q> {
     questions: &'q Questions,
     id: QuestionId,

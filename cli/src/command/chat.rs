@@ -44,7 +44,7 @@ use lines::PromptLines;
 use next_session::{NextSession, NextStart};
 use raw_mode::KeyReader;
 
-/// The face of the sessions of a process.
+/// The user interface of the sessions of a process.
 #[derive(Debug)]
 pub struct ChatFace {
     pub input: FaceInput,
@@ -53,7 +53,7 @@ pub struct ChatFace {
 }
 
 impl ChatFace {
-    /// Returns the keys of the terminal; `None` for lines.
+    /// Returns the keys of the terminal; `None` if the input is lines.
     pub fn keys(&self) -> Option<Arc<KeyReader>> {
         match &self.input {
             FaceInput::Terminal(keys) => Some(Arc::clone(keys)),
@@ -61,7 +61,7 @@ impl ChatFace {
         }
     }
 
-    /// Returns the lines of stdin; `None` for the terminal.
+    /// Returns the lines of stdin; `None` if the input is a terminal with an editor.
     pub fn lines(&self) -> Option<&PromptLines> {
         match &self.input {
             FaceInput::Terminal(_) => None,
@@ -79,7 +79,7 @@ pub enum FaceInput {
     Lines(Arc<PromptLines>),
 }
 
-/// The directive of a session without a directive.
+/// The directive of a session that names none.
 pub const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
 
 #[derive(Debug, Args)]

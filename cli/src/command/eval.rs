@@ -71,7 +71,7 @@ pub fn run(args: &EvalArgs, report: &Printer) -> Result<Exit, CommandError> {
     }
 }
 
-/// Answers every line of stdin. An invalid line, including invalid UTF-8, gives an error line and does not end the
+/// Answers every line of stdin. An invalid line, even with invalid UTF-8, gives an error line and does not end the
 /// loop.
 fn eval_lines() -> Result<Exit, CommandError> {
     let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());

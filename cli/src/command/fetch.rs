@@ -215,7 +215,7 @@ fn copy_item(
     }
 }
 
-/// An empty store: without a thread there are no stored results.
+/// An object store that is empty, because without a thread there are no stored results.
 struct NoObjects;
 
 impl ObjectStore for NoObjects {

@@ -117,7 +117,7 @@ fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
     }
 }
 
-/// Formats one file. Returns true if its content is broken.
+/// Formats one file. Returns true if it has syntax errors.
 fn format_text(
     file: &str,
     text: String,

@@ -135,7 +135,7 @@ fn ensure_key_id(report: &Printer) -> Option<String> {
     }
 }
 
-/// Fails if any file exists already, so that no project is a mixture of old and new files.
+/// Fails if any of the files exists, so that no project is a mixture of old and new files.
 fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
     if there(&".ai") {

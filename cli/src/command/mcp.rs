@@ -118,8 +118,8 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
 }
 
-/// Trusts the items that a refresh of these servers wrote: the server itself is trusted, and its folder holds only items
-/// for its tools.
+/// Trusts the items that a refresh of these servers wrote. The server is already trusted, and its folder holds only
+/// items for its tools.
 fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandError> {
     if spaces.own {
         return Ok(());
@@ -220,7 +220,7 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
     Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Fine })
 }
 
-/// Returns the hint about a sandboxed server that does not start: the settings that open the sandbox.
+/// Returns a hint for a sandboxed server that does not start: the settings that open the sandbox.
 fn sandbox_hint(name: &str) -> String {
     format!(
         "`{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \

@@ -63,7 +63,7 @@ impl PlanArgs {
     }
 }
 
-/// Output of `rye plan ID --format json` if there are errors, and so no plan.
+/// Output of `rye plan ID --format json` if the directive has errors, so that there is no plan.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NoPlanOutput {
     /// Always null.

@@ -178,7 +178,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
 }
 
 /// Compiles a directive and prints its warnings. If there are errors, prints them as `rye check` does and returns the
-/// exit code. With `is_scripted`, a script of the user replaces every model, so no script of the project is played.
+/// exit code. If `is_scripted` is true, a script of the user replaces every model, so no script of the project is
+/// played.
 pub fn compile_directive(
     id: &str,
     call: &RunRequestArgs,
@@ -248,7 +249,7 @@ fn parent_of_new_thread(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, 
         .ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))
 }
 
-/// Returns the start that `--resume` selects, depending on the state of the thread.
+/// Returns how `--resume` starts a thread, depending on the state of the thread.
 pub fn select_resume(
     id: &str,
     message: Option<String>,
@@ -286,7 +287,7 @@ pub fn select_resume(
     }
 }
 
-/// Returns the model with which a finished thread is resumed: its directive is compiled with this model.
+/// Returns the model with which a finished thread is resumed, by compiling its directive with this model.
 fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<PlannedModel, CommandError> {
     let thread = match start {
         ThreadStart::GoOn { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
@@ -312,7 +313,7 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
     Ok(compilation.plan.model)
 }
 
-/// Converts a storage error; damaged data is refused, like an invalid signature.
+/// Converts a storage error. Damaged data gives the exit code of an invalid signature.
 fn storage_failure(error: StoreError) -> CommandError {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
         let help = "run `rye threads verify` for the details; restore the files, or start a new thread";

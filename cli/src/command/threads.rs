@@ -1,4 +1,4 @@
-//! `rye threads`: lists, inspects, controls and maintains the threads of a project, whichever process runs them.
+//! `rye threads`: lists, inspects, controls and maintains the threads of a project, of any process.
 
 mod approvals;
 mod approve;

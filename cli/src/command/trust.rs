@@ -1,5 +1,5 @@
-//! `rye trust`: lists the trust requirements of a project and trusts its current files. Also the confirmation that `rye
-//! run` asks for before the first run in a folder.
+//! `rye trust`: lists the trust requirements of a project and trusts its current files. Also asks for the confirmation
+//! before the first `rye run` in a folder.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -204,8 +204,8 @@ fn format_requirement(one: &TrustRequirement) -> String {
     printable(&format!("{} {}  {}{place}", one.kind.as_str(), one.name, one.what))
 }
 
-/// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the
-/// folder; without a terminal, refuses the run. With `is_scripted`, scripts of the project are not played and need no
+/// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the folder
+/// or, without a terminal, refuses the run. If `is_scripted` is true, scripts of the project are not played and need no
 /// trust.
 pub fn require_trust(
     planned: &[TrustRequirement],

@@ -1,4 +1,4 @@
-//! Display of a transcript event: a summary line, and the text that belongs to it.
+//! Display of a transcript event: a summary line, and the full text of the event.
 
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
@@ -20,7 +20,7 @@ pub struct EventView {
     pub line: String,
     /// The text of the event, verbatim.
     pub text: Option<String>,
-    /// Set if the event reports a failure.
+    /// True if the event reports a failure.
     pub bad: bool,
 }
 
@@ -134,7 +134,7 @@ pub fn format_cost(cost: &Cost) -> String {
     )
 }
 
-/// Describes why a call has its result; `None` for an ordinary result.
+/// Describes why a call has this result; `None` for an ordinary result.
 pub fn result_reason(kind: &ResultKind) -> Option<String> {
     match kind {
         // A refusal contains its own reason.
@@ -207,7 +207,7 @@ fn message_text(message: &Message) -> String {
     }
 }
 
-/// Returns the reason why a settlement is no plain cost of reported tokens; empty for others.
+/// Returns the reason if a settlement is not just the cost of reported tokens; empty otherwise.
 pub fn settlement_note(settled: &Settled) -> String {
     let unknown = if settled.unknown_outcome { " (outcome unknown: the provider reported no final usage)" } else { "" };
     if settled.overspent == 0 {

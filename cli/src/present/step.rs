@@ -16,7 +16,7 @@ pub enum Step {
     },
     /// Names of the running tools by call.
     Tools(BTreeMap<String, String>),
-    /// Waits for children: their number.
+    /// Number of children that the thread waits for.
     Children(usize),
     Approval,
 }

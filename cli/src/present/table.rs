@@ -28,7 +28,7 @@ impl Cell {
 }
 
 impl From<String> for Cell {
-    /// Creates a cell; line breaks and control characters are replaced, so that a cell is one line.
+    /// Creates a cell. Line breaks and control characters are replaced, so that a cell is one line.
     fn from(text: String) -> Self {
         let text = text.chars().map(|c| if breaks_line(c) { '\u{FFFD}' } else { c }).collect();
         Self { text, style: Style::new() }
@@ -50,7 +50,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the lines; with a header only in human format.
+    /// Returns the lines; the header only in human format.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {
             Format::Plain | Format::Json => self.rows.iter().map(|row| format_tabs(row)).collect(),

@@ -1,5 +1,5 @@
-//! Folding of lines wider than the terminal, at the end of a column or word. Nothing is cut off: a word longer than a
-//! line, such as a path, stays whole.
+//! Folding of lines wider than the terminal, after a column or word. Nothing is cut off: a word longer than a line,
+//! such as a path, stays whole.
 
 use std::io::{IsTerminal, stderr, stdout};
 
@@ -60,7 +60,7 @@ fn fold_line(line: &str, width: usize, out: &mut String) {
 }
 
 /// Returns the position at which to break a text that is too wide: the last end of a column that fits, else of a word,
-/// else the first one after. `None` if the text fits, or has no such position.
+/// else the first end of a word. `None` if the text fits, or has no such position.
 fn break_position(text: &str, max_chars: usize) -> Option<usize> {
     if text.chars().count() <= max_chars {
         return None;

@@ -1,5 +1,5 @@
-//! Meanings of fields of JSON outputs that have no doc comment. A name in this list has one meaning in every type; a
-//! field with another meaning has a doc comment, or an entry with its type.
+//! Meanings of fields of JSON outputs that have no doc comment. A name in this list has the same meaning in every type.
+//! A field with another meaning has a doc comment, or an entry with its type.
 
 /// Names of fields, or `type.field`, with their meanings.
 pub const FIELD_MEANINGS: &[(&str, &str)] = &[

@@ -151,7 +151,7 @@ fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     }
 }
 
-/// Returns the description of a field, or its meaning in [`FIELD_MEANINGS`]. A constant needs none.
+/// Returns the description of a field, else its meaning in [`FIELD_MEANINGS`]; none for a constant.
 fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let own = meaning(field);
     if !own.is_empty() || is_value(field) {

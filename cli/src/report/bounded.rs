@@ -1,4 +1,4 @@
-//! A bound on the diagnostics that a command prints, so that a hostile file cannot produce output without end.
+//! A bound on the diagnostics that a command prints, so that a hostile file cannot cause unlimited output.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct OmittedDiagnostics {
     pub count: usize,
 }
 
-/// The diagnostics to print, in their order, and the counts of the others.
+/// The diagnostics to print, in their order, and the numbers of the others.
 pub struct BoundedDiagnostics<'d> {
     pub printed: Vec<(&'d Diagnostic, Severity)>,
     pub omitted: Vec<OmittedDiagnostics>,

@@ -23,7 +23,7 @@ pub struct DiagnosticOutput {
     pub severity: String,
     pub message: String,
     pub help: Option<String>,
-    /// The file of a diagnostic that concerns a whole file and has no label.
+    /// The file that the diagnostic concerns as a whole, if it has no label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Labels, the primary one first.

@@ -90,8 +90,8 @@ impl ThreadReader {
         }
     }
 
-    /// Returns the threads that a reference matches, newest first. A directive's id matches its threads only, even if
-    /// ids of other threads have it as a prefix.
+    /// Returns the threads that a reference matches, newest first. The id of a directive matches only the threads of
+    /// that directive, even if it is a prefix of other thread ids.
     fn matching(&self, reference: &str) -> Result<Vec<ListedThread>, CommandError> {
         if reference.is_empty() {
             return Ok(Vec::new());
@@ -119,7 +119,7 @@ impl ThreadReader {
     }
 }
 
-/// Returns the failure of a reference to several threads, which are newest first.
+/// Returns the error for a reference to several threads, given newest first.
 fn ambiguous_reference(reference: &str, several: &[ListedThread]) -> CommandError {
     let now = now();
     let candidate = |entry: &ListedThread| {

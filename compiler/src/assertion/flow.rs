@@ -1,5 +1,5 @@
-//! The flow of text between threads: a thread reads the results of its calls and hooks, its message from its parent, and
-//! the outputs of its children. Whatever it reads can be part of whatever it writes.
+//! The flow of text between threads. A thread reads the results of its calls and hooks, the message of its parent, and
+//! the outputs of its children; any text that it reads can become part of any text that it writes.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ pub struct TextFlow<'t> {
     declassifying: &'t BTreeSet<&'t str>,
 }
 
-/// A way of text: the capability it comes from, the directives on the way, and the capability it reaches.
+/// A path of text: the capability where it starts, the directives that it passes, and the capability where it ends.
 pub struct FlowPath {
     pub from: String,
     pub through: Vec<String>,
@@ -23,7 +23,7 @@ impl<'t> TextFlow<'t> {
         Self { threads, declassifying }
     }
 
-    /// Returns a way of text from a use of `from` to a use of `to` in a thread; `None` if there is none.
+    /// Returns a path of text from a use of `from` to a use of `to` in a thread; `None` if there is none.
     pub fn find(&self, thread: &PossibleThread, from: &str, to: &str, memo: &mut ReachMemo) -> Option<FlowPath> {
         let to = thread.reads_from(to, memo)?;
         // Breadth first, against the direction of the text.

@@ -125,8 +125,8 @@ fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -
     }
 }
 
-/// Returns the verdict of a `resolve_extends` hook after routing: the hook that routed fires; the others are evaluated
-/// with the facts that were known during routing.
+/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires; for the others,
+/// the condition is evaluated with the facts that were known during routing.
 fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
@@ -152,9 +152,9 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// Removes repeated provisions of the same item by hooks and the chain. Certain provisions keep their first position; a
-/// hook that may fire yields to them. A hook that depends on a fact that every run knows in advance, such as an input,
-/// yields only to certain provisions before it: with other values it is certain itself.
+/// Removes repeated provisions of an item by hooks and the chain. A provision that is certain keeps its first position;
+/// a hook that may fire yields to it. A hook that depends on a fact that is known before every run, such as an input,
+/// yields only to certain provisions before it, because it is certain itself with other values.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {
@@ -198,7 +198,7 @@ impl ComposedHook {
         self.decl.event == event && self.decl.position == position
     }
 
-    /// Returns true if the verdict depends on a fact that every run knows before it starts.
+    /// Returns true if the verdict depends on a fact that is known before every run.
     fn is_decided_by_request(&self) -> bool {
         let PlanVerdict::Depends { on } = &self.verdict else { return false };
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))

@@ -17,7 +17,7 @@ pub enum CapabilityError {
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` has the risk `{tier}`, which is not acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
-    /// No grant of the same file has this tier.
+    /// Acknowledges a risk tier that no grant of the same file has.
     #[error("no grant has the risk `{tier}`")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]

@@ -10,10 +10,10 @@ pub enum ContextError {
     /// `by_hook` is the hook that fetches it.
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
-    /// `left` is the rest of the budget.
+    /// `left` is the number of tokens left in the budget.
     #[error("the context file `{path}` has {tokens} tokens, and {left} are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
-    /// Declared twice in one chain; the first declaration sets its position.
+    /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
     #[error("`{id}` is never injected, so there is nothing to suppress")]
@@ -25,7 +25,7 @@ pub enum ContextError {
     /// `directive` is an example of an affected directive.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
-    /// `pattern` is granted by the continuation directive, and not by the thread that it continues.
+    /// `pattern` is a grant of the continuation directive that the continued thread does not have.
     #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
     /// A placeholder in knowledge whose text is sent as it is; `reason` names the text that would be filled in.
@@ -33,7 +33,7 @@ pub enum ContextError {
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a continuation cannot start with {tokens} tokens of earlier messages")]
     Ceiling { tokens: u64, because: String, span: Span },
-    /// `when` and `per` describe how often the part changes; `price` is in decimal dollars, with its model.
+    /// `when` and `per` state how often the part changes; `price` is in decimal dollars and names its model.
     #[error("the content of the hook `{hook}` changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         hook: String,

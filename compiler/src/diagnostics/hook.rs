@@ -56,7 +56,7 @@ pub enum HookError {
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
-    /// `when` is an adverbial of the other hook's firing.
+    /// `when` completes the sentence "the other hook fires …".
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// `current` is the smallest value of the limit among the directives that the hook applies to.
@@ -69,7 +69,7 @@ pub enum HookError {
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the item of hook `{id}` is a placeholder, but the hook has no grants")]
     Ungranted { id: String, span: Span },
-    /// A directive's own hook is bounded by the directive's permissions.
+    /// A hook that a directive declares, and that needs a capability outside of the directive's permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
     /// `grant` is the grant of the started directive, `granted` the permissions of the thread.

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::{Label, Problem};
 
-/// Nodes and outcomes have the names that the plan prints.
+/// A violation of an invariant. Nodes and outcomes have the names that `rye plan` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// `problem` describes the fault of the outcome: "has no edge for the outcome".

@@ -80,7 +80,7 @@ fn end_with_newline(text: &str) -> String {
     if end.is_empty() { String::new() } else { format!("{end}\n") }
 }
 
-/// Returns edits that remove trailing blanks and repeated empty lines, except in texts of several lines.
+/// Returns edits that remove trailing blanks and repeated empty lines outside of multi-line strings.
 fn blank_edits(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     let mut texts = Vec::new();
     multiline_ranges(text, node, &mut texts);
@@ -107,7 +107,7 @@ fn blank_edits(text: &str, within: Range<usize>, node: &Node) -> Vec<Edit> {
     edits
 }
 
-/// Collects the ranges of texts of several lines, each up to the end of its last line.
+/// Collects the ranges of multi-line strings, each up to the end of its last line.
 fn multiline_ranges(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
     match &node.kind {
         Kind::Null | Kind::Bool(_) | Kind::Number(_) => {}

@@ -1,5 +1,5 @@
-//! Fixes that cannot be wrong: the closest word of a closed vocabulary, and the name that a file's path requires. A
-//! word that could name another item or input is never replaced.
+//! Fixes that are safe to apply without a decision by the user: the closest word of a closed vocabulary, and the name
+//! that a file's path requires. A word that could name another item or input is never replaced.
 
 use rye_grammar::source::Source;
 use rye_grammar::xml::Element;

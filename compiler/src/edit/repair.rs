@@ -90,7 +90,7 @@ fn repair_within(world: &dyn World, selection: &Selection, found: &CheckReport, 
     repairs
 }
 
-/// Lists the fixes of the project's own files; of a file without diagnostics, the edits of its old words.
+/// Lists the fixes of the project's own files. A file without diagnostics can still have edits that replace old words.
 fn candidates(found: &CheckReport) -> Vec<Candidate> {
     let is_own = |source: SourceId| found.sources.get(source).is_some_and(|source| source.path.starts_with(".ai/"));
     let mut candidates: Vec<Candidate> = Vec::new();
@@ -128,7 +128,7 @@ fn repaired_files(found: &CheckReport, used: &[Candidate]) -> Vec<Repair> {
     edits.into_iter().filter_map(file).collect()
 }
 
-/// Diagnostics by code, file and message, with their number. Fixes move lines, so positions do not count.
+/// The number of diagnostics for each code, file and message. Positions are ignored, because fixes move lines.
 type Identities = BTreeMap<(&'static str, String, String), usize>;
 
 fn diagnostics_by_identity(report: &CheckReport) -> Identities {
@@ -143,7 +143,7 @@ fn diagnostics_by_identity(report: &CheckReport) -> Identities {
     found
 }
 
-/// Returns true if no diagnostic is new, and the fixes removed at least one.
+/// Returns true if no diagnostic is new and the fixes removed at least one.
 fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
     let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
     let total = |all: &Identities| all.values().sum::<usize>();

@@ -68,8 +68,7 @@ impl std::fmt::Debug for DeferredDrop {
     }
 }
 
-/// The settings files that hold hooks. Maximum length of an item that is not a tool, in bytes. Tools have a bound of
-/// their own.
+/// Maximum length in bytes of an item that is not a tool. Tools have their own bound.
 const MAX_ITEM_BYTES: usize = 1 << 20;
 
 const HOOK_CONFIG_IDS: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
@@ -98,9 +97,9 @@ pub struct HookFiles {
     pub project: Vec<Arc<HookDecl>>,
     /// The `infra_hooks` of every space: always layer 4, even if they declare another layer.
     pub infra: Vec<Arc<HookDecl>>,
-    /// All of them, ordered for a directive without hooks of its own.
+    /// All hooks, in the order for a directive without hooks of its own.
     pub line: OrderedHooks,
-    /// The hooks that route such a directive, in evaluation order.
+    /// The hooks that can set the route of such a directive, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,
 }
 
@@ -254,7 +253,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// Returns every item of a kind, sorted by id, then by space.
+    /// Returns the entries of a kind in all spaces, sorted by id, then by space.
     pub fn list(&self, kind: ItemKind) -> Arc<[Entry]> {
         self.record(|| Dependency::List(kind));
         self.entries(kind).clone()

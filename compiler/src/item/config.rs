@@ -20,7 +20,7 @@ pub fn merge(over: Node, under: Node) -> Node {
     }
 }
 
-/// Keeps the order of the lower file, followed by the keys that only the higher file has.
+/// Merges two mappings: the keys of the lower file in their order, then the keys that only the higher file has.
 fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
     let places: HashMap<String, usize> = merged.iter().enumerate().map(|(i, e)| (e.key.node.clone(), i)).collect();
     for entry in over {

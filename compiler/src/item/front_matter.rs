@@ -50,7 +50,7 @@ impl<'t> FrontMatter<'t> {
         Self { text, is_own, metadata, lines, body: parsed.tree.body }
     }
 
-    /// Returns the value of a key; `None` if it is missing, empty, or no text in a file in `.ai/`.
+    /// Returns the value of a key; `None` if it is missing or empty, or, in a file of `.ai/`, not a string.
     pub fn string(&self, key: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
         let value = match self.node(key) {
             Some(node) if self.is_own => data::read_string(found, key, node),

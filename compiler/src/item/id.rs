@@ -1,4 +1,4 @@
-//! Reads an item id, and distinguishes an id that escapes its space from a misspelled one.
+//! Reads an item id. An id that leaves its space gets another error than a misspelled one.
 
 use rye_grammar::{ItemId, Spanned, SyntaxKind};
 

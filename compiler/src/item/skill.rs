@@ -83,7 +83,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     Some(Skill { file, sha256, description: description.node, is_hidden, body })
 }
 
-/// Checks that the name is valid, and that of the folder.
+/// Checks that the name is valid and equal to the name of the folder.
 fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found: &mut Diagnostics) {
     let folder = file.id.as_str();
     let written = name.as_ref().map_or(folder, |name| name.node.as_str());

@@ -1,4 +1,4 @@
-//! Readers for XML with a closed vocabulary: everything unknown is a diagnostic, nothing is ignored.
+//! Readers for XML with a closed vocabulary: unknown elements and attributes are reported, never ignored.
 
 use rye_grammar::Spanned;
 use rye_grammar::xml::{Element, XmlNode};

@@ -1,5 +1,5 @@
-//! Items that a body names in a call: `item_id="…"`, `directive_name: "…"`. Only the spelling is read; callers check
-//! existence and permissions.
+//! Items that a body names in a call: `item_id="…"`, `directive_name: "…"`. Only the text is matched; callers check
+//! that the item exists and is permitted.
 
 use std::sync::LazyLock;
 

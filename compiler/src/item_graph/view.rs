@@ -1,4 +1,4 @@
-//! Views of an item graph: a part of it, with folders drawn as one box where the graph has many items.
+//! Views of an item graph: a part of the graph, in which folders with many items are drawn as one box.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ impl RelationFilter {
 pub enum DetailLevel {
     /// Every item is a box, those of the standard library too.
     Full,
-    /// Every item is a box; the standard library is one.
+    /// Every item is a box, except that the standard library is one box.
     Items,
     /// Knowledge, tools and patterns are drawn by folder.
     Mixed,
@@ -68,7 +68,7 @@ impl ItemGraph {
         self.nodes.iter().filter(named).map(|node| node.id.clone()).collect()
     }
 
-    /// Keeps the items that at most `depth` relations, in either direction, connect with the given ones.
+    /// Keeps the given items, and the items at most `depth` relations away from them, in either direction.
     #[must_use]
     pub fn around(self, center: &BTreeSet<String>, depth: usize) -> Self {
         let mut kept = center.clone();

@@ -31,11 +31,12 @@ pub const PROVIDER_PREFIX: &str = "agent/providers/";
 pub struct PaletteEntry {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
-    /// Tools that do not fit the token budget, with their tokens; reported for each set of written grants.
+    /// Tools that do not fit the token budget, with their tokens. They are reported once for each `<permissions>`
+    /// element.
     heavy: Vec<(String, u64)>,
     /// The reads that the palette depends on.
     reads: Dependencies,
-    /// Sizes of the tools by all that decides how a model receives and counts them.
+    /// Sizes of the tools, by the form of the definitions and the tokenizer.
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
@@ -49,7 +50,7 @@ impl PaletteEntry {
         *self.openings.borrow_mut().entry(key).or_insert_with(|| self.palette.opening(model))
     }
 
-    /// Returns true if a check has the same result with both.
+    /// Returns true if every check has the same result with both palettes.
     fn gives_same_answers(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
@@ -99,7 +100,7 @@ impl LowerCache {
     }
 }
 
-/// The state that the module comment describes, shared by all directives of a project in a check; a plan has its own.
+/// The state that all directives of a project share in a check (see the module comment). A plan has a state of its own.
 pub struct LowerContext<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<ProviderCatalog<'i>>,
@@ -309,7 +310,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Returns true if a palette that is in use depends on this read.
+    /// Returns true if a palette that is still in use depends on this read.
     pub fn is_in_palette(&self, read: &Dependency, is_asked: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes

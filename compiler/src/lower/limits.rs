@@ -1,4 +1,4 @@
-//! The limits of a thread: resolves the layers and records the source of each value (`language.md` 11).
+//! The limits of a thread: merges the layers and records the source of each value (`language.md` 11).
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     Some(limits)
 }
 
-/// Returns the ceiling that bounds `spend` to this amount, unless the directive or the defaults set the same amount.
+/// Returns the ceiling that lowers `spend` to this amount; `None` if the directive or the defaults set the same amount.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
     let without = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits.spend;
     let mut bounding =
@@ -67,7 +67,7 @@ pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     smallest
 }
 
-/// Returns the readable ceilings. The check of their file reports the others.
+/// Returns the ceilings that can be read. The check of their file reports the others.
 fn written_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
     written.iter().filter_map(|ceiling| {
         let name = LimitName::parse(&ceiling.name)?;

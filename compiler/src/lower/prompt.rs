@@ -28,7 +28,7 @@ pub struct RepeatedKnowledge {
     pub by: String,
 }
 
-/// Returns the layers of a directive, and adds items that an earlier layer already contains to `repeats`. `body` is the
+/// Returns the layers of a directive. Adds knowledge that an earlier layer already contains to `repeats`. `body` is the
 /// directive's own layer, `alone` its body without the enclosing element.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
@@ -93,8 +93,8 @@ fn skills_layer(skills: &SkillList) -> Option<Layer> {
 
 struct LayerCollector<'a, 'f> {
     frame: &'a PlanTimeFacts<'f>,
-    /// Ids of knowledge that is always sent. Items of hooks that only may fire are not included; a run deduplicates
-    /// those.
+    /// Ids of knowledge that is sent in every run. Knowledge of hooks that depend on the run is not included; a run
+    /// removes its repeats.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
     budget: &'a mut ValueBudget,
@@ -192,7 +192,7 @@ impl LayerCollector<'_, '_> {
         })
     }
 
-    /// Returns true if no earlier layer contains the item for certain; otherwise records a repeat.
+    /// Returns true if no earlier layer contains the item in every run; otherwise records a repeat.
     fn is_first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });

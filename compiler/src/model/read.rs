@@ -16,13 +16,13 @@ pub const SCRIPTED_WIRE: &str = "scripted";
 pub const WIRE_FORMATS: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED_WIRE];
 /// The value of `prices` for a model without cost, or whose cost does not matter.
 const NO_PRICE: &str = "none";
-/// Keys of a provider file that do not describe the connection.
+/// Keys of a provider file that describe its models and not the connection.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
-/// Listed in [`Provider::from_project`] if the project sets the prices of a model.
+/// The entry of [`Provider::from_project`] that states that the project sets prices.
 pub const PRICES: &str = "prices";
 
-/// Returns the model of a script that describes none: large limits, no prices.
+/// Returns a model for a script that describes none: large limits, no prices.
 pub fn scripted_model(id: &str) -> Model {
     let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
     Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None, tokenizer: None }
@@ -102,12 +102,13 @@ fn expected_wires() -> String {
     format!("one of {}", WIRE_FORMATS.map(|w| format!("`{w}`")).join(", "))
 }
 
-/// Returns true if a value is written in a file of the project: paths of the other spaces start with the space's name.
+/// Returns true if a value is written in a file of the project. The paths of files in other spaces begin with the
+/// space's name.
 fn in_project(sources: &Sources, span: Span) -> bool {
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
 }
 
-/// Returns true if a file of the project wrote any part of a value.
+/// Returns true if any part of a value is written in a file of the project.
 fn is_partly_in_project(sources: &Sources, node: &Node) -> bool {
     in_project(sources, node.span) || node.entries().iter().any(|entry| is_partly_in_project(sources, &entry.value))
 }

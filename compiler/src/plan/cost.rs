@@ -72,9 +72,9 @@ impl Prices {
         kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()
     }
 
-    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if it overflows. A
-    /// provider may write the whole prompt to its cache, or read it from there, at a price of its own. A shorter prompt
-    /// may cost more, if its prices are higher.
+    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if it overflows. Also
+    /// covers a provider that writes the whole prompt to its cache or reads it from there, and prices that are higher
+    /// for a shorter prompt.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         let cost_of = |input: u64| {
             let ways = [

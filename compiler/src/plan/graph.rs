@@ -28,7 +28,7 @@ pub enum Node {
     Gate,
     Ask(ApprovalOrigin),
     Tools,
-    /// Truncates results to their limits and adds them to the conversation.
+    /// Truncates tool results to their limits and adds them to the conversation.
     Guard,
     /// `rye_directive_return`.
     Return,
@@ -66,25 +66,25 @@ pub enum Outcome {
     FollowUp,
     /// `agent_end` hooks: the answer is refused.
     Block,
-    /// Input hooks: the message is handled and not passed on.
+    /// Input hooks: a hook handled the message, so the thread does not get it.
     Handled,
     /// Inbox: no message is left.
     Clear,
-    /// Inbox: the prompt of the thread was taken. Idle: a prompt has arrived.
+    /// Inbox: the first prompt of the thread was taken. Idle: the next prompt has arrived.
     Prompt,
     /// Idle: the session is closed.
     Closed,
     /// Inbox: one later user message was taken.
     Message,
     Cancelled,
-    /// Limits.
+    /// Limits: no limit is reached.
     Within,
     Exceeded,
     /// Model: the reply holds tool calls.
     Calls,
-    /// Model, `after_step` hooks: text only.
+    /// Model, `after_step` hooks: the reply is text only.
     Text,
-    /// Model, `after_step` hooks: text only, and messages are waiting.
+    /// Model, `after_step` hooks: the reply is text only, and messages are waiting.
     Queued,
     /// Model: the attempt failed and another is allowed.
     Failed,
@@ -116,7 +116,7 @@ pub enum Outcome {
     /// Return, `after_step` hooks: all outputs are valid.
     Accepted,
     Incomplete,
-    /// Context: the window has room left.
+    /// Context: the next request fits into the context window.
     Fits,
 }
 

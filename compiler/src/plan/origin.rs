@@ -35,7 +35,7 @@ pub enum OriginCause {
     Declared(OriginKind),
     /// An option of the command, or an argument of the call.
     GivenWithCall,
-    /// A limit that the parent thread's remaining amount lowered.
+    /// A limit that the parent thread's remaining amount lowers.
     ParentLimit,
     /// A grant of the spawning thread.
     InheritedGrant,

@@ -14,7 +14,7 @@ pub struct ValueParts {
     /// The type of an array's items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Box<PartType>>,
-    /// The fields of an object, which then has no others.
+    /// The fields of an object. An object with declared fields may have no others.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub fields: IndexMap<String, PartType>,
 }
@@ -23,7 +23,7 @@ pub struct ValueParts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartType {
     pub kind: FieldType,
-    /// True for a field that an object must have; not used for items.
+    /// True for a field that every object must have; unused for items.
     pub required: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Value>,
@@ -58,8 +58,7 @@ impl ValueParts {
         self.items.is_none() && self.fields.is_empty()
     }
 
-    /// Returns the first value inside `value` that does not have its type. `value` itself has the type that the parts
-    /// belong to.
+    /// Returns the first fault inside `value`; the caller has checked the type of `value` itself.
     pub fn find_fault(&self, value: &Value) -> Option<PartFault> {
         self.find_fault_at(value, &mut String::new())
     }
@@ -121,7 +120,7 @@ impl ValueParts {
         schema.insert("additionalProperties".into(), Value::Bool(false));
     }
 
-    /// Reports whether every value of these types has the types of `wider` too.
+    /// Returns true if every value that fits these types also fits those of `wider`.
     pub fn fits(&self, wider: &Self) -> bool {
         let items = match (&self.items, &wider.items) {
             (_, None) => true,

@@ -109,7 +109,7 @@ impl RuntimePlaceholder {
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String;
-    /// Returns whether the hook of a layer fires; called only for layers with `depends`.
+    /// Returns true if the hook of a layer fires. Called only for layers with `depends`.
     fn fires(&mut self, hook: &str) -> bool;
 }
 
@@ -200,8 +200,8 @@ fn join_layers(layers: &[(&Layer, String)]) -> String {
     texts.join(LAYER_SEPARATOR)
 }
 
-/// Renders the layers that are sent: those whose hook fires, each knowledge item only at its first position (`seen`
-/// holds the ids of earlier positions), and none that renders to an empty text.
+/// Renders the layers that are sent: layers whose hook fires and whose text is not empty. A knowledge item is sent only
+/// at its first position; `seen` holds the ids of earlier positions.
 pub fn render_sent_layers<'l>(
     layers: &'l [Layer],
     known: &mut dyn PromptFacts,

@@ -31,17 +31,17 @@ struct Frozen {
 /// The values of the settings files that a run uses.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSettings {
-    /// Bytes of a tool result that enter the conversation whole: `tool_result.max_bytes`.
+    /// Maximum bytes of a tool result that enters the conversation untruncated: `tool_result.max_bytes`.
     pub max_result_bytes: usize,
     /// Children of one thread that run at the same time: `concurrency.max_concurrent_children`.
     pub max_concurrent_children: usize,
-    /// True if living children are cancelled when their parent completes: `child_policy.on_end: cancel`.
+    /// True if running children are cancelled when their parent completes: `child_policy.on_end: cancel`.
     pub cancels_children_on_completion: bool,
     /// True if a call with an unknown outcome is settled at an estimate: `budget.unknown_outcome: estimate`.
     pub estimates_unknown_outcome: bool,
     /// The usable part of the context window, in billionths: `continuation.trigger_threshold`.
     pub continuation_threshold: u64,
-    /// Tokens of trailing messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
+    /// Tokens of recent messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
     pub resume_ceiling_tokens: u64,
     /// The limits of a whole chat: `session_limits`.
     pub session_limits: SessionLimits,
@@ -62,8 +62,8 @@ pub struct SessionLimits {
 impl SessionLimits {
     const DEFAULT: Self = Self { turns: 500, tokens: 10_000_000, spend: 5 * BILLIONTHS, duration_seconds: 28_800 };
 
-    /// Returns the limits of a chat whose prompts have these limits, within the ceilings of `limits.max`. Children and the
-    /// output of one request are bounded by the prompt alone.
+    /// Returns the limits of a chat whose prompts have these limits, within the ceilings of `limits.max`. The limits on
+    /// children and on the output of one request apply to each prompt only.
     pub fn bound(&self, prompt: &PlanLimits, ceilings: &BTreeMap<LimitName, u64>) -> PlanLimits {
         let within = |name, value: u64| ceilings.get(&name).map_or(value, |ceiling| value.min(*ceiling));
         PlanLimits {
@@ -90,7 +90,8 @@ impl PlanSettings {
     /// Returns the risk table; `None` if the settings have none, so that no call needs approval.
     ///
     /// # Errors
-    /// The table is invalid. The caller treats every call as a risk.
+    ///
+    /// The table is invalid. The caller then treats every call as a risk.
     pub fn risk(&self) -> Result<Option<&RiskTable>, &RiskTableError> {
         let read = || self.0.files.get("capability_risk").map(RiskTable::from_value).transpose();
         self.0.risk.get_or_init(read).as_ref().map(Option::as_ref)
@@ -99,13 +100,14 @@ impl PlanSettings {
     /// Returns the classification table of the settings, else the built-in one; both with the backoff of `retry`.
     ///
     /// # Errors
-    /// The table or `retry` is invalid. The caller repeats no call.
+    ///
+    /// The table or `retry` is invalid. The caller then retries no call.
     pub fn classification(&self) -> Result<&ClassifyTable, &ClassifyTableError> {
         self.0.classification.get_or_init(|| read_classification(&self.0.files)).as_ref()
     }
 }
 
-/// The files by name.
+/// Access to the files by name.
 impl Deref for PlanSettings {
     type Target = BTreeMap<String, Value>;
 

@@ -84,7 +84,7 @@ fn reachable_nodes(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     seen
 }
 
-/// Checks that every cycle passes the limits or consumes a call or a message, and that every cycle consumes something.
+/// Checks that every cycle consumes something, and that it passes the limits or consumes a call or a message.
 fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed_by(node, outcome), Some(Consumed::Call | Consumed::Message))
@@ -197,7 +197,7 @@ fn shortest_path(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<V
     None
 }
 
-/// Returns the edges that `keep` accepts, without their outcomes; all nodes stay.
+/// Returns the graph with only the edges that `keep` accepts, without outcomes; all nodes stay.
 fn digraph(graph: &Graph, keep: impl Fn(Node, Outcome) -> bool) -> DiGraphMap<Node, ()> {
     let mut all = DiGraphMap::new();
     for node in graph.0.keys() {

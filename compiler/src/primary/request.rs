@@ -1,5 +1,6 @@
-//! The arguments of the primaries, parsed into types. The gate and the dispatch share one parser, so the checked call
-//! is the executed one. An unknown key or a wrong type is an error that the model can act on.
+//! The arguments of the primaries, parsed into types. The gate and the dispatcher use this parser, so that the call
+//! that is checked is the call that is executed. An unknown key or a wrong type is an error whose message tells the
+//! model how to fix the call.
 
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};

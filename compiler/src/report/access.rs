@@ -1,5 +1,6 @@
-//! The access of a thread: what its own calls and its hooks can write, run, reach and start. An upper bound: a call may
-//! still need an approval, or be refused by a hook. Started threads are bounded by the grants of their spawn parents.
+//! The access of a thread: the files, programs, hosts and directives that its own calls and its hooks can write, run,
+//! reach and start. An upper bound: a call may still need an approval, or be refused by a hook. The grants of the spawn
+//! chain bound started threads.
 
 use std::collections::BTreeSet;
 
@@ -75,8 +76,8 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
     Ok(PlanAccess { write: list(write), run: list(run), reach: list(reach), start })
 }
 
-/// Returns the tools that a thread can call: those of its palette, those that the palette had no room for, and those of
-/// its live hooks.
+/// Returns the tools that a thread can call: those of its palette, those that did not fit into the palette, and those
+/// of its live hooks.
 fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
     let palette = plan.palette.iter().filter_map(|tool| tool.item_id.clone());
     let dropped = plan.dropped_tools.iter().map(|tool| tool.item_id.clone());
@@ -87,7 +88,7 @@ fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
     palette.chain(dropped).chain(hooks).collect()
 }
 
-/// Reports whether the model or a hook can sign items.
+/// Returns true if the model or a hook can sign items.
 fn can_sign(plan: &Plan) -> bool {
     plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
         || plan.hooks.iter().any(|hook| hook.is_live() && matches!(hook.action.call(), Some(HookCall::Sign { .. })))

@@ -1,6 +1,6 @@
 //! The certificate of a continuation: each part of the first request, and the reason why the continuing thread has it
-//! or lacks it. A handoff sends the system prompt again; the first message is kept only as long as it is among the last
-//! messages, so a part of it counts as lost unless a `thread_continued` hook injects it again.
+//! or lacks it. A handoff sends the system prompt again. The first message is kept only while it is among the recent
+//! messages, so its parts count as lost unless a `thread_continued` hook injects them again.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum ContinuationFate {
 }
 
 impl Plan {
-    /// Returns each part of the first request, and whether a continuation has it, in the order of sending.
+    /// Returns each part of the first request with its state in a continuation, in the order of sending.
     pub fn continuation_items(&self) -> Vec<ContinuationItem> {
         let system = self.prompt.system.iter().map(|layer| item(layer, ContinuationFate::Survives, None));
         system.chain(self.prompt.first_message.iter().map(|layer| self.message_item(layer))).collect()

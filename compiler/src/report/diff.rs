@@ -81,12 +81,12 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Checks whether the two plans, and all plans that they can start, are equal bytes.
+    /// Returns true if the two plans, and all plans that they can start, are equal byte for byte.
     pub fn is_empty(&self) -> bool {
         self.before == self.after && self.starts.is_empty()
     }
 
-    /// Checks whether only the ids differ.
+    /// Returns true if the plans differ in their ids only.
     fn has_no_changes(&self) -> bool {
         self.parts.is_empty()
             && self.capabilities.is_empty()
@@ -159,7 +159,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     Ok(found)
 }
 
-/// Checks whether two equal plans reach tools whose files differ: a plan does not list every tool that its grants
+/// Returns true if two equal plans reach tools whose files differ; a plan does not list every tool that its grants
 /// allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
     let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });

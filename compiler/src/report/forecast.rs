@@ -17,7 +17,7 @@ pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Frames of the messages that one turn adds: the reply and a tool result, each with one block.
+/// Messages that one turn adds, each with framing tokens: the reply and a tool result, with one block each.
 const FRAMES_PER_TURN: u64 = 4;
 
 /// Totals of one estimated run.
@@ -87,7 +87,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the part of a turn's bound that exceeds its tokens: the bytes that the provider has not counted yet.
+    /// Returns the bytes that the provider has not counted yet: the part of a turn's bound that exceeds its tokens.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -167,7 +167,7 @@ impl Plan {
         estimate
     }
 
-    /// Returns the limit that prevents the next request, checked in the order of a run.
+    /// Returns the limit that prevents the next request. Limits are checked in the order of a run.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);
@@ -204,7 +204,7 @@ impl Plan {
         low
     }
 
-    /// Reports whether a further turn can follow a reply.
+    /// Returns true if another turn can follow a reply.
     fn can_continue(&self) -> bool {
         !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
     }

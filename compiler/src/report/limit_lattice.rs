@@ -1,4 +1,4 @@
-//! All values that a limit could have had: each contributor with its line, the one that applies, and the reason.
+//! All candidate values of a limit: each contributor with its line, the value that applies, and the reason.
 
 use rye_grammar::data::Entry;
 use rye_grammar::{ItemId, Span};
@@ -73,7 +73,8 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds of the settings, which a value of the call passes, and those of the parent thread.
+/// Returns the bounds of the settings, which do not apply to values that a caller passes, and those of the parent
+/// thread.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

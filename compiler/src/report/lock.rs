@@ -99,7 +99,7 @@ pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Loc
     if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
 }
 
-/// Lists the parts of a plan that differ from a plan of the current files, except for those that depend on the call.
+/// Lists the parts of a plan that differ from a plan of the current files, ignoring parts that depend on the call.
 fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {

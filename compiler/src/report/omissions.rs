@@ -1,5 +1,4 @@
-//! Token estimates for omitted items. The estimates lie beside the plan and never enter its manifest, so they cannot
-//! change the plan's hash.
+//! Token estimates for omitted items. A plan does not contain the estimates, so they cannot change its hash.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. Reads the
-//! records that the compiler left beside the plan and decides nothing.
+//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. They are read
+//! from the records that the compiler keeps beside the plan.
 
 use crate::compile::Compilation;
 use crate::hook::{HookSource, PlanVerdict};
@@ -26,7 +26,7 @@ pub struct Omission {
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
-    /// Token estimate that the plan knows; [`super::omissions::OmittedTokens`] has the others.
+    /// Token estimate, if the plan contains it; [`super::omissions::OmittedTokens`] has the others.
     pub tokens: Option<u64>,
     pub place: Option<SourcePlace>,
 }

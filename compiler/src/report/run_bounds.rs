@@ -1,6 +1,6 @@
 //! Bounds on all runs of a plan: the cost of the tree of threads, and the turns of the thread with its continuations.
-//! The estimates of `forecast` assume replies and results of some length; a bound holds for all of them, and for
-//! children, hooks, retries, compaction, handoffs and recoveries.
+//! `forecast` estimates replies and results of typical length; a bound holds for replies and results of any length, and
+//! covers children, hooks, retries, compaction, handoffs and recoveries.
 
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::lower::MIN_OUTPUT_TOKENS;
@@ -29,11 +29,11 @@ pub struct WorstCase {
 /// The part of a plan that sets the worst cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostBound {
-    /// The limit `spend`: the ledger issues no attempt that could pass it.
+    /// The limit `spend`: the ledger permits no attempt that could exceed it.
     Spend,
-    /// The prices: no call costs anything, or no model has prices.
+    /// The prices: every call is free, or no model has prices.
     Prices,
-    /// A hook that may raise the limit, in each thread of a chain of handoffs. There is no bound.
+    /// A hook that may raise the limit, in each thread of a chain of handoffs, so that there is no bound.
     Raise,
 }
 
@@ -53,7 +53,7 @@ impl CostBound {
 pub struct TurnBounds {
     /// Turns that the spend limit pays for in every run, within the other limits.
     pub at_least: TurnBound,
-    /// Turns that no run exceeds; `None` if hooks may raise every limit that bounds them.
+    /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,
 }
 
@@ -81,7 +81,7 @@ pub enum ThreadBoundOrigin {
     Depth,
     /// The limit `spawns`, which counts all descendants.
     Spawns,
-    /// A hook that may raise `spawns`. There is no bound.
+    /// A hook that may raise `spawns`, so that there is no bound.
     Raise,
 }
 
@@ -104,11 +104,11 @@ impl TurnBound {
 }
 
 impl Plan {
-    /// Bounds the cost of every run.
+    /// Returns an upper bound on the cost of every run.
     ///
     /// The ledger reserves the worst case of each attempt and the money of each child from the `spend` limit of the
-    /// root. No smaller bound holds: a recovery repeats an attempt that a crash cut, however often, and messages to the
-    /// thread lengthen its prompt.
+    /// root. No smaller bound holds: a recovery repeats an attempt that a crash interrupted, any number of times, and
+    /// messages to the thread lengthen its prompt.
     pub fn bound_cost(&self) -> WorstCase {
         let is_free = self.models().all(is_free);
         if is_free && !self.can_start_threads() {
@@ -121,7 +121,7 @@ impl Plan {
         WorstCase { cost: Some(Nanos::from_u64(self.limits.spend)), set_by: CostBound::Spend }
     }
 
-    /// Bounds the turns of every run.
+    /// Returns bounds on the turns of every run.
     pub fn bound_turns(&self) -> TurnBounds {
         let at_most = self.bound_turns_above();
         let at_least = self.bound_turns_below();
@@ -129,8 +129,9 @@ impl Plan {
         TurnBounds { at_least, at_most }
     }
 
-    /// Bounds the number of threads in the tree of every run. The limit `spawns` counts all descendants: children,
-    /// children of hooks and detached runs of tools; a continuation has the spawns that are left.
+    /// Returns an upper bound on the number of threads in the tree of every run. The limit `spawns` counts all
+    /// descendants: children, children of hooks and detached runs of tools. A continuation has the spawns that its
+    /// thread has left.
     pub fn bound_threads(&self) -> ThreadBound {
         let bound = |threads, set_by| ThreadBound { threads: Some(threads), set_by };
         let detaches = self.can_detach_tools();
@@ -147,7 +148,7 @@ impl Plan {
         bound(self.limits.spawns.saturating_add(1), ThreadBoundOrigin::Spawns)
     }
 
-    /// Checks whether the model may run a tool in a thread of its own (`async` of `rye_execute`).
+    /// Returns true if the model may run a tool in a thread of its own (`async` of `rye_execute`).
     fn can_detach_tools(&self) -> bool {
         let is_execute = |tool: &PaletteTool| tool.item_id.is_none() && tool.primary == PalettePrimary::Execute;
         let grants = &self.capabilities.grants;
@@ -178,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own: the
+    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own; the
     /// bytes of a reply and of its results have none.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
@@ -194,8 +195,8 @@ impl Plan {
         }
     }
 
-    /// Returns an upper bound on the input tokens of the first request, whatever its placeholders become; `None` if a
-    /// value has no maximum length, if a hook may change the request, or if one may spend money before it.
+    /// Returns an upper bound on the input tokens of the first request for any values of its placeholders. `None` if a
+    /// value has no maximum length, if a hook may change the request, or if a hook may spend money before it.
     fn bound_opening(&self) -> Option<u64> {
         let is_changing = |hook: &PlannedHook| {
             matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context)
@@ -220,7 +221,7 @@ impl Plan {
         is_bounded.then(|| self.bound_head(&self.model, "").saturating_add(self.model.bound_message(text, 1)))
     }
 
-    /// Checks whether a hook may raise a limit. The answer of an executed item may be any action of its point.
+    /// Returns true if a hook may raise a limit. The result of an executed item may be any action of its hook point.
     fn can_raise(&self, limit: LimitName) -> bool {
         let raises = |action: &HookAction| {
             if let HookAction::Raise { limit: name, .. } = action {
@@ -231,7 +232,7 @@ impl Plan {
         self.hooks.iter().any(|hook| hook.is_live() && hook.event == HookPoint::Limit && raises(&hook.action))
     }
 
-    /// Returns the smallest output with which an attempt of a model is made.
+    /// Returns the smallest number of output tokens with which a model is called.
     pub(super) fn least_output(&self, model: &PlannedModel) -> u64 {
         model.requested_output(self.limits.output).clamp(1, MIN_OUTPUT_TOKENS)
     }

@@ -38,7 +38,7 @@ pub struct PlanSummary {
     pub access: PlanAccess,
     /// The comparison with the lock file.
     pub lock: LockComparison,
-    /// Tokens of what the plan omits; the plan's list of omissions shows them.
+    /// Token estimates of the omitted items, for the plan's list of omissions.
     #[serde(skip)]
     pub omitted_tokens: OmittedTokens,
 }

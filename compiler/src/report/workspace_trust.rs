@@ -63,7 +63,8 @@ impl WorkspaceScan<'_, '_> {
         found
     }
 
-    /// Returns the requirement of a hook. `is_of_file` states that a hook file declares it, not a directive.
+    /// Returns the requirement of a hook. `is_of_file` is true if a hook file declares the hook, and false if a
+    /// directive does.
     fn hook(&self, hook: &HookDecl, subjects: &[Subject], is_of_file: bool) -> Option<TrustRequirement> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
@@ -87,7 +88,7 @@ impl WorkspaceScan<'_, '_> {
         })
     }
 
-    /// Lists the knowledge and the directives of the project in the place of items of the user or of the standard library.
+    /// Lists the knowledge and the directives of the project that shadow items of the user or of the standard library.
     fn shadowing_items(&self) -> Vec<TrustRequirement> {
         let mut found = Vec::new();
         for kind in [ItemKind::Knowledge, ItemKind::Directive] {

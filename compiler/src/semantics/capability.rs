@@ -166,7 +166,7 @@ impl CapabilityRequest<'_> {
     }
 }
 
-/// The gate's decision, with the reason for a denied caller.
+/// The gate's decision, with the reason if the call is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityDecision {
     pub allow: bool,
@@ -195,12 +195,14 @@ pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Ca
 /// The prefixes of capabilities that start directives.
 const SPAWN_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
 
-/// Returns true if a pattern could allow starting a directive. May return true for patterns that do not.
+/// Returns true if a pattern could allow starting a directive. The answer may be true for a pattern that does not,
+/// never false for one that does.
 pub fn may_spawn(pattern: &str) -> bool {
     SPAWN_PREFIXES.iter().any(|prefix| may_match_prefix(pattern, prefix))
 }
 
-/// Returns true if a pattern could allow running a tool. May return true for patterns that do not.
+/// Returns true if a pattern could allow running a tool. The answer may be true for a pattern that does not, never
+/// false for one that does.
 pub fn may_run_tools(pattern: &str) -> bool {
     may_match_prefix(pattern, "rye.execute.tool.")
 }

@@ -45,7 +45,7 @@ impl Category {
 /// A failed attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The stage of the engine that failed: `setup connect timeout status stream_error truncated protocol`.
+    /// The stage of the exchange that failed: `setup connect timeout status stream_error truncated protocol`.
     pub stage: Option<String>,
     pub status: Option<u16>,
     /// Response headers, names in any case.
@@ -94,9 +94,9 @@ impl Failure {
 }
 
 impl Classification {
-    /// Returns the delay before the next attempt in milliseconds, without jitter and without the cap of the thread's
-    /// remaining time: `retry-after-ms`, then `retry-after`, then backoff. `now_ms` counts from 1970; without it, a
-    /// date is compared with the `date` header of the response.
+    /// Returns the delay before the next attempt in milliseconds, without jitter: `retry-after-ms`, then `retry-after`,
+    /// then backoff. The caller caps it by the thread's remaining time. `now_ms` counts from 1970; without it, a date
+    /// is compared with the `date` header of the response.
     pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
         self.retryable.then(|| {
             delay::requested_delay_ms(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt))
@@ -108,7 +108,7 @@ impl Classification {
 pub const FAILURE_FACTS: [&str; 7] =
     ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 
-/// Returns the declared type of a fact, so that a condition that can never hold is reported when the table is read.
+/// Returns the declared type of a fact, so that a condition that can never hold is reported when the table is loaded.
 pub fn fact_type(path: &Path) -> Option<Type> {
     match path.segments.as_slice() {
         [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),

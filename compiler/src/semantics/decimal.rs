@@ -1,11 +1,11 @@
 //! Exact conversion of decimal text to scaled integers: money and delays never pass through floats.
 
-/// The treatment of digits finer than the scale.
+/// The treatment of digits beyond the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
-    /// For text of an author: finer digits are an error, unless they are zeros.
+    /// Rejects them, unless they are zeros: for text of an author.
     Refuse,
-    /// For text of a JSON number, which may carry float noise: rounds to nearest, halves away from zero.
+    /// Rounds to nearest, halves away from zero: for text of a JSON number, which may carry float noise.
     Round,
 }
 

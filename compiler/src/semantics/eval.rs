@@ -119,7 +119,7 @@ fn expect_texts<'v>(value: Option<&'v Value>, what: &str) -> Result<Vec<&'v str>
         .ok_or_else(|| EvalError::request(format!("`{what}` has to be a list of strings")))
 }
 
-/// Rejects unknown keys: a misspelled one would silently change the meaning.
+/// Rejects unknown keys, because a misspelled key would silently change the meaning of a request.
 fn check_keys(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<(), EvalError> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {

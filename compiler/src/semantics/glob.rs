@@ -11,7 +11,7 @@ pub use inclusion::{Coverage, covers};
 pub struct Glob {
     pattern: Box<str>,
     shape: GlobShape,
-    /// Tokenized on the first call that the shape alone cannot answer.
+    /// The tokens, computed when [`GlobShape`] alone cannot answer for the first time.
     tokens: OnceLock<Vec<Token>>,
 }
 

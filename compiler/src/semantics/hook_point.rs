@@ -10,17 +10,17 @@ use crate::hook::HookPoint;
 /// The rule that combines the answers of the hooks of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Stops at the first true condition.
+    /// Stops at the first hook whose condition is true.
     FirstMatch,
-    /// Runs all and joins their text.
+    /// Runs all hooks and joins their text.
     Collect,
-    /// Runs all; each gets the previous one's result.
+    /// Runs all hooks; each gets the result of the previous one.
     Chain,
-    /// The first that blocks wins.
+    /// The first hook that blocks decides.
     FirstBlock,
-    /// The first non-empty answer wins, but layer-4 hooks always run and never answer.
+    /// The first non-empty answer decides. Layer-4 hooks always run and never answer.
     Control,
-    /// Runs all.
+    /// Runs all hooks and ignores their results.
     Observe,
 }
 
@@ -67,7 +67,7 @@ pub enum FactShape {
     Fields(&'static [HookFact]),
     /// The declared inputs of the directive.
     Inputs,
-    /// Any fields; the type is that of the fact itself, if known.
+    /// An object with any fields; the type is that of the fact itself, if known.
     Open(Option<Type>),
 }
 
@@ -89,7 +89,7 @@ pub enum PathMeaning {
     Fact(Option<Type>),
     /// A declared input or a path inside of one; the directive declares its type.
     Input,
-    /// A path that is known only in a run.
+    /// A path that is known only in a run; its type is not declared.
     Open,
     /// Not a fact of this point.
     Nothing,

@@ -33,12 +33,12 @@ pub enum Operation {
     Issue { thread: String, attempt: String, worst_case: Nanos },
     /// Books an amount that was spent. With an attempt, it replaces the amount issued for that attempt.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
-    /// Sets a new total for an account; an increase is taken from the parent.
+    /// Sets a new total for an account. An increase is reserved from the parent.
     Raise { thread: String, spend: Nanos },
     /// Moves a live child, with its reservation, to an ancestor of its parent.
     Move { thread: String, to: String },
-    /// Ends a child and opens the account of its continuation below the same parent, with what the child leaves, at most
-    /// `most`. The parent may be draining: the money is reserved there already.
+    /// Ends a child and opens the account of its continuation below the same parent, with the child's remaining amount,
+    /// at most `most`. The parent may be draining, because its reservation already contains the money.
     HandOver { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
@@ -176,8 +176,8 @@ impl Ledger {
         Ok(LedgerReply::Done)
     }
 
-    /// Refuses new attempts below an account whose descendants together exceed it: the reservations below it are no
-    /// longer covered.
+    /// Refuses new attempts below an account whose descendants exceed it in total, because its reservation no longer
+    /// covers theirs.
     fn check_no_overspent_ancestor(&self, account: &Account) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(thread) = next {
@@ -340,7 +340,7 @@ impl Ledger {
     }
 }
 
-/// Creates a ledger of some accounts: an operation needs the thread that it names and that thread's ancestors.
+/// Creates a ledger from some accounts. An operation needs the accounts of its thread and of that thread's ancestors.
 impl FromIterator<(String, Account)> for Ledger {
     fn from_iter<I: IntoIterator<Item = (String, Account)>>(accounts: I) -> Self {
         Self { accounts: accounts.into_iter().collect() }

@@ -20,7 +20,8 @@ pub enum LimitName {
     Spawns,
     Depth,
     DurationSeconds,
-    /// Requested output tokens per request. A thread cannot exceed it, so it has no code and no parent's minimum.
+    /// Requested output tokens per request. A thread cannot exceed this limit, so the limit has no `_exceeded` code,
+    /// and a parent does not bound it.
     Output,
 }
 
@@ -44,7 +45,7 @@ impl LimitName {
         }
     }
 
-    /// Returns true if zero is valid: it means "no children" for these two limits.
+    /// Returns true if zero is valid: for the limits on children, where it means "no children".
     fn allows_zero(self) -> bool {
         matches!(self, Self::Depth | Self::Spawns)
     }
@@ -163,7 +164,7 @@ pub enum LimitValue {
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// A resolved value of a parent, in nano-dollars for `spend`.
+    /// A resolved value of the parent, in nano-dollars for `spend`.
     Kept(u64),
 }
 
@@ -190,7 +191,7 @@ pub enum LimitSource<S> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedLimits<S> {
     pub limits: Limits,
-    /// Contains every limit.
+    /// The source of each limit; contains every limit.
     pub sources: BTreeMap<LimitName, LimitSource<S>>,
 }
 
@@ -362,7 +363,7 @@ pub struct Exceeded {
 }
 
 impl fmt::Display for Exceeded {
-    /// Formats `spend_exceeded: $0.02 of $0.02`; dollars have no exponent.
+    /// Formats `spend_exceeded: $0.02 of $0.02`, without exponents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&describe_exceeded(&self.limit_code, &self.current_value, &self.current_max))
     }
@@ -403,7 +404,7 @@ pub fn first_exceeded(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     })
 }
 
-/// Returns the limit that forbids another child: `spawned` children were started before, and depth 0 allows none.
+/// Returns the limit that forbids another child: `spawns` after `spawned` started children, or a `depth` of 0.
 pub fn spawn_limit_exceeded(limits: &Limits, spawned: u64) -> Option<Exceeded> {
     if spawned >= limits.spawns {
         return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));

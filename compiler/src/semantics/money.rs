@@ -66,7 +66,7 @@ impl Nanos {
         u64::try_from(self.0).unwrap_or(0)
     }
 
-    /// Returns dollars as a JSON number, for display and section 13; never used in sums.
+    /// Returns dollars as a JSON number, for display and `rye eval`; never used in sums.
     pub fn to_json(self) -> Value {
         let text = self.to_string();
         if let Ok(whole) = text.parse::<i64>() {

@@ -240,8 +240,9 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if every rule is a prefix or a single capability, and there are fewer rules than characters, so
-    /// that rules cannot cover a prefix character by character. Then prefixes alone decide without an automaton.
+    /// Returns true if every rule is a prefix or a single capability, and the rules are fewer than the characters of
+    /// the alphabet, so that rules cannot cover a prefix character by character. Comparing prefixes then decides
+    /// without an automaton.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
@@ -273,8 +274,8 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if the rule decides some capability that the grant reaches. If the check is too complex, the rule
-    /// counts.
+    /// Returns true if the rule decides some capability that the grant reaches. Returns true as well if the check is
+    /// too complex.
     fn decides_part_of(&self, rule: &RiskRule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self

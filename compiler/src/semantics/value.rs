@@ -58,7 +58,7 @@ impl Type {
         }
     }
 
-    /// Returns true if a value of this type is allowed where `declared` is required.
+    /// Returns true if a value of this type is valid where `declared` is required.
     pub fn fits(self, declared: Self) -> bool {
         self == declared || (self == Self::Integer && declared == Self::Number)
     }
@@ -276,7 +276,8 @@ pub fn compare_values(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Formats a value inside of a longer text: strings unchanged, null as nothing, all else as compact JSON.
+/// Formats a value for the inside of a longer text: a string unchanged, null as an empty text, any other value as
+/// compact JSON.
 pub fn inline_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(s) => Cow::Borrowed(s),

@@ -22,9 +22,9 @@ pub const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxKind {
-    /// The engine itself: the machine is not touched.
+    /// The engine itself: the tool uses no files, hosts or processes.
     Engine,
-    /// Files of the project, through handles.
+    /// Files of the project, opened relative to a handle of the project folder.
     Files,
     /// Requests sent by the engine, only to granted hosts.
     Requests,

@@ -1,4 +1,5 @@
-//! Tools of `kind: http`: a declared request. The host is literal; only the part behind it may contain parameters.
+//! Tools of `kind: http`: a declared request. The host is literal; only the part of the URL after the host may contain
+//! parameters.
 
 use indexmap::IndexMap;
 use rye_grammar::Span;
@@ -56,7 +57,7 @@ impl Method {
     }
 }
 
-/// Headers that only the HTTP connection sets.
+/// Headers that only the HTTP client sets.
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 

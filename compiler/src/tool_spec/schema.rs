@@ -1,5 +1,5 @@
 //! Checks the JSON Schema of a tool's parameters for mistakes that make the tool unusable or that would go unnoticed:
-//! the validator refuses a broken schema, a provider rejects the whole request for it, and an unknown keyword
+//! the validator refuses a broken schema, a provider rejects a whole request that contains one, and an unknown keyword
 //! constrains nothing.
 
 mod keywords;
@@ -18,7 +18,7 @@ pub use upgrade::{resolve_pointer, upgrade_schema};
 /// Maximum depth of a checked schema.
 const MAX_DEPTH: usize = 64;
 
-/// The author of a schema, who decides which mistakes are reported.
+/// The author of a schema, who determines which mistakes are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchemaAuthor {
     /// The author of the tool file: every mistake.
@@ -399,7 +399,7 @@ fn find_anchor<'n>(node: &'n Node, anchor: &str, depth: usize) -> Option<&'n Nod
     children.filter(|_| depth < MAX_DEPTH).find_map(|child| find_anchor(child, anchor, depth + 1))
 }
 
-/// Returns true if references alone lead from a schema back to it.
+/// Returns true if following references alone leads from a schema back to itself.
 fn leads_to_itself(root: &Node, target: &Node) -> bool {
     let mut node = target;
     for _ in 0..=MAX_DEPTH {

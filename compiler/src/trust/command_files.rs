@@ -1,6 +1,6 @@
 //! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it gives
-//! to a shell, and in the values that fill its placeholders. A word that is complete only when the command runs stands
-//! for the folder in which it begins.
+//! to a shell, and in the values that fill its placeholders. A word that is complete only when the command runs counts
+//! as the folder at its start.
 
 mod shell_words;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
 use shell_words::split_commands;
 
-/// Start of a part of a placeholder's value. Each part that could be a word of its own has one.
+/// Marks the start of each part of a placeholder's value that could be a word of its own.
 const VALUE_START: char = '\u{E000}';
 /// A part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a glob.
 const EXPANSION: char = '\u{E002}';
@@ -136,7 +136,7 @@ const INTERPRETERS: [&str; 22] = [
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
-/// Characters of a word that is a path or a text, and so what a launcher executes.
+/// Characters that make a word a path or a text, which a launcher executes.
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
@@ -165,7 +165,7 @@ const READERS: [&str; 22] = [
     "tail",
     "wc",
 ];
-/// Files that a program reads unasked from the folder that it starts in.
+/// Files that a program reads from its start folder even if no argument names them.
 const IMPLIED_FILES: [(&str, &[&str]); 8] = [
     ("make", &["GNUmakefile", "makefile", "Makefile"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
@@ -185,9 +185,9 @@ pub struct CallValues<'a> {
     pub environment: &'a BTreeMap<String, String>,
 }
 
-/// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path
-/// of the tool's file. Without `call`, placeholders have no value yet. Each word of a call names a file that a word of
-/// the listing covers.
+/// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path of
+/// the tool's file. Without `call`, placeholders have no value yet; the words listed then cover every file that a word
+/// of a call can name.
 pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
@@ -227,7 +227,7 @@ pub fn files_of_value(value: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Describes the folders that a command reaches by words that are complete only when it runs; `None` without any.
+/// Describes the folders of words that are complete only when the command runs; `None` if there are none.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a name is complete only at the call".to_owned());
@@ -304,7 +304,7 @@ fn is_launcher(word: &str) -> bool {
     LAUNCHERS.contains(&name_of(word))
 }
 
-/// Checks whether a command can execute the commands in a text among its arguments.
+/// Returns true if a command can execute the commands in a text among its arguments.
 fn reads_shell_text(words: &[String]) -> bool {
     let is_open = |word: &String| word.contains([VALUE_START, EXPANSION]);
     let is_shell = |word: &String| {
@@ -350,8 +350,8 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds an argument, which is a path or a text; a shell reads a text as commands. An argument whose special
-    /// characters are all in the value of a placeholder is a text only if its program can execute it.
+    /// Adds an argument, which is a path or a text; a shell reads a text as commands. If all special characters of an
+    /// argument are in the value of a placeholder, the argument is a text only if its program can execute one.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();

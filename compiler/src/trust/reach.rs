@@ -1,5 +1,5 @@
-//! Trust requirements of directives (`language.md` 9): grants beyond what an untrusted project may use, items of the
-//! user space that the project's files reach, scripts that simulate the model.
+//! Trust requirements of directives (`language.md` 9): grants beyond those of an untrusted project, items of the user
+//! space that the project's files reach, scripts that simulate the model.
 
 use std::path::{Component, Path};
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::{ItemKind, Space};
 
-/// The built-in risk table, which no file can loosen.
+/// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
 /// Capabilities whose effect needs a further authorization: a child has its own trust requirements.
@@ -85,9 +85,9 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
     grants.iter().filter_map(beyond).collect()
 }
 
-/// Lists the project files, beside the directives of its chain, that decide what the model of a thread with wide grants
-/// reads: hook files, and knowledge in the place of knowledge of another space. A directive of the user or of the standard
-/// library would otherwise use its grants as an untrusted project says.
+/// Lists the project files, other than the directives of the chain, that determine what the model of a thread with wide
+/// grants reads: hook files, and knowledge that shadows knowledge of another space. Without the requirement, an
+/// untrusted project could steer how a directive of the user or of the standard library uses its grants.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     if wide.is_empty() {
@@ -117,7 +117,7 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
     found
 }
 
-/// Returns the requirement for the text of a continuation directive in a thread of this plan with these grants; `None`
+/// Returns the requirement for the text of a continuation directive in a thread of this plan with these grants. `None`
 /// if the text is not of the project, or if an untrusted project may use all of the grants.
 pub fn of_continuation(plan: &Plan, grants: &[Grant], text: &Plan) -> Option<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
@@ -135,7 +135,7 @@ fn continuation(id: &ItemId, wide: &[String], subjects: Vec<Subject>) -> Option<
     })
 }
 
-/// Returns the requirement of an item of the project in the place of an item of the user or of the standard library.
+/// Returns the requirement of an item of the project that shadows an item of the user or of the standard library.
 pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Grants,
@@ -347,13 +347,14 @@ fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
     space == Some(Space::User)
 }
 
-/// Checks whether a pattern can match a capability with this prefix. May return true wrongly, never false.
+/// Returns true if a pattern can match a capability with this prefix. The answer may be true for a pattern that cannot,
+/// never false for one that can.
 fn overlaps(pattern: &str, beginning: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     beginning.starts_with(literal) || literal.starts_with(beginning)
 }
 
-/// Checks whether a path leads out of the project.
+/// Returns true if a path leads out of the project.
 fn leaves_project(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     path.starts_with('~')

@@ -30,7 +30,7 @@ fn harmless_directive() -> String {
     format!("{before}{harmless}{}", rest.split_once("</permissions>").unwrap().1)
 }
 
-/// Returns the requirements except for the grants and the script of the directive above.
+/// Returns the requirements without those for the grants and the script of [`harmless_directive`].
 fn summaries(found: &[TrustRequirement]) -> Vec<(&'static str, &str, &str)> {
     let others =
         found.iter().filter(|one| !matches!(one.kind, TrustRequirementKind::Grants | TrustRequirementKind::Script));

@@ -1,5 +1,5 @@
-//! Named groups of capability patterns (`agent/capabilities/…`), for suggestions, `rye explain` and completion. Groups
-//! grant nothing.
+//! Named groups of capability patterns (`agent/capabilities/…`). They serve suggestions, `rye explain` and completion,
+//! and grant nothing.
 
 use rye_grammar::data::Node;
 

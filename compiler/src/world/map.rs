@@ -14,7 +14,8 @@ type MapFile = (Arc<str>, Arc<[u8]>);
 /// Files by space and path, over an optional world behind them.
 #[derive(Default)]
 pub struct MapWorld<'b> {
-    /// Several files for one key are reported as [`WorldError::Ambiguous`], unless the kind has a precedence.
+    /// The files by kind and id, then by space. Several files of one space are reported as [`WorldError::Ambiguous`],
+    /// unless the kind has a precedence.
     files: BTreeMap<(ItemKind, ItemId), BTreeMap<Space, Vec<MapFile>>>,
     /// The project's files and folders that are not items.
     unrecognized: BTreeSet<UnrecognizedFile>,
@@ -30,12 +31,12 @@ impl<'b> MapWorld<'b> {
         Self::default()
     }
 
-    /// Creates a map whose missing files are looked up in `behind`, space by space.
+    /// Creates a map that looks up missing files in `behind`, space by space.
     pub fn with_fallback(behind: &'b dyn World) -> Self {
         Self { behind: Some(behind), ..Self::default() }
     }
 
-    /// Sets the reader of scripts; without one, and without a world behind, a script is an error.
+    /// Sets the reader of scripts. If there is none here nor in the world behind, every script is an error.
     #[must_use]
     pub fn with_scripts(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
@@ -49,7 +50,8 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// Adds a file to a space: `.ai/directives/hello.md`. A path that is not an item becomes a stray, as on a disk.
+    /// Adds a file to a space: `.ai/directives/hello.md`. A path that is not an item is listed as an unrecognized file,
+    /// as on a disk.
     #[must_use]
     pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.insert(space, path, content);

@@ -19,7 +19,7 @@ use crate::thread_id::ThreadId;
 pub struct ApprovalRequest<'a> {
     pub thread: &'a ThreadId,
     pub asked: ApprovalOrigin,
-    /// The capability and the call, or the limit, as recorded.
+    /// The recorded subject of the request: the capability and the call, or the limit.
     pub what: &'a str,
     /// The call; `None` at a limit.
     pub call: Option<&'a CallToApprove>,
@@ -55,7 +55,7 @@ pub trait ApprovalHandler: Send + Sync {
 pub enum ApprovalPolicy {
     /// A handler decides.
     Ask(Arc<dyn ApprovalHandler>),
-    /// A call runs without a question. A limit suspends the thread, because only a user can raise it.
+    /// A call runs without an approval. A limit suspends the thread, because only a user can raise it.
     Allow,
     /// A call is refused. A limit suspends the thread.
     Deny,
@@ -64,7 +64,7 @@ pub enum ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Returns true if calls that need an approval are not simply allowed.
+    /// Returns true unless every call that needs an approval is simply allowed.
     pub fn is_attended(&self) -> bool {
         match self {
             Self::Allow => false,

@@ -17,7 +17,7 @@ use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 
-/// Time limit for reading ignore files. After it, the list is rendered as if no ignore file existed.
+/// Maximum duration of reading ignore files. After it, the list is rendered without them.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
@@ -128,7 +128,7 @@ fn write_tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<I
     }
 }
 
-/// Returns the project's tools that its ignore files exclude. The tree leaves them out.
+/// Returns the project's tools that ignore files exclude. The trees omit them.
 fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
     let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());

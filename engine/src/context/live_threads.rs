@@ -23,13 +23,13 @@ pub(crate) struct RunningThreads {
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
-    /// Number of children that a task waits for on behalf of a parent, perhaps after recovering them.
+    /// Number of tasks that wait for a child on behalf of a parent, some after recovering the child.
     attended: usize,
     /// Number of open approval requests, by the root of the tree.
     asking: BTreeMap<String, usize>,
 }
 
-/// A guard: until it is dropped, a thread below the root counts as waiting for a person.
+/// A guard: until it is dropped, a thread of the tree counts as waiting for an approval.
 pub(crate) struct AskingGuard<'e> {
     engine: &'e EngineContext,
     root: String,
@@ -51,8 +51,8 @@ impl Drop for AskingGuard<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct TaskEnd {
     pub result: RunResult,
-    /// The store failed, so that the thread has not ended and its cost is not known. A thread that waits for it stops,
-    /// too; both are recovered together.
+    /// The reason if the store failed, so that the thread has not ended and its cost is not known. A thread that waits
+    /// for this one then stops too, and both are recovered together.
     pub store_failure: Option<String>,
 }
 
@@ -210,7 +210,7 @@ impl EngineContext {
         AskingGuard { engine: self, root: root.to_owned() }
     }
 
-    /// Returns true if a thread in the tree of `root` waits for a person.
+    /// Returns true if a thread in the tree of `root` waits for an approval.
     pub fn is_person_asked(&self, root: &str) -> bool {
         self.live().asking.contains_key(root)
     }
@@ -239,13 +239,13 @@ impl EngineContext {
         self.gone.notify_waiters();
     }
 
-    /// Publishes the number of running threads to the blocking pool and to the group commit.
+    /// Publishes the number of running threads to the thread count and to the group commit.
     fn publish_count(&self, live: &RunningThreads) {
         self.thread_count.set(live.threads.len());
         self.writer.set_running_threads(live.threads.len());
     }
 
-    /// Lists every running thread, whose inbox may hold messages. If there is none, marks the watcher as stopped.
+    /// Lists every running thread, so that its inbox can be polled. If there is none, marks the watcher as stopped.
     fn list_running(&self) -> Vec<(ThreadId, ControlSender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
@@ -260,8 +260,8 @@ impl EngineContext {
 /// Interval between two polls of the inboxes of running threads.
 const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Polls the inboxes until no thread runs. If a message is delivered twice before its file is removed, the receiver
-/// recognizes its id.
+/// Polls the inboxes until no thread runs. A message that is delivered twice, because its file was not removed yet, has
+/// the same id, which the receiver recognizes.
 async fn watch_inboxes(engine: Weak<EngineContext>) {
     loop {
         tokio::time::sleep(INBOX_POLL_INTERVAL).await;

@@ -22,7 +22,7 @@ type HookTableKey = (String, [u8; 32]);
 #[derive(Debug, Default)]
 pub(crate) struct SharedPlans {
     known: Mutex<BTreeMap<String, SharedPlan>>,
-    /// Serializes the storing of plans.
+    /// A lock for storing plans: one plan is stored at a time.
     storing: Mutex<()>,
     hooks: Mutex<BTreeMap<HookTableKey, Weak<HookTable>>>,
 }

@@ -25,13 +25,13 @@ pub(crate) struct PlanProviders {
     pub project: PathBuf,
     pub trust: Trust,
     pub world: OpenWorld,
-    /// Provider files by id, read when they were first needed.
+    /// Provider files by id, each read when it is first needed.
     pub present: Mutex<BTreeMap<String, Option<model::Provider>>>,
 }
 
 impl PlanProviders {
-    /// Returns the provider as its files define it. A plan can come from a transcript of unknown origin, and must not
-    /// choose where the key is sent.
+    /// Returns the provider as its current files define it. A plan can come from a transcript of unknown origin, so it
+    /// must not determine where the key is sent.
     fn provider_from_files(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         if !present.contains_key(&model.provider) {
@@ -52,7 +52,7 @@ impl PlanProviders {
 }
 
 impl PlanProviders {
-    /// Checks that the current content of the script that a provider file names is trusted.
+    /// Checks that the script that a provider file names has a trusted content.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail = |text: String| CallError::new(FailedStage::Setup, text);

@@ -1,5 +1,5 @@
-//! A world for repeated checks: caches what was read until it may have changed. Changes come from [`super::Watcher`],
-//! or from an editor that holds the files.
+//! A world for repeated checks: a cache of everything read, until it may have changed. Reports of changes come from
+//! [`super::Watcher`], or from an editor that has the files open.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub struct CachedWorld {
     lists: RefCell<HashMap<ItemKind, CachedResult<Entry>>>,
     state: WorldState,
     nothing: ChangedAnswers,
-    /// The previous state, and the items touched since; `None` if anything may have changed.
+    /// The state at the previous check, and the items that changed since; `None` if anything may have changed.
     before: Option<(WorldState, ChangedAnswers)>,
 }
 
@@ -32,13 +32,13 @@ impl CachedWorld {
         Self { disk, files, lists, state: WorldState::default(), nothing: ChangedAnswers::default(), before: None }
     }
 
-    /// Returns true if a listed item is a symbolic link, whose content can change without a change of the link itself.
+    /// Returns true if a listed item is a symbolic link: its content can change while the link stays the same.
     pub fn has_links(&self) -> bool {
         self.disk.listings.borrow().values().any(|listing| listing.has_links)
     }
 
-    /// Drops cached entries that may have changed. Returns false if a new world is needed: the change affects the
-    /// settings that decide which files are read.
+    /// Drops cached entries that may have changed. Returns false if the change affects the settings that decide which
+    /// files are read, so that a new world is needed.
     #[must_use]
     pub fn invalidate(&mut self, changed: &[FileChange]) -> bool {
         let before = std::mem::take(&mut self.state);

@@ -1,4 +1,4 @@
-//! The names in folders of a space, so that a file that does not exist is not looked up.
+//! The names of the files in folders of a space, read once, so that no missing file is looked up on the disk.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use rye_compiler::world::Space;
 
 use super::listing::folder_entries;
 
-/// Maximum number of names that are read of a folder. In a larger folder, single files are looked up.
+/// Maximum number of names in a folder that is read as a whole. In a larger folder, each file is looked up.
 const MAX_FOLDER_NAMES: usize = 512;
 
 /// Values by the path of a folder in a space.
@@ -20,7 +20,7 @@ type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 #[derive(Default)]
 pub(super) struct FolderCache {
     folders: RefCell<ByFolder<Rc<FolderNames>>>,
-    /// The folders directly in `.ai/`, with true if they exist.
+    /// The folders directly in `.ai/`; true for those that exist.
     roots: RefCell<ByFolder<bool>>,
 }
 
@@ -32,7 +32,7 @@ enum FolderNames {
 }
 
 impl FolderCache {
-    /// Returns true if the file may exist; false is exact.
+    /// Returns true if the file may exist. A false is certain.
     pub(super) fn may_contain(&self, space: Space, dir: &Dir, path: &str) -> bool {
         let Some((folder, name)) = path.rsplit_once('/') else { return true };
         match &*self.names(space, dir, folder) {
@@ -58,7 +58,7 @@ impl FolderCache {
         names
     }
 
-    /// Returns true if the folder in `.ai/` that contains this one exists: without it, nothing below it exists.
+    /// Returns true if the folder directly in `.ai/` that contains this one exists. Otherwise nothing below it exists.
     fn is_root_there(&self, space: Space, dir: &Dir, folder: &str) -> bool {
         let root = folder.match_indices('/').nth(1).and_then(|(end, _)| folder.get(..end)).unwrap_or(folder);
         let is_there = || dir.symlink_metadata(root).map_or_else(|error| !is_missing(&error), |_| true);

@@ -1,5 +1,5 @@
-//! The `signing.require` policy (`language.md` 3), and the signature status of each file. The project can require more
-//! than its user, never less.
+//! The `signing.require` policy (`language.md` 3), and the signature status of each file. A project can make the policy
+//! of its user stricter, never looser.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl DiskWorld {
     }
 
     /// Returns the signature status of every file of a kind in the project and the user space, by space and path.
-    /// Refuses no file.
+    /// Invalid signatures are reported as a status, not as an error.
     pub fn file_signatures(&self, kind: ItemKind) -> Result<Vec<FileSignature>, WorldError> {
         let mut found = Vec::new();
         for (space, dir) in &self.spaces {
@@ -69,7 +69,7 @@ impl DiskWorld {
     }
 }
 
-/// Reads the policy of a settings file. An unknown value is an error, since a strict one may have been intended.
+/// Reads the policy of a settings file. An unknown value is an error, because it may have meant a strict policy.
 fn parse_policy(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(AGENT_SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;

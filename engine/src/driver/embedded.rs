@@ -34,7 +34,7 @@ mod hook_runner;
 mod ledger;
 mod tools;
 
-/// Time after the deadline in which awaited children may still end.
+/// Time that awaited children have after the deadline to end.
 const CHILD_END_GRACE_MS: u64 = 5_000;
 /// A provider connection, or the error of connecting.
 type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
@@ -46,16 +46,16 @@ pub struct EmbeddedDriver {
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
     pub(crate) sink: Arc<EventSink>,
-    /// Permits for children that run at the same time; further children wait.
+    /// Permits for concurrent children; a child without one waits.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
     provider: OnceLock<ProviderConnection>,
     fallback: OnceLock<ProviderConnection>,
-    /// Prepared tools by id, as they were at the first call by this thread.
+    /// Prepared tools by id, in the state of their first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
-    /// Cancels the calls under way.
+    /// Cancels the calls in progress.
     halting: CancellationSource,
-    /// Ids of the calls that are stopped one by one.
+    /// Ids of single calls that are stopped.
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
@@ -179,8 +179,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Completes some time after the deadline. Children have the deadline of their parent and need a moment to end. A
-    /// child that waits for a person stops the clock of its ancestors.
+    /// Completes some time after the deadline: children have the deadline of their parent, and need a moment to end.
+    /// While a child waits for an approval, the deadline of its ancestors does not pass.
     async fn give_up_waiting(&self, deadline: Option<Deadline>) {
         self.reach(deadline).await;
         loop {
@@ -203,7 +203,7 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns a signal of work that was cut at the deadline.
+    /// Returns the signal of work that was cut at the deadline.
     fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
         let signal = self.at(fact);
         Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }

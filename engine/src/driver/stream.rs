@@ -1,5 +1,6 @@
-//! The writer of `live.jsonl`, which shows a streaming reply to other processes. Pieces are buffered briefly, written
-//! together, and removed when the attempt ends. Pieces beyond the buffer's size are dropped and counted.
+//! The writer of `live.jsonl`, from which other processes read a streaming reply. Pieces are buffered briefly and
+//! written together; the file is removed when the attempt ends. Pieces beyond the buffer's size are dropped and
+//! counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub struct LiveLine {
     pub attempt: u32,
     #[serde(flatten)]
     pub piece: LivePiece,
-    /// Pieces before this one that were dropped.
+    /// Number of pieces dropped before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }
@@ -43,7 +44,7 @@ impl From<&Delta> for LivePiece {
     }
 }
 
-/// Returns the bytes that a delta counts for.
+/// Returns the number of bytes that a delta counts.
 fn delta_bytes(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
@@ -66,7 +67,7 @@ impl LiveLine {
 
 /// Time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(60);
-/// Maximum number of buffered pieces; `MAX_PIECE_BYTES` is the maximum of their bytes.
+/// Maximum number of buffered pieces. `MAX_PIECE_BYTES` bounds their bytes.
 const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: usize = 512 * 1024;
 

@@ -15,7 +15,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
 use crate::thread::{Cost, RunError, Status};
 
-/// The start of a thread: data that the engine knows and no argument can change.
+/// The start of a thread: data that the engine sets and that no argument can change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     pub thread_id: String,
@@ -29,27 +29,27 @@ pub struct Opened {
     pub inputs: Map<String, Value>,
     /// Effective limits: the plan's, bounded by the parent's, with depth one less.
     pub limits: PlanLimits,
-    /// The parent's limits, which bound every raise.
+    /// The parent's limits, which bound every raise of a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<PlanLimits>,
-    /// Grant sets that must all allow an action: the thread's own first, then its ancestors'.
+    /// Grant sets that must all allow an action: the thread's own first, then those of its ancestors.
     pub grants: Vec<Vec<Grant>>,
     /// Seed of the backoff jitter, so that a replay waits equally long.
     pub seed: u64,
     pub project_path: String,
-    /// An approver is available.
+    /// True if an approver is available.
     #[serde(default)]
     pub attended: bool,
     /// Images of the first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// The tool call that the thread runs instead of a directive. The parent's call did not wait for its result.
+    /// The tool call that the thread runs instead of a directive: a call whose result the parent did not wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
-    /// Milliseconds of an incomplete second that the continued thread has used. They count towards the duration.
+    /// Milliseconds of the last incomplete second of the continued thread, so that they count towards the duration.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried_ms: u64,
-    /// The thread completes although required outputs are missing.
+    /// True if the thread completes although required outputs are missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_missing_outputs: bool,
     #[serde(default, skip_serializing_if = "CommandSettings::is_default")]
@@ -86,14 +86,14 @@ pub enum ThreadOrigin {
     Replan,
 }
 
-/// The plan of the thread: the object with this hash, also after recovery.
+/// The plan of the thread, by the hash of its object; recovery uses the same plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
     /// The observing hook points at which the plan has a live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
-    /// The plan is a chat.
+    /// True if the plan is a chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chat: bool,
 }
@@ -102,7 +102,7 @@ pub struct PlanBound {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
-    /// The last event of the other thread that is part of this one, and its chain hash in `at_h`.
+    /// Number of the last event of the other thread that belongs to the conversation; `at_h` is its chain hash.
     pub at_seq: u64,
     pub at_h: String,
     /// The user's message for the continuation.
@@ -111,7 +111,7 @@ pub struct Continues {
     /// The unfinished prompt of a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<super::ContinuedPrompt>,
-    /// The thread before this one in the session, if it is not `thread`.
+    /// The previous thread of the session, if it differs from `thread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Prompts of the session so far.
@@ -139,7 +139,7 @@ pub struct ContextInjected {
     pub after: Vec<String>,
 }
 
-/// A message enters the conversation from outside the model.
+/// A message that enters the conversation and is not from the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CognitionIn {
     pub source: MessageSource,
@@ -158,13 +158,13 @@ pub enum MessageSource {
     /// A message that waited for the prompt before it.
     NextTurn,
     Nudge,
-    /// The request to continue a reply that was cut, or to repeat one without text.
+    /// A request to continue a reply that was cut, or to repeat a reply without text.
     ContinueReply,
     /// A hook's `message`.
     Hook,
 }
 
-/// A model call is about to be reserved and made. Attempts count from 0 within a turn, turns from 1.
+/// The intent of a model call, before money is reserved for it. Attempts count from 0 within a turn, turns from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptIntended {
     pub turn: u64,
@@ -176,12 +176,12 @@ pub struct AttemptIntended {
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
-    /// The attempt requests a summary of the conversation and does not count as a turn.
+    /// True if the attempt requests a summary of the conversation; it does not count as a turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
 }
 
-/// The ledger holds the worst case of this attempt.
+/// The reservation of an attempt: the ledger holds its worst case.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
     pub turn: u64,
@@ -196,12 +196,12 @@ pub struct CognitionOut {
     pub attempt: u32,
     pub content: Vec<ContentBlock>,
     pub usage: Usage,
-    /// Set if the provider reported no usable final usage: the bytes of the exchange.
+    /// The bytes of the exchange, if the provider reported no usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
-    /// Kinds of events and content of the provider that the wire does not know and that are not in `content`.
+    /// Kinds of provider events and content that the wire does not know, so that `content` lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -235,9 +235,9 @@ pub struct Settled {
     /// Nano-dollars.
     pub amount: u64,
     pub usage: Usage,
-    /// The final usage of the call is not known; a bound or an estimate is booked.
+    /// True if the final usage of the call is not known, so that a bound or an estimate is booked.
     pub unknown_outcome: bool,
-    /// Nano-dollars of `amount` above the reservation: the provider counted more than was possible.
+    /// Nano-dollars of `amount` above the reservation: the provider counted more tokens than the bound allows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overspent: u64,
 }
@@ -251,7 +251,7 @@ fn is_zero(amount: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
-    /// The index of the call that the point is about; the event's number for an observing point.
+    /// The index of the call that the hooks are about; for an observing point, the number of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,
@@ -287,7 +287,7 @@ pub enum HookOutcome {
     /// Nothing changes.
     #[default]
     None,
-    /// At collecting points: hooks whose layers are included, and the texts of execute hooks by hook id.
+    /// At collecting points: the hooks whose layers are included, and the texts of execute hooks by hook id.
     Collected {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
@@ -297,12 +297,12 @@ pub enum HookOutcome {
         text: String,
     },
     Handled,
-    /// For the current prompt: messages to add, and a replacement of the system prompt.
+    /// Changes for the current prompt: messages to add, and a replacement of the system prompt.
     Prepared {
         messages: Vec<Message>,
         system: Option<String>,
     },
-    /// For the next call: operations on the copy of the messages, in order.
+    /// Changes for the next call: operations on the copy of the messages, in order.
     Context {
         operations: Vec<ContextOperation>,
     },
@@ -357,13 +357,13 @@ pub struct ToolStarted {
     pub turn: u64,
     /// Index among the calls of the reply, from 0.
     pub index: usize,
-    /// End of the call's group (exclusive). The calls of a group run together.
+    /// Index after the last call of the group. The calls of a group run together.
     pub group_end: usize,
     pub call_id: String,
     pub name: String,
     /// The authorized capability, such as `rye.execute.tool.rye.bash.bash`.
     pub capability: String,
-    /// True if the call may run again when its outcome is lost.
+    /// True if the call may run again after a crash that lost its outcome.
     pub idempotent: bool,
 }
 
@@ -396,15 +396,15 @@ pub enum ResultKind {
     Ran,
     /// No grant allows the call.
     Denied { capability: String },
-    /// The call needed an approval, and its request was answered with a refusal.
+    /// The call needed an approval, and the request was refused.
     Unapproved { capability: String, answer: Approval },
     /// A hook blocked the call.
     Blocked,
     /// The name or the arguments of the call are invalid.
     Refused,
-    /// A user message or a cancellation preceded the call.
+    /// The call did not start, because a user message or a cancellation arrived first.
     Skipped,
-    /// The call had started, and its outcome is unknown.
+    /// The call started, and its outcome is unknown.
     Interrupted,
     /// An accepted `rye_directive_return`.
     Returned { outputs: Map<String, Value>, error: Option<String> },
@@ -433,10 +433,10 @@ pub struct ChildIntended {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limit_overrides: Map<String, Value>,
-    /// The caller does not wait for the child.
+    /// True if the caller does not wait for the child.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
-    /// `directive` names a tool, and `inputs` are its parameters.
+    /// True if `directive` names a tool and `inputs` are its parameters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tool: bool,
 }
@@ -474,7 +474,7 @@ pub struct LimitHit {
     pub limit_code: String,
     pub current_value: Value,
     pub current_max: Value,
-    /// The scope of the limit in a chat; `None` in a run.
+    /// The part of a chat that the limit bounds; `None` in a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<LimitScope>,
 }
@@ -483,7 +483,7 @@ pub struct LimitHit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitScope {
-    /// The current prompt: the next one has the limit again.
+    /// The current prompt. The next prompt starts with the full limit.
     Prompt,
     Session,
 }
@@ -516,7 +516,8 @@ pub struct ArtifactStored {
     pub call_id: String,
 }
 
-/// Another process took the thread over. The time between the previous event and this one is not owned time.
+/// The takeover of the thread by another process. The time since the previous event does not count towards the
+/// duration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     pub owner: String,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Delivery, UserInput};
 use crate::thread::Status;
 
-/// A control message was received; recorded once.
+/// The receipt of a control message; recorded once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceivedMessage {
     pub id: String,
@@ -22,9 +22,9 @@ pub enum ControlMessage {
     Cancel,
     /// Stops the thread at once.
     Kill,
-    /// A user message that precedes further calls.
+    /// A user message that takes effect before further calls.
     Steer { text: String },
-    /// A user message for the time when the model would stop.
+    /// A user message that takes effect when the model would otherwise stop.
     FollowUp { text: String },
     /// The answer to an approval request. With the number of an `approval_asked` event, it answers that request only.
     Approve {
@@ -46,9 +46,9 @@ pub enum ControlMessage {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
     },
-    /// Replaces the conversation of a chat by a summary, at the next idle step.
+    /// Replaces the conversation of a chat with a summary, at the next idle step.
     Compact {
-        /// The subject that the summary keeps in detail.
+        /// The topic that the summary covers in detail.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         focus: Option<String>,
     },
@@ -65,13 +65,13 @@ pub enum ControlMessage {
     },
     /// Sets the title of a chat.
     Name { name: String },
-    /// Ends the current prompt of a chat: the model call is cut, calls are stopped.
+    /// Ends the current prompt of a chat: cuts the model call and stops calls.
     Interrupt,
     /// Closes the session of a chat at the end of the current prompt.
     Close,
     /// A higher limit in its own unit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
-    /// A file of the mailbox that holds no control message. Has no effect but its record.
+    /// An unreadable file of the mailbox. It is recorded and has no other effect.
     Unreadable { reason: String },
 }
 

@@ -8,7 +8,7 @@ use crate::image::ImageRef;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserInput {
     pub text: String,
-    /// The bytes of the images are objects of the store.
+    /// The images; their bytes are objects of the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
     #[serde(default, skip_serializing_if = "InputSource::is_interactive")]
@@ -37,7 +37,7 @@ pub enum InputSource {
     Interactive,
     /// A program that uses the library or a protocol.
     Rpc,
-    /// A hook, a command or a tool of the project.
+    /// A part of the project: a hook, a command or a tool.
     Extension,
 }
 
@@ -61,14 +61,14 @@ impl InputSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// A prompt of its own. While another prompt runs, the message waits for its end.
+    /// As a prompt of its own, after the end of a running prompt.
     #[default]
     Prompt,
-    /// Before the next turn; calls that have not started are skipped. While the session is idle, a prompt.
+    /// Before the next turn; calls that have not started are skipped. In an idle session, as a prompt.
     Steer,
-    /// When the model would otherwise end the prompt. While the session is idle, a prompt.
+    /// When the model would otherwise end the prompt. In an idle session, as a prompt.
     FollowUp,
-    /// Behind the user message of the next prompt. Starts no prompt.
+    /// Together with the next prompt, after its user message. Starts no prompt.
     NextTurn,
 }
 
@@ -105,7 +105,7 @@ pub struct AcceptedInput {
     /// The parts of `text` that come from skills and prompt templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expansions: Vec<InputExpansion>,
-    /// The model does not get the message: an `input` hook handled it, or it calls something unknown.
+    /// True if the model does not get the message: an `input` hook handled it, or it calls something unknown.
     pub handled: bool,
 }
 
@@ -123,14 +123,14 @@ pub struct InputExpansion {
     pub end: usize,
 }
 
-/// A message was withdrawn from the queue.
+/// The withdrawal of a message from the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetractedInput {
     /// The id of the message.
     pub input: String,
 }
 
-/// A command that the user ran has ended.
+/// The end of a command that the user ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShellRan {
     /// The id of the control message that requested it.
@@ -143,12 +143,12 @@ pub struct ShellRan {
     /// The object that holds the whole output, if the guard shortened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// The model does not get the output.
+    /// True if the model does not get the output.
     pub excluded: bool,
     pub duration_ms: u64,
 }
 
-/// A command that the settings declare has run.
+/// The run of a command that the settings declare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandRan {
     /// The id of the control message that typed it.
@@ -192,13 +192,13 @@ impl CommandAction {
     }
 }
 
-/// A chat has a new title.
+/// A new title of a chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNamed {
     pub name: String,
 }
 
-/// A message that waits for its delivery, as a continuation takes it over.
+/// A message that waits for its delivery, as a continuation receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
     /// The id of the control message that submitted it.
@@ -210,7 +210,7 @@ pub struct QueuedMessage {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// The message has passed its intake.
+    /// True if the message has passed its intake.
     #[serde(default)]
     pub accepted: bool,
 }

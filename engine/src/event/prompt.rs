@@ -10,7 +10,8 @@ use crate::thread::Cost;
 pub struct PromptStarted {
     /// Number of the prompt in the session, from 1.
     pub prompt: u64,
-    /// The limits of the thread while the prompt runs: what it has used, and the limits of the prompt.
+    /// The limits of the thread while the prompt runs: the amounts used before the prompt, plus the limits of the
+    /// prompt.
     pub limits: PlanLimits,
 }
 
@@ -25,7 +26,7 @@ pub struct PromptEnded {
     pub message: Option<String>,
     /// The cost of the prompt alone.
     pub cost: Cost,
-    /// Messages of the user that the prompt did not send. They are sent only if the user submits them again.
+    /// Messages of the user that were not sent during the prompt. They are sent only if the user submits them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsent: Vec<String>,
 }

@@ -1,10 +1,10 @@
-//! The settings of a run that its resumes keep.
+//! The settings of a run that a resume preserves.
 
 use rye_compiler::approvals::HeadlessPolicy;
 use serde::{Deserialize, Serialize};
 
-/// The settings of the command that started a thread. A resume keeps each of them unless its own command names another
-/// value; children and continuations have the settings of their process.
+/// The settings of the command that started a thread. A resume preserves each of them unless its own command sets
+/// another value; children and continuations use the settings of their process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSettings {
     /// Policy for calls that need an approval when there is no terminal.
@@ -13,7 +13,7 @@ pub struct CommandSettings {
     /// Absolute path of the script that replaces every model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// Every thread must match the lock.
+    /// True if every thread must match the lock.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
 }

@@ -1,4 +1,4 @@
-//! The event table: for each kind its name, its fields, how critical it is, when it must be durable and who reads it.
+//! The event table: for each kind its name, fields, criticality, durability and readers.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub enum EventKind {
     Ended,
 }
 
-/// The importance of an event to watchers. Droppable data (the deltas of a reply) never enters a transcript.
+/// The importance of an event to watchers. Data that may be dropped (the deltas of a reply) never enters a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criticality {
@@ -54,9 +54,9 @@ pub enum Criticality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Before the next side effect: the event is the intent of one, or a fact that cannot be derived again.
+    /// Before the next side effect: the event is the intent of that effect, or a fact that cannot be derived again.
     Barrier,
-    /// Together with the next barrier: the registry or the state gives the same event again.
+    /// At the next barrier: after a crash, the event can be derived again from the registry or the state.
     Lazy,
 }
 
@@ -64,13 +64,13 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventReader {
-    /// `apply`; resume and recovery depend on the event.
+    /// The machine (`apply`): resume and recovery depend on the event.
     Machine,
-    /// The conversation that a continuation, a handoff or an export takes over.
+    /// The conversation that a continuation, handoff or export takes over.
     Conversation,
     /// The repair of the registry and the ledger from transcripts.
     Repair,
-    /// `run --events`, `threads transcript` and the viewer, which print the event.
+    /// Commands that print the event: `run --events`, `threads transcript`, the viewer.
     View,
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{CommentSyntax, SigningIdentity};
 use crate::rooted_dir::RootedDir;
 
-/// Maximum size in bytes of an item that can be signed; the compiler's maximum.
+/// Maximum size in bytes of an item that can be signed; equal to the maximum size that the compiler reads.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 
 /// Signs the file at a path relative to a space's root, replacing an old signature line. Refuses links that leave the

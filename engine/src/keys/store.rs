@@ -1,4 +1,4 @@
-//! The user's key files: `private.pem`, `read_public_key.pem`, and trusted public keys in `trusted/`. Only this module reads and
+//! The user's key files: `private.pem`, `public.pem`, and trusted public keys in `trusted/`. Only this module reads and
 //! writes them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -51,7 +51,7 @@ impl KeyFolder {
         &self.folder
     }
 
-    /// Returns the user's key, if there is one.
+    /// Returns the user's key; `None` if there is none.
     pub fn load(&self) -> Result<Option<SigningIdentity>, KeyError> {
         let path = self.folder.join(PRIVATE_KEY_FILE);
         let Some((file, text)) = read_key_file(&path)? else { return Ok(None) };

@@ -31,7 +31,7 @@ pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<Ev
     events
 }
 
-/// Returns the scope of a limit that a chat reaches; `None` in a run.
+/// Returns the scope of a limit that was reached in a chat; `None` in a run.
 fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
     state.chat.as_ref()?;
     let name = limit_code.strip_suffix("_exceeded")?;
@@ -119,8 +119,8 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     }
 }
 
-/// Records an answer to the open approval request. With a `question` number, the answer applies to that request only.
-/// The first answer counts; later ones are ignored.
+/// Records an answer to the open approval request. With a `question` number, the answer applies to the request with
+/// that number only. Only the first answer counts.
 fn events_of_answer(
     plan: &Plan,
     state: &ThreadState,
@@ -140,7 +140,7 @@ fn events_of_answer(
     }
 }
 
-/// Records the children of hooks once, even if a crash repeats the hooks.
+/// Records each child of a hook once, even if the hooks run again after a crash.
 fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody> {
     let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
     fresh
@@ -152,7 +152,7 @@ fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody
         .collect()
 }
 
-/// Bounds the retries by `error` hooks to the maximum of the retry table; beyond it the failure is final.
+/// Bounds the retries that `error` hooks request to the maximum of the retry table. Beyond it, the failure is final.
 fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
@@ -231,7 +231,7 @@ fn events_of_reply(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventB
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
-/// Records the summary that replaces the conversation, or a failure if the model wrote none.
+/// Returns the events that replace the conversation with the summary, or those of a failure if the model wrote none.
 fn events_of_summary(
     plan: &Plan,
     state: &ThreadState,
@@ -307,7 +307,7 @@ fn tool_finished(state: &ThreadState, finished: ToolFinished) -> Vec<EventBody> 
     }))]
 }
 
-/// Minimum bytes of a result that is replaced by a reference.
+/// Minimum bytes of a result for which a reference to an equal result is sent instead.
 const MIN_REFERENCE_BYTES: usize = 512;
 
 /// Returns a reference to an earlier result with the same content, if there is one.
@@ -331,7 +331,7 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     })
 }
 
-/// Records the result of a spawn. For a detached child this also answers the call.
+/// Returns the events of a spawn's result. If the child is detached, the call is answered too.
 fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     match child {
         SpawnResult::Made { spawn, thread_id, spend, pid } => {
@@ -358,7 +358,7 @@ fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     }
 }
 
-/// Returns the milliseconds since a call started.
+/// Returns the milliseconds from the start of a call to `at`.
 fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
     let began = state.calls.list.get(index).and_then(|call| call.started_at).unwrap_or(at);
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
@@ -396,7 +396,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
     [EventBody::Mail(ReceivedMessage { id, message })].into_iter().chain(answer).collect()
 }
 
-/// Records the end of a command of the user, once.
+/// Returns the event of a command's end; none if the end was recorded before.
 fn shell_ran(state: &ThreadState, id: &str, answer: CallAnswer, exit_code: i32, duration_ms: u64) -> Vec<EventBody> {
     let commands = state.chat.iter().flat_map(|chat| &chat.commands);
     let Some(command) = { commands }.find(|command| command.id == id) else { return Vec::new() };
@@ -411,7 +411,8 @@ fn shell_ran(state: &ThreadState, id: &str, answer: CallAnswer, exit_code: i32, 
     }))]
 }
 
-/// Returns the withdrawal of a queued message, or of all of them. The message of a started prompt stays.
+/// Returns the events that withdraw a queued message, or all of them. The message of a started prompt cannot be
+/// withdrawn.
 fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     let due = super::step::undelivered_prompt(state).map(|message| message.id.as_str());
     let held = state.chat.iter().flat_map(|chat| &chat.held);
@@ -420,7 +421,8 @@ fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     chosen.map(|id| EventBody::Retracted(RetractedInput { input: id.clone() })).collect()
 }
 
-/// Records a new owner: interrupted attempts are settled, and interrupted calls are answered unless they may run again.
+/// Returns the events of a new owner: interrupted attempts are settled, and interrupted calls are answered unless they
+/// may run again.
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {

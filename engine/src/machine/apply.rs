@@ -1,4 +1,4 @@
-//! The fold: applies each event to the state, once. Nothing else changes the state.
+//! The fold: applies each event to the state once. The state changes in no other way.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -263,7 +263,7 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     };
 }
 
-/// Replaces the conversation by the summary, except for the thread's own prompt and the last messages.
+/// Replaces the conversation with the summary, except for the thread's own prompt and the last messages.
 fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.talk.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
@@ -285,7 +285,7 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     }
 }
 
-/// Resumes a suspended thread, which repeats its approval request, or the closed session of a chat.
+/// Resumes a suspended thread, which then repeats its approval request, or the closed session of a chat.
 fn resume_parked(state: &mut ThreadState) {
     if state.ended.as_ref().is_none_or(|ended| !ended.status.is_parked()) {
         return;
@@ -348,8 +348,8 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     }
 }
 
-/// Records the end of a child. The time that an awaited child waited for a person does not count towards the duration
-/// of the thread.
+/// Records the end of a child. The time that an awaited child waited for an approval does not count towards the
+/// duration of this thread.
 fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     let asked_ms = ended.cost.asked_ms;
     if let Some(child) = state.children.get_mut(&ended.spawn) {
@@ -378,7 +378,7 @@ fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPha
     }
 }
 
-/// Makes the group current at its first event.
+/// Makes a group the current one, when its first event is applied.
 fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
@@ -510,7 +510,8 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
     state.limit = Some(hit.clone());
 }
 
-/// Raises a limit, at most to the parent's, and never lowers it. Returns true if the limit is higher now.
+/// Raises a limit, at most to the parent's; a lower value changes nothing. Returns true if the limit is higher than
+/// before.
 fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);

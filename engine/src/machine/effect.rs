@@ -14,28 +14,29 @@ use crate::event::{ChildIntended, Ended, Settled};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// No action: the machine has events to write. The driver answers with the time.
+    /// No action: the machine only has events to write. The driver answers with the time.
     Record,
     Reserve(Reservation),
     CallModel {
         turn: u64,
         attempt: u32,
-        /// The call goes to the plan's fallback model.
+        /// True if the call goes to the plan's fallback model.
         fallback: bool,
         /// The call from which [`crate::machine::build_request`] builds the request.
         call: ModelCall,
     },
-    /// Calls of one group. The driver answers each call with its own signal.
+    /// Calls of one group. The driver answers with a signal for each call.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
-    /// A command of the user, by the id of its control message. The driver performs it beside the current effect.
+    /// A command of the user, by the id of its control message. The driver performs it concurrently with the current
+    /// effect.
     RunCommand {
         id: String,
         call: Box<Allowed<Dispatch>>,
     },
     /// Children of one group to create. A repeated spawn returns the existing child. One signal answers the group.
     Spawn(Vec<Allowed<Box<SpawnChild>>>),
-    /// Children to wait for. The driver answers each child with its own signal.
+    /// Children to wait for. The driver answers with a signal for each child.
     Await(Vec<AwaitedChild>),
     /// A wait until this time, in milliseconds since 1970.
     Sleep {
@@ -47,11 +48,12 @@ pub enum Effect {
         /// The call; `None` at a limit.
         call: Option<Box<CallToApprove>>,
     },
-    /// A chat waits for the next prompt. Any control message ends the wait; the driver books the open settlements first.
+    /// Waits for the next prompt of a chat. Any control message ends the wait; the driver books the open settlements
+    /// first.
     Wait,
-    /// The thread has ended: the driver settles open attempts and releases the reservation. If `cancel` is given, the
-    /// descendants end too; `cancel` names the children that the transcript records. `leaves` holds the limits for the
-    /// continuation, if there is one.
+    /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
+    /// descendants end too; `cancel` names the recorded children. `leaves` holds the limits for the continuation, if
+    /// there is one.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
@@ -64,7 +66,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContinuationRow {
     pub limits: PlanLimits,
-    /// The id of its plan; `None` for the plan of the thread.
+    /// The id of the continuation's plan; `None` for the plan of the thread.
     pub plan_id: Option<String>,
 }
 
@@ -73,7 +75,7 @@ pub struct ContinuationRow {
 pub struct ModelCall {
     /// Maximum number of output tokens.
     pub max_output: u64,
-    /// The call requests a summary of the conversation.
+    /// True if the call requests a summary of the conversation.
     pub compacts: bool,
 }
 
@@ -81,7 +83,7 @@ pub struct ModelCall {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallToApprove {
     pub capability: String,
-    /// The tool that the call runs in this process, if it runs one.
+    /// The tool that the call runs in this process; `None` for other calls.
     pub tool: Option<ItemId>,
     pub input: Value,
     /// Number of this request among those of the same reply, from 1.
@@ -90,7 +92,8 @@ pub struct CallToApprove {
     pub count: usize,
 }
 
-/// A reservation of an attempt's worst case together with the settlements of earlier attempts; one commit.
+/// A reservation of an attempt's worst case, with the settlements of earlier attempts. The driver commits them
+/// together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub turn: u64,
@@ -98,7 +101,7 @@ pub struct Reservation {
     /// Nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The current limits if any was raised since the start. The ledger and the registry apply them first.
+    /// The current limits, if one was raised since the start. The ledger and the registry apply them first.
     pub raised: Option<PlanLimits>,
 }
 
@@ -114,11 +117,11 @@ pub struct HookRun {
     pub remaining_ms: u64,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
-    /// Number of hook points evaluated before this one. Identifies a hook run that a crash repeats.
+    /// Number of hook points evaluated before this one. A hook run that is repeated after a crash has the same number.
     pub nth: u64,
     /// Bounds of the directives that the hooks start.
     pub bounds: HookBounds,
-    /// The thread's result, at the points of its end.
+    /// The thread's result, at the hook points of its end.
     pub ended: Option<Box<Ended>>,
 }
 
@@ -128,7 +131,7 @@ pub struct HookBounds {
     pub limits: PlanLimits,
     /// Children so far, including children of hooks.
     pub spawned: u64,
-    /// Worst-case nano-dollars of one more turn of the thread, reserved for the thread; 0 for hooks of its end.
+    /// Worst-case nano-dollars of one more turn, reserved for the thread itself; 0 at the hook points of its end.
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
@@ -140,7 +143,7 @@ pub struct SpawnChild {
     pub child: ChildIntended,
     /// Number of children of the same group still to be created, including this one. They share the available spend.
     pub siblings: u64,
-    /// Worst-case nano-dollars of one more turn of the parent. No child gets them.
+    /// Worst-case nano-dollars of one more turn of the parent, which no child gets.
     pub turn_reserve: u64,
 }
 
@@ -150,7 +153,7 @@ pub struct AwaitedChild {
     pub thread_id: String,
 }
 
-/// The stable name of a step. Every run of the same thread gives the same name, so that a driver with a journal
+/// The stable name of a step. A repeated run of the same thread gives the same names, so that a driver with a journal
 /// recognizes the steps it has performed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepKey(pub String);
@@ -163,7 +166,7 @@ impl fmt::Display for StepKey {
 
 impl Effect {
     /// Returns the key of this effect; for a group, the key of its first member. `events` is the number of events
-    /// folded so far and distinguishes effects that have no number of their own.
+    /// folded so far and distinguishes effects without a number of their own.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),
@@ -187,8 +190,8 @@ impl Effect {
         })
     }
 
-    /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks that execute and
-    /// sign nothing only read: a crash repeats them.
+    /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks that neither
+    /// execute nor sign only read, and simply run again after a crash.
     pub fn has_side_effects(&self, plan: &Plan) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,

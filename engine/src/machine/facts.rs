@@ -183,7 +183,7 @@ fn indexed(subject: Option<&str>) -> usize {
     subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// Returns the call with the item that the call acts on.
+/// Returns the call, with the item that it acts on.
 fn call(plan: &Plan, state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))

@@ -270,14 +270,14 @@ pub(crate) fn status(code: u16, headers: &[(&str, &str)]) -> Result<Reply, CallE
     })
 }
 
-/// A simulated thread: the effects are answered from lists.
+/// A simulated thread: effects are answered from lists.
 pub(crate) struct SimulatedThread {
     pub plan: Plan,
     pub state: ThreadState,
     pub events: Vec<Event>,
     pub now: i64,
     pub replies: VecDeque<Result<Reply, CallError>>,
-    /// Answers of hooks, by point, in order; `None` when the list is empty.
+    /// Answers of hooks by point, in order; `None` once the list is empty.
     pub hooks: BTreeMap<HookPoint, VecDeque<HookOutcome>>,
     pub requests: Vec<Request>,
     pub dispatched: Vec<Vec<String>>,

@@ -1,6 +1,6 @@
-//! The gate: the only place that creates an [`Allowed`] call. The gate checks exactly what is dispatched (`language.md`
-//! 9): for a native tool the item of its palette name, for a primary its validated `item_type` and `item_id`. No other
-//! argument counts.
+//! The gate: the only place that creates an [`Allowed`] call. It checks exactly what is dispatched (`language.md` 9):
+//! for a native tool the item of its palette name, for a primary its validated `item_type` and `item_id`. Other
+//! arguments do not affect the decision.
 
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
@@ -55,7 +55,7 @@ impl<T> Deref for Allowed<T> {
     }
 }
 
-/// An authorized call with its place in the reply and everything that its run may touch.
+/// An authorized call with its position in the reply and the access of its run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub turn: u64,
@@ -65,11 +65,11 @@ pub struct Dispatch {
     pub name: String,
     pub call: GatedCall,
     pub idempotent: bool,
-    /// Folders that a process may write; `net` holds the hosts it may reach. Every thread of the spawn chain grants
-    /// them.
+    /// Folders that a process may write. `net` holds the hosts that it may reach. Every thread of the spawn chain
+    /// grants both.
     pub write: Vec<String>,
     pub net: Vec<String>,
-    /// Grant patterns of every thread of the spawn chain, own first. Writes to items are checked against them.
+    /// Grant patterns of every thread of the spawn chain, own first. A write to an item is checked against them.
     pub patterns: Vec<Vec<String>>,
     /// Remaining duration of the thread, in milliseconds.
     pub remaining_ms: u64,
@@ -99,9 +99,9 @@ pub struct ChildStart {
     pub inputs: Map<String, Value>,
     pub model: Option<String>,
     pub limit_overrides: Map<String, Value>,
-    /// The caller does not wait for the child.
+    /// True if the caller does not wait for the child.
     pub detached: bool,
-    /// The child runs one call of a tool, with `inputs` as its parameters.
+    /// True if the child runs one call of a tool, with `inputs` as its parameters.
     pub tool: bool,
 }
 
@@ -119,7 +119,7 @@ pub enum GateDecision {
         capability: String,
         tool: Option<ItemId>,
     },
-    /// The call does not run; `text` is the reason for the model.
+    /// The call does not run; `text` states the reason for the model.
     Answer {
         why: ResultKind,
         text: String,
@@ -231,8 +231,8 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
 /// The tool that runs the commands of a user.
 const USER_COMMAND_TOOL: &str = "rye/bash/bash";
 
-/// Authorizes a command that the user typed: the user needs no grant and no approval. The folders and hosts are those
-/// that the thread grants to the tool.
+/// Authorizes a command that the user typed, which needs no grant and no approval. Its folders and hosts are those that
+/// the thread grants to the tool.
 pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &str) -> Allowed<Dispatch> {
     let grants = launch_grants(state);
     let item_id = ItemId::parse(USER_COMMAND_TOOL).ok();
@@ -263,9 +263,10 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
 const MAX_COMMAND_MS: u64 = 600_000;
 
 /// Authorizes the action of a hook: by its declaration if the item id is static, by the hook's grants, or by the grants
-/// of the thread and its ancestors. `id_is_static` describes the id in the plan, before placeholders are filled.
+/// of the thread and its ancestors. `id_is_static` is true if the id in the plan has no placeholders.
 ///
 /// # Errors
+///
 /// Returns the reason of a denial.
 pub fn authorize_hook_call(
     plan: &Plan,
@@ -313,7 +314,7 @@ pub fn authorize_hook_call(
     Ok(Allowed { inner: dispatch, capability })
 }
 
-/// Returns the folders and hosts that a call with this capability may touch: those that every thread of the spawn chain
+/// Returns the folders and hosts that a call with this capability may use: those that every thread of the spawn chain
 /// grants.
 pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
     (
@@ -322,13 +323,13 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the folders that bound the writes of a file tool with this capability, as one list for each bounding thread
-/// of the spawn chain.
+/// Returns the folders that bound the writes of a file tool with this capability: a list for each thread of the spawn
+/// chain that bounds them.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }
 
-/// Narrows the sandbox that a plan gives to a call to the access that every thread of the spawn chain grants.
+/// Narrows the sandbox of a call in the plan to the access that every thread of the spawn chain grants.
 pub(crate) fn narrow_sandbox(sandbox: &mut ToolSandbox, grants: &[Vec<Grant>], capability: &str) {
     match sandbox.kind {
         SandboxKind::Process | SandboxKind::Requests => {
@@ -347,8 +348,8 @@ pub struct HookCall {
     pub remaining_ms: u64,
 }
 
-/// Returns the calls that run together: the first waiting call at or after `from`, and the adjacent calls behind it
-/// that may run in parallel with it.
+/// Returns the calls that run together: the first waiting call at or after `from`, and the adjacent calls after it that
+/// may run in parallel with it.
 pub(super) fn next_call_group(plan: &Plan, state: &ThreadState, from: usize) -> Range<usize> {
     let list = &state.calls.list;
     let start = (from..list.len())
@@ -375,7 +376,7 @@ enum CallGroupKind {
     Children,
 }
 
-/// Returns the kind of group that a call may join. The kind only orders calls; it authorizes nothing.
+/// Returns the kind of group that a call may join. The kind only affects the order of calls; it authorizes nothing.
 fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);
@@ -517,7 +518,7 @@ fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Val
     Ok(ParsedCall::Start { start, by_tool: false })
 }
 
-/// Returns true if `id` is this tool of the standard library and no file of the project or the user shadows it.
+/// Returns true if `id` is this tool of the standard library, not shadowed by a file of the project or the user.
 pub(crate) fn is_system_tool(plan: &Plan, id: &ItemId, tool: &str) -> bool {
     id.as_str() == tool && resolved_space(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
@@ -544,17 +545,18 @@ fn check(plan: &Plan, chain: &[CapabilitySet], request: &CapabilityRequest<'_>) 
     Err(Denial { capability, text })
 }
 
-/// Returns the space in which the item was found when the plan was compiled.
+/// Returns the space that had the item when the plan was compiled.
 fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     let read = plan.manifest.iter().find(|r| r.kind == kind && r.id == id.as_str() && r.sha256.is_some())?;
     read.space
 }
 
 /// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
-/// risk. A thread without an approver gets only the warning of the check (`language.md` 9).
+/// risk. For a thread without an approver, the check only warns (`language.md` 9).
 ///
 /// # Errors
-/// The table cannot be read: nothing classifies the call, so it must not pass.
+///
+/// The table cannot be read, so the call must not pass.
 fn needs_approval<'p>(plan: &'p Plan, capability: &str) -> Result<bool, &'p RiskTableError> {
     let Some(table) = plan.settings.risk()? else {
         return Ok(false);
@@ -582,7 +584,7 @@ fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
     patterns(grants).into_iter().map(CapabilitySet::new).collect()
 }
 
-/// Returns the thread's remaining owned time in milliseconds.
+/// Returns the remaining duration of the thread in milliseconds.
 pub(super) fn remaining_ms(state: &ThreadState) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }

@@ -1,5 +1,5 @@
-//! The opening of a thread: the system prompt and the first user message. The functions that render them also serve
-//! `plan`.
+//! The opening of a thread: the system prompt and the first user message. `rye plan` renders them with the same
+//! functions.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::prompt::PromptFacts;

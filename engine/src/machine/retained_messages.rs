@@ -1,23 +1,23 @@
-//! Trailing messages that a continuation or a compaction keeps: at most a number of tokens, and no call without its
+//! Recent messages that a continuation or a compaction retains: at most a number of tokens, and no call without its
 //! result.
 
 use rye_compiler::plan::Plan;
 
 use crate::message::{ContentBlock, Message, SharedMessage};
 
-/// Returns the maximum tokens of trailing messages that a continuation starts with.
+/// Returns the maximum tokens of recent messages that a continuation starts with.
 pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
     plan.settings.values().resume_ceiling_tokens
 }
 
-/// Returns the last messages within a number of tokens, starting at a user message.
+/// Returns the longest run of last messages that fits a number of tokens and starts at a user message.
 pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<SharedMessage> {
     let start = start(messages, tokens, |message| message.kind() == "user");
     messages.get(start..).unwrap_or_default().to_vec()
 }
 
-/// Returns the number of last messages that stay next to a summary. The retained messages may also start at a reply,
-/// because the summary is itself a user message.
+/// Returns the number of last messages that are retained beside a summary. They may also start at a reply, because the
+/// summary is itself a user message.
 pub(super) fn kept_beside_summary(plan: &Plan, messages: &[SharedMessage]) -> usize {
     let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));

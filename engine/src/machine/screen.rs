@@ -18,7 +18,7 @@ use crate::event::{
     InputSource, QueuedMessage, UserInput,
 };
 
-/// The subject of the `input` hooks for the message of a resumed or forked thread. The subject of a queued message is
+/// The subject of the `input` hooks for the message of a resumed or forked thread. For a queued message, the subject is
 /// its id.
 pub(super) const RESUME_SUBJECT: &str = "resume";
 
@@ -27,8 +27,8 @@ fn unaccepted(state: &ThreadState) -> Option<&QueuedMessage> {
     state.queued_messages().find(|message| !message.accepted)
 }
 
-/// Returns the next command of the user, or the intake of the next queued message that hooks or an expansion have to
-/// see. The driver performs the effect beside the current step.
+/// Returns the next command of the user, or the intake of the next queued message that hooks or an expansion must
+/// process. The driver performs the effect concurrently with the current step.
 pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     if let Some(command) = state.chat.as_ref().and_then(|chat| chat.commands.front()) {
         let call = Box::new(authorize_user_command(state, &command.id, &command.command));
@@ -52,7 +52,7 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
 }
 
 /// Returns the intake of the next queued message as a step of its own. While an approval request is open, messages
-/// wait, so that the answer finds the request.
+/// wait, because the answer refers to the request.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }
@@ -75,13 +75,14 @@ pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> 
     Some(hook_run(plan, state, HookPoint::Input, Some(RESUME_SUBJECT.to_owned()), facts))
 }
 
-/// Returns the event of a queued message that no hook and no expansion has to see, if there is one.
+/// Returns the event of the next queued message that no hook and no expansion must process; `None` if there is no such
+/// message.
 pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<EventBody> {
     let message = unaccepted(state).filter(|_| state.question.is_none() && can_accept(state))?;
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
 }
 
-/// Returns the event of a submitted message, if no hook and no expansion has to see it.
+/// Returns the event of a submitted message; `None` if a hook or an expansion must process the message first.
 pub(super) fn accept_new(
     plan: &Plan,
     state: &ThreadState,
@@ -98,18 +99,18 @@ pub(super) fn accept_new(
     vec![accepted(&message, message.text.clone(), Vec::new(), false)]
 }
 
-/// Returns true if messages can pass their intake. The hooks of a run see none before its prompt; the first prompt of a
-/// chat precedes the conversation.
+/// Returns true if messages can pass their intake. In a run, they cannot before its prompt; the first prompt of a chat
+/// precedes the conversation.
 fn can_accept(state: &ThreadState) -> bool {
     state.talk.prompted || state.chat.is_some()
 }
 
-/// Returns true if `input` hooks or the expansion of skills and prompt templates have to see a message.
+/// Returns true if `input` hooks or the expansion of skills and prompt templates must process a message.
 fn needs_intake(plan: &Plan, state: &ThreadState, text: &str) -> bool {
     has_hooks(plan, HookPoint::Input) || (state.chat.is_some() && text.starts_with('/'))
 }
 
-/// Returns the event of a message's intake. A withdrawn message has none.
+/// Returns the event of a message's intake; none for a withdrawn message.
 pub(super) fn accept_screened(
     state: &ThreadState,
     subject: Option<&str>,
@@ -132,8 +133,8 @@ fn command_of<'p, 't>(
     plan.hooks.iter().find(is_command).map(|hook| (hook, name, args))
 }
 
-/// Returns the events of a command that has run: its answer, and the message for the model if the answer is one. A
-/// withdrawn message has none.
+/// Returns the events of a command that has run: its answer, and the message for the model if the answer is one; none
+/// for a withdrawn command.
 pub(super) fn command_events(
     plan: &Plan,
     state: &ThreadState,
@@ -163,7 +164,7 @@ pub(super) fn command_events(
     std::iter::once(EventBody::CommandRan(Box::new(ran))).chain(input).collect()
 }
 
-/// Reads the answer of a command: `{"action": …, "text": …}`. Any other text is shown.
+/// Reads the answer of a command: `{"action": …, "text": …}`. Any other text is an answer to show.
 fn read_answer(reply: &str) -> (CommandAction, String) {
     #[derive(Deserialize)]
     struct Answer {

@@ -18,7 +18,7 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// A point in time without another fact: pending events are written, and expired waits end.
+    /// The time without another fact, so that pending events are written and expired waits end.
     Tick,
     /// The thread starts.
     Opened {
@@ -78,9 +78,9 @@ pub enum Fact {
 /// The result of one requested spawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpawnResult {
-    /// The child exists: `spend` nano-dollars are reserved for it, and this process runs it as `pid`.
+    /// The child exists: `spend` nano-dollars are reserved for it, and the process `pid` runs it.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
-    /// No child exists: `reason` is for the model, `hit` the limit that forbade the spawn.
+    /// No child was created: `reason` is for the model, `hit` the limit that forbade the spawn.
     Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
 }
 
@@ -113,7 +113,7 @@ pub struct CallAnswer {
     pub bytes: u64,
     /// The object that holds the whole answer, if the guard shortened it.
     pub object: Option<String>,
-    /// Set if the call did not run.
+    /// True if the call did not run.
     pub was_refused: bool,
 }
 

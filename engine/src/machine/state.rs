@@ -1,4 +1,4 @@
-//! The state of a thread: the fold of its events, and of nothing else.
+//! The state of a thread: the fold of its events.
 
 mod attempt;
 mod chat;
@@ -25,10 +25,10 @@ pub use chat::{ChatState, CompactionRequest, CurrentPrompt, Successor, UserComma
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadState {
-    /// `None` until `opened`.
+    /// The start of the thread; `None` until the event `opened`.
     pub launch: Option<Box<Opened>>,
     pub plan_id: String,
-    /// Observing points with a live hook.
+    /// Observing points at which the plan has a live hook.
     pub observes: BTreeSet<HookPoint>,
     pub continues: Option<Continues>,
     pub position: RunPosition,
@@ -42,7 +42,7 @@ pub struct ThreadState {
     pub chat: Option<ChatState>,
     pub cost: Cost,
     pub talk: Conversation,
-    /// The model call under way.
+    /// The model call in progress.
     pub attempt: Option<Attempt>,
     /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
     pub attempts: u32,
@@ -50,13 +50,13 @@ pub struct ThreadState {
     pub failures: u32,
     /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
-    /// Failures of this turn from before the fallback model took over.
+    /// Failures of this turn that count no longer, because the fallback model has taken over since.
     pub forgiven: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
     /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
-    /// An attempt that has ended and has no recorded settlement yet.
+    /// The settlement of an ended attempt that is not recorded yet.
     pub owed: Option<PendingSettlement>,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
@@ -70,13 +70,13 @@ pub struct ThreadState {
     /// Retries that `error` hooks requested in this turn.
     pub hook_retries: u32,
     pub mail: Mailbox,
-    /// The open approval request. A suspended thread keeps it.
+    /// The open approval request. A suspended thread retains it.
     pub question: Option<OpenApprovalRequest>,
     /// The limit that was reached.
     pub limit: Option<LimitHit>,
     pub stop: Option<EarlyEnd>,
     pub returned: Option<AcceptedReturn>,
-    /// Stored results that this thread may page.
+    /// Stored results of which this thread may read pages.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
     /// Reminders of missing outputs after the first turn.
@@ -85,20 +85,20 @@ pub struct ThreadState {
     pub compacted: Option<u64>,
     /// The stop reason of the last reply.
     pub stop_reason: Option<StopReason>,
-    /// Requests in a row to continue a reply that was cut or held no text.
+    /// Consecutive requests to continue a reply that was cut or had no text.
     pub continued_replies: u32,
     /// The valid outputs of the last incomplete return.
     pub partial_outputs: Option<Map<String, Value>>,
-    /// The provider refused the last request, because its prompt is too long.
+    /// True if the provider refused the last request because its prompt is too long.
     pub is_prompt_too_long: bool,
-    /// Points that run once per thread and have run.
+    /// Hook points that run once per thread and have run.
     pub ran: BTreeSet<HookPoint>,
-    /// Events that observing hooks have not seen yet.
+    /// Events whose observing hooks have not run yet.
     pub observations: VecDeque<Observation>,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
     pub ended: Option<Box<Ended>>,
-    /// Turns that the last checkpoint signs.
+    /// Number of turns at the last checkpoint.
     pub sealed: u64,
     /// Number of folded events.
     pub events: u64,
@@ -107,13 +107,13 @@ pub struct ThreadState {
 /// The position of the run in the plan's graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPosition {
-    /// Inside a step.
+    /// In a step.
     At(Node),
-    /// Behind a step with this outcome; the graph determines the successor.
+    /// After a step with this outcome. The graph determines the successor.
     After(Node, Outcome),
 }
 
-/// The time during which a process owned the thread; the time between two owners does not count.
+/// The time during which a process owned the thread. The time between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnedTime {
     /// The time of the first event.
@@ -123,25 +123,26 @@ pub struct OwnedTime {
     pub since: i64,
     /// The time of the last event.
     pub now: i64,
-    /// The start of the current wait for a person, if the thread waits for one. The wait does not count as owned time.
+    /// The start of the current wait for an approval, if the thread waits for one. The wait does not count as owned
+    /// time.
     pub paused: Option<i64>,
-    /// Milliseconds that the thread has waited for a person, in the thread itself or in children that it awaited.
+    /// Milliseconds that the thread, or children that it awaited, have waited for approvals.
     pub asked_ms: i64,
 }
 
 impl OwnedTime {
-    /// Returns the owned time up to the last event in milliseconds, without waits for a person.
+    /// Returns the owned time up to the last event in milliseconds, without waits for an approval.
     pub fn elapsed_ms(&self) -> u64 {
         self.elapsed_at(self.now)
     }
 
-    /// Returns the owned time up to `now` in milliseconds. A clock that was set back adds nothing.
+    /// Returns the owned time up to `now` in milliseconds; a clock that was set back does not reduce it.
     pub fn elapsed_at(&self, now: i64) -> u64 {
         let until = self.paused.unwrap_or(now.max(self.now));
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
 
-    /// Starts or ends the wait for a person at `now`.
+    /// Starts or ends the wait for an approval at `now`.
     pub fn set_paused(&mut self, paused: bool, now: i64) {
         match (self.paused, paused) {
             (None, true) => self.paused = Some(now),
@@ -155,7 +156,7 @@ impl OwnedTime {
         }
     }
 
-    /// Excludes the time that awaited children waited for a person.
+    /// Excludes the time that awaited children waited for an approval.
     pub fn exclude(&mut self, ms: u64) {
         let ms = i64::try_from(ms).unwrap_or(i64::MAX);
         self.asked_ms = self.asked_ms.saturating_add(ms);
@@ -168,12 +169,12 @@ impl OwnedTime {
 pub struct Conversation {
     /// The system prompt; `None` until it is recorded.
     pub system: Option<Arc<str>>,
-    /// A replacement of the system prompt for the current prompt and the messages that follow up on it.
+    /// A replacement of the system prompt, valid for the current prompt and the messages that follow up on it.
     pub system_now: Option<Arc<str>>,
     pub messages: Vec<SharedMessage>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
-    /// The `input` hooks have seen the message of a resumed thread.
+    /// True if the `input` hooks of a resumed thread's message have run.
     pub resume_screened: bool,
     /// Ids of hooks whose dependent layers are part of the prompt.
     pub fired: BTreeSet<String>,
@@ -181,9 +182,9 @@ pub struct Conversation {
     pub texts: BTreeMap<String, String>,
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
-    /// Number of messages whose replies an `agent_end` hook refused; no result contains them.
+    /// Number of messages up to the last reply that an `agent_end` hook refused; no result contains these replies.
     pub denied: usize,
-    /// The text of replies that were cut, in front of the text that continues them.
+    /// The text of cut replies, which precedes the text that continues them.
     pub cut_text: String,
     /// The provider's token count of the last request and its reply.
     pub measured: Option<MeasuredTokens>,
@@ -198,7 +199,7 @@ pub struct MeasuredTokens {
     pub messages: usize,
     /// System prompt of the request.
     pub system: Arc<str>,
-    /// The plan's fallback model counted the tokens.
+    /// True if the plan's fallback model counted the tokens.
     pub of_fallback: bool,
 }
 
@@ -209,8 +210,8 @@ pub struct ReplyCalls {
     /// The current or last group: `start..end`.
     pub start: usize,
     pub end: usize,
-    /// The longest time, in milliseconds, that an awaited child of the group waited for a person. The children wait at
-    /// the same time, so their waits are not added.
+    /// The longest time, in milliseconds, that an awaited child of the group waited for an approval. The children wait
+    /// at the same time, so their waits are not added.
     pub asked_ms: u64,
 }
 
@@ -218,16 +219,16 @@ pub struct ReplyCalls {
 pub struct CallState {
     pub call: ToolCall,
     pub phase: CallPhase,
-    /// The `tool_call` hooks have run for the call.
+    /// True if the `tool_call` hooks have run for the call.
     pub hooked: bool,
     /// The reason if a `tool_call` hook blocked the call.
     pub blocked: Option<String>,
     /// The answer to the approval request of the call.
     pub answer: Option<Approval>,
-    /// The reply reached its output limit inside the call, so its arguments may be incomplete.
+    /// True if the reply reached its output limit inside the call, so that its arguments may be incomplete.
     pub cut: bool,
     pub started_at: Option<i64>,
-    /// The result, with the hook points that have seen it.
+    /// The result, with the hook points that have processed it.
     pub result: Option<CallResult>,
 }
 
@@ -235,14 +236,14 @@ pub struct CallState {
 pub enum CallPhase {
     Waiting,
     Started,
-    /// A child is created for the call: its spawn number.
+    /// A child is being created for the call with this spawn number.
     Spawning(u64),
     Answered,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// True if the call ran: an error is then the tool's.
+    /// True if the call ran; an error is then one of the tool.
     pub ran: bool,
     pub is_error: bool,
     pub content: String,
@@ -258,15 +259,15 @@ pub struct ChildState {
     pub index: usize,
     pub directive: String,
     pub thread_id: Option<String>,
-    /// The last thread of its chain of handoffs, once the child has ended.
+    /// The last thread of the child's chain of handoffs, once that thread has ended.
     pub last_thread_id: Option<String>,
     /// Nano-dollars reserved.
     pub spend: u64,
-    /// The call that started the child did not wait for it.
+    /// True if the call that started the child did not wait for it.
     pub detached: bool,
-    /// The child runs a tool.
+    /// True if the child runs a tool.
     pub tool: bool,
-    /// The spawn was refused; no child thread exists.
+    /// True if the spawn was refused, so that no child thread exists.
     pub refused: bool,
     pub ended: Option<Status>,
 }
@@ -292,7 +293,7 @@ pub struct OpenApprovalRequest {
     pub what: String,
 }
 
-/// A reason to end the thread before its model does.
+/// A reason to end the thread before its model ends it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EarlyEnd {
     pub status: Status,
@@ -316,12 +317,12 @@ pub struct Observation {
     pub facts: Map<String, Value>,
 }
 
-/// The limits before the first event.
+/// The limits of a state without events.
 const NO_LIMITS: PlanLimits =
     PlanLimits { turns: 0, tokens: 0, spend: 0, spawns: 0, depth: 0, duration_seconds: 0, output: 0 };
 
 impl ThreadState {
-    /// Returns the state before the first event.
+    /// Returns the state of a thread without events.
     pub fn new() -> Self {
         Self {
             launch: None,
@@ -386,7 +387,7 @@ impl ThreadState {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Returns the number of children, past and intended ones and those of hooks included. Refused spawns do not count.
+    /// Returns the number of children: past, intended and those of hooks. Refused spawns do not count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
@@ -402,8 +403,8 @@ impl ThreadState {
         limit.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
-    /// Returns the cost and the seconds of the thread before the current prompt of a chat; zero in a run. The limits of a
-    /// prompt are reported without them.
+    /// Returns the cost and the seconds of the thread before the current prompt of a chat, which reports of a prompt's
+    /// limits exclude; zero in a run.
     pub fn before_prompt(&self) -> (Cost, u64) {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
@@ -419,13 +420,13 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the remaining owned time in milliseconds at `now`; `None` while the thread waits for a person.
+    /// Returns the remaining owned time in milliseconds at `now`; `None` while the thread waits for an approval.
     pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
     }
 
-    /// Returns the limits for a continuation. Reservations of living children are not included.
+    /// Returns the limits for a continuation. Money reserved for living children is not included.
     pub fn remaining_limits(&self) -> PlanLimits {
         self.remaining_of(&self.thread_limits)
     }
@@ -443,7 +444,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns true if the conversation of this thread begins with its own prompt or with trailing messages, and not with
+    /// Returns true if the conversation of this thread starts with its own prompt or with retained messages, not with
     /// the whole conversation of another thread.
     pub fn starts_afresh(&self) -> bool {
         self.launch.as_ref().is_none_or(|launch| match launch.origin {
@@ -452,8 +453,8 @@ impl ThreadState {
         })
     }
 
-    /// Returns true if a refused prompt can become shorter: by a handoff, unless this thread is a continuation that has
-    /// made no turn.
+    /// Returns true if a handoff can shorten a prompt that the provider refused. A continuation that has made no turn
+    /// cannot be shortened again.
     pub fn can_shorten_prompt(&self) -> bool {
         let continued = self.launch.as_ref().is_some_and(|launch| launch.origin == ThreadOrigin::Handoff);
         self.cost.turns > 0 || !continued
@@ -464,7 +465,7 @@ impl ThreadState {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
 
-    /// Returns true if the last message is the model's, so that the run would stop here.
+    /// Returns true if the last message is the model's, so that the run would end here.
     pub fn would_stop(&self) -> bool {
         matches!(self.talk.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
@@ -480,7 +481,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns the request for the rest of the last reply, if it is not whole and another turn may complete it.
+    /// Returns the request for the rest of the last reply, if the reply is incomplete and another turn may complete it.
     fn continue_reply(&self) -> Option<&'static str> {
         let most = match (self.reply_defect()?, self.final_text()) {
             (ReplyDefect::Cut, Some(_)) if self.stop_reason == Some(StopReason::Length) => MAX_CONTINUED_REPLIES,
@@ -498,8 +499,8 @@ impl ThreadState {
         (matches!(origin, ThreadOrigin::Resume | ThreadOrigin::Fork) && !message.is_empty()).then_some(message)
     }
 
-    /// Returns the next user message: steering first, then the request for the rest of a reply, then a follow-up if the
-    /// model would stop.
+    /// Returns the next user message: a steering message, else the request for the rest of a reply, else a follow-up if
+    /// the model would stop.
     pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
         if let Some(message) = self.mail.steering.front() {
             return Some(WaitingMessage::of(MessageSource::Steer, message));
@@ -561,7 +562,7 @@ impl<'a> WaitingMessage<'a> {
     }
 }
 
-/// Maximum requests in a row to continue a reply that was cut at its output limit.
+/// Maximum number of consecutive requests to continue a reply that was cut at its output limit.
 const MAX_CONTINUED_REPLIES: u32 = 4;
 const CONTINUE_CUT_REPLY: &str = "Your reply was cut off at its output limit. Continue exactly where it stopped: repeat \
 nothing and add no introduction.";

@@ -1,5 +1,5 @@
 //! The tool `rye/agent/threads/state`: values that a thread stores for its hooks and tools. A write is an event of the
-//! thread, so the machine answers these calls itself.
+//! thread, so the machine answers these calls without a tool.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     }
 }
 
-/// Returns the result of an operation and the event to write, if any.
+/// Returns the result of an operation, and the event of a write.
 pub(crate) fn apply_state_op(
     store: &BTreeMap<String, Value>,
     asked: StateOp,

@@ -62,14 +62,14 @@ fn interrupted_compaction() -> LimitHit {
     }
 }
 
-/// Returns the current outcome of a recorded step: a reply without calls does not end the turns if a message is
+/// Returns the current outcome of a recorded step. A reply without calls does not end the turns if a message is
 /// waiting.
 pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
     let text = matches!(node, Node::Model | Node::Hooks(HookPoint::AfterStep)) && outcome == Outcome::Text;
     if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }
 }
 
-/// Returns the events that close open attempts and calls before a cancelled or killed thread can end.
+/// Returns the events that close open attempts and calls, before a cancelled or killed thread can end.
 pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
     let killed = state.mail.killed;
     if !killed && !state.mail.cancelled {
@@ -88,7 +88,7 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
     events
 }
 
-/// Returns the event of the duration limit, which is reached at `now`, or which a wait of `delay_ms` would exceed.
+/// Returns the event of the duration limit if it is reached at `now`, or would be during a wait of `delay_ms`.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);
@@ -102,8 +102,8 @@ pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> Ev
     })
 }
 
-/// Closes the open attempt and the open calls. `made` and `ran` state whether the attempt and the started calls may have
-/// had an effect.
+/// Returns the events that close the open attempt and the open calls. `made` and `ran` state whether the attempt and
+/// the started calls may have had an effect.
 fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str) -> Vec<EventBody> {
     let mut events = Vec::new();
     if let Some(attempt) = &state.attempt {
@@ -144,7 +144,7 @@ fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str
 /// The result of a call whose outcome is unknown, for the model.
 pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
-/// Returns true if the thread must end and may start nothing more.
+/// Returns true if the thread must end and may not start anything.
 pub(super) fn is_ending(state: &ThreadState) -> bool {
     state.mail.killed || state.mail.cancelled || state.stop.is_some()
 }

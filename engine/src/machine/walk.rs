@@ -1,5 +1,5 @@
 //! The walk along the plan's edges: from the last recorded position, through every step whose outcome the state
-//! determines, to the first step that needs an effect or a write. Successors come from the graph alone.
+//! determines, to the first step that needs an effect or a write. The graph alone determines the successors.
 
 use rye_compiler::plan::{Node, Outcome, Plan};
 
@@ -18,11 +18,11 @@ pub(super) enum StepResult {
     Do(Effect),
     /// Events have to be written; no effect is needed.
     Write(Vec<EventBody>),
-    /// The state determines the outcome.
+    /// The outcome, which the state determines.
     Gives(Outcome),
 }
 
-/// The decision at the step that the run has reached.
+/// The decision at the step where a walk ends.
 #[derive(Debug)]
 pub(super) struct WalkResult {
     pub decision: StepResult,
@@ -40,7 +40,7 @@ pub(super) struct WalkContext<'a> {
     pub group_start: usize,
 }
 
-/// Maximum number of steps without an effect or a write. No valid plan reaches it.
+/// Maximum number of steps without an effect or a write; no valid plan reaches it.
 const MAX_IDLE_STEPS: usize = 256;
 
 pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
@@ -120,14 +120,14 @@ fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }
 
-/// Returns the remaining duration; `None` while a person is asked, and for a run of a single tool call, which has no
-/// limits of its own: the timeout of the tool bounds it.
+/// Returns the remaining duration; `None` during an approval request, and for a run of a single tool call, which the
+/// timeout of the tool bounds instead of limits.
 fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }
 
-/// Returns the effect, or the duration limit if the effect would wait and the thread's time has elapsed. A sleep that does
-/// not end before the deadline stops the thread at once.
+/// Returns the effect, or the duration limit if the effect would wait and the duration of the thread has passed. A
+/// sleep that would end after the deadline stops the thread at once.
 fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     let (state, now) = (walk.state, walk.now);
     let Some(left) = remaining_ms(walk) else { return StepResult::Do(effect) };

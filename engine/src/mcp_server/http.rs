@@ -33,7 +33,7 @@ pub const MCP_PATH: &str = "/mcp";
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of concurrent sessions.
 const MAX_SESSIONS: usize = 32;
-/// Time without a request or an open response after which a new session may take the place of another one.
+/// Idle time of a session, without a request or an open response, after which a new session may replace it.
 const SESSION_IDLE_TIME: Duration = Duration::from_mins(1);
 /// Timeout for the head of a request, and for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,17 +99,17 @@ struct HttpServer {
     service: StreamableHttpService<ClientSide, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
-    /// Held while a session starts, so that the bound holds.
+    /// A lock held while a session starts, so that two sessions cannot take the last free place.
     starting: tokio::sync::Mutex<()>,
 }
 
-/// The use of a session.
+/// The activity of a session.
 struct SessionUse {
     last: Instant,
     open_responses: usize,
 }
 
-/// A guard: until it is dropped, the session counts a response as open.
+/// A guard: until it is dropped, the session has an open response.
 struct OpenResponse {
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
     session: String,
@@ -215,7 +215,7 @@ impl HttpServer {
         self.respond(request, None).await
     }
 
-    /// Hands a request to the protocol; the session is in use until the response ends.
+    /// Passes a request to the protocol. The session counts as active until the response ends.
     async fn respond(&self, request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
         let is_known = session.as_ref().is_some_and(|id| self.uses().contains_key(id));
         let open = session.filter(|_| is_known).map(|id| OpenResponse::new(&self.uses, id));

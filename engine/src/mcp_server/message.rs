@@ -13,7 +13,7 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
-/// A code of the range that JSON-RPC reserves for servers: the server refuses the request in this form.
+/// The code of a refused request, from the range that JSON-RPC reserves for servers.
 const REFUSED: i32 = -32000;
 
 /// A JSON-RPC error in response to a message.
@@ -35,7 +35,7 @@ impl MessageError {
         Self::new(id, INVALID_REQUEST, format!("the message is larger than {} MiB", MAX_MESSAGE_BYTES >> 20))
     }
 
-    /// The error for a JSON-RPC message that is not a message of the protocol.
+    /// The error for a valid JSON-RPC message that is not a message of the protocol.
     pub fn unreadable(id: Value) -> Self {
         Self::new(id, INVALID_REQUEST, "the message is not one of the protocol")
     }
@@ -45,7 +45,7 @@ impl MessageError {
         Self::new(Value::Null, REFUSED, message)
     }
 
-    /// Returns true if the message was a valid request of JSON-RPC.
+    /// Returns true if the message was a valid JSON-RPC request.
     pub fn is_of_method(&self) -> bool {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }

@@ -59,7 +59,7 @@ struct ProgressLine {
     line: String,
 }
 
-/// The client's side of a call under way.
+/// The client's side of a call in progress.
 pub(super) trait CallObserver: Send + Sync {
     /// Completes once the client cancels the call.
     fn cancelled(&self) -> impl Future<Output = ()> + Send;
@@ -230,7 +230,7 @@ async fn next_line(lines: &mut broadcast::Receiver<ProgressLine>, thread: &Threa
     }
 }
 
-/// A watcher of a session's thread and of the threads below it.
+/// A watcher of a session's thread and of its descendants.
 struct SessionWatcher {
     session: ThreadId,
     source: Arc<CallSource>,
@@ -238,12 +238,12 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// The thread that a call started, by each thread below it.
+    /// The call's thread for each of its descendants.
     calls: BTreeMap<String, ThreadId>,
 }
 
 impl SessionWatcher {
-    /// Sends the progress of the session's calls until the thread and everything that it started have ended.
+    /// Sends the progress of the session's calls until the thread and all of its descendants have ended.
     async fn watch(mut self, mut handle: ThreadHandle) {
         let mut events = handle.live.take();
         let mut running = true;

@@ -1,4 +1,4 @@
-//! The provider of served threads: hands the client's calls to the thread in place of a model.
+//! The provider of served threads: passes the client's calls to the thread in place of a model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -47,7 +47,7 @@ enum SlotState {
 }
 
 impl CallSlot {
-    /// Cancels the call. Returns true if it was running; then it still has a result.
+    /// Cancels the call. Returns true if the call was running, in which case it still gets a result.
     pub fn cancel(&self, engine: &Engine) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SlotState::Running { thread, call_id } = &*state {
@@ -152,7 +152,7 @@ fn make_reply(block: ContentBlock, stop: StopReason) -> Reply {
     Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
 }
 
-/// The sources of calls by the thread that takes them.
+/// The sources of calls, by the thread that runs the calls.
 #[derive(Default)]
 pub(super) struct SessionTable {
     sources: Mutex<BTreeMap<ThreadId, Arc<CallSource>>>,
@@ -167,17 +167,17 @@ impl SessionTable {
         self.changed.notify_waiters();
     }
 
-    /// Removes a source and all its threads.
+    /// Removes a source with all of its threads.
     pub fn remove(&self, source: &Arc<CallSource>) {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| !Arc::ptr_eq(known, source));
     }
 
-    /// Returns true if the thread takes its calls from a client.
+    /// Returns true if the thread gets its calls from a client.
     pub fn contains(&self, thread: &ThreadId) -> bool {
         self.get(thread).is_some()
     }
 
-    /// Ends all sessions: their threads get no more calls, and the running ones are stopped.
+    /// Ends all sessions: their threads get no more calls, and running calls are stopped.
     pub fn close(&self, engine: &Engine) {
         self.closing.send_replace(true);
         for source in self.sources.lock().unwrap_or_else(PoisonError::into_inner).values() {
@@ -195,8 +195,8 @@ impl SessionTable {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
     }
 
-    /// Returns the source of a thread; waits for the start of a session to enter it. A continuation has the source of
-    /// the thread that it continues.
+    /// Returns the source of a thread. Waits if the session of the thread is just starting. A continuation has the
+    /// source of the thread that it continues.
     async fn source(&self, thread: &ThreadId) -> Result<Arc<CallSource>, CallError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());

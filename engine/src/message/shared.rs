@@ -1,6 +1,6 @@
 //! Messages that the state and its requests share, with the bytes that a wire sends for them.
 //!
-//! A conversation only grows, so a message is encoded once per wire. A request costs the copy of these bytes.
+//! A conversation only grows, so each message is encoded once per wire, and a request only copies these bytes.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,24 +16,24 @@ pub struct SharedMessage(Arc<MessageEntry>);
 
 struct MessageEntry {
     message: Message,
-    /// The user content that providers get for a message of another kind.
+    /// The user content that stands for a message of another kind in requests.
     converted: OnceLock<Vec<ContentBlock>>,
     /// The last encoding. A thread rarely changes its wire.
     encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
-    /// The message with the call ids of the last normalized request, if they differ.
+    /// The message with the call ids of the last normalized request, if those ids differ from its own.
     renamed: Mutex<Option<SharedMessage>>,
 }
 
-/// An encoding of one message that does not depend on its neighbors.
+/// An encoding of one message that is independent of its neighbors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireEncoding {
     Anthropic,
-    /// The last block has a cache breakpoint.
+    /// The encoding with a cache breakpoint on the last block.
     AnthropicWithBreakpoint,
     OpenaiChat,
     OpenaiResponses,
     Gemini,
-    /// Calls of other models have a thought signature.
+    /// The encoding in which calls of other models have a thought signature.
     GeminiSigned,
 }
 
@@ -62,14 +62,14 @@ impl SharedMessage {
         })
     }
 
-    /// Changes the message. Requests that share it keep the former one.
+    /// Changes the message. Requests that share the message keep the earlier version.
     pub fn edit(&mut self, edit: impl FnOnce(&mut Message)) {
         let mut message = self.0.message.clone();
         edit(&mut message);
         *self = Self::new(message);
     }
 
-    /// Returns the encoding of the message, made by `encode` unless the last one was of the same wire.
+    /// Returns the encoding of the message: the last one if it was for the same wire, else one made by `encode`.
     pub fn encoded(&self, encoding: WireEncoding, encode: impl FnOnce(ProviderMessage<'_>) -> Vec<u8>) -> Arc<[u8]> {
         let mut slot = self.0.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, bytes)) = &*slot
@@ -82,7 +82,7 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns the message that `rename` makes, or the last one if `is_same` accepts it.
+    /// Returns the last renamed message if `is_same` accepts it, else the one that `rename` makes.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl SharedMessage {
 
 #[cfg(test)]
 impl SharedMessage {
-    /// Returns the last encoding, also that of the message with other call ids.
+    /// Returns the last encoding, even if it is of the message with other call ids.
     pub fn kept_encoding(&self) -> Option<Arc<[u8]>> {
         let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -31,7 +31,7 @@ pub struct ProviderDefinition {
     pub key_header: KeyHeader,
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
-    /// For `openai-responses`: `false` if the models do not reason and refuse the option.
+    /// For `openai-responses`: `false` if the models do not reason and so refuse the option.
     #[serde(default = "default_true")]
     pub encrypted_reasoning: bool,
     /// For `scripted`: the path relative to the project root.
@@ -57,7 +57,7 @@ pub struct ModelDefinition {
     /// Set if a message may contain images.
     #[serde(default = "default_true")]
     pub images: bool,
-    /// `None` if unknown; [`PriceTable::none`] if declared to be free.
+    /// `None` if unknown; [`PriceTable::none`] if the model is declared to be free.
     #[serde(default, deserialize_with = "priced")]
     pub prices: Option<PriceTable>,
     /// The date on which the prices were looked up.
@@ -160,7 +160,7 @@ fn default_key_header() -> KeyHeader {
 }
 
 impl PriceTable {
-    /// Returns the prices of `prices: none`.
+    /// Returns the prices that `prices: none` stands for.
     pub fn none() -> Self {
         let (input, output) = ("0".to_owned(), "0".to_owned());
         Self { input, output, cache_read: None, cache_write: None, long_prompt: None }
@@ -175,13 +175,13 @@ fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PriceTabl
     Option::deserialize(value).map_err(serde::de::Error::custom)
 }
 
-/// Reads the prices of long prompts. `none` replaces those of a file that this one merges over.
+/// Reads the prices of long prompts. `none` removes those of a lower space's file.
 fn long_prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LongPromptPrices>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     if value.as_str() == Some("none") { Ok(None) } else { Option::deserialize(value).map_err(serde::de::Error::custom) }
 }
 
-/// Reads decimal text, or a number as written: prices never pass through floating-point arithmetic.
+/// Reads decimal text, or a number by its digits, so that prices never pass through floating-point arithmetic.
 fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),

@@ -1,6 +1,6 @@
 //! Environment variables for providers: the process's environment, then `.env` of the user space.
 //!
-//! No other module reads variables for providers. Files of the project are never read (`engine.md` 6).
+//! Only this module reads variables for providers. Files of the project are never read (`engine.md` 6).
 
 use std::collections::BTreeMap;
 use std::path::Path;

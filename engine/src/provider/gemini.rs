@@ -64,7 +64,7 @@ impl Provider for Gemini {
     }
 }
 
-/// Returns the URL path for a model; `None` for an id that would lead to another path.
+/// Returns the URL path for a model; `None` for an id that would change the rest of the path.
 fn model_path(model: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let sound = |segment: &str| !segment.is_empty() && segment.chars().any(|c| c != '.');
@@ -176,7 +176,7 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Maps a reply to parts. A block with only a signature adds it to the part before.
+/// Maps a reply to parts. A block with only a signature adds the signature to the part before.
 fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     let mut last_was_sent = false;
@@ -215,7 +215,7 @@ fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     parts
 }
 
-/// Adds the documented signature to the first call of a reply without any signature: another model wrote the reply.
+/// Adds the documented signature to the first call of a reply that has no signature, because another model wrote it.
 fn sign_foreign_call(parts: &mut [Value]) {
     if parts.iter().any(|part| part.get(SIGNATURE_FIELD).is_some()) {
         return;

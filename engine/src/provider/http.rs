@@ -20,7 +20,7 @@ use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// Fields of a document that holds, besides an error, a reply or what it costs.
+/// Fields of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -28,12 +28,12 @@ const MAX_MESSAGE_CHARS: usize = 2_000;
 const MAX_NAME_CHARS: usize = 256;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Maximum time for a finished stream to end, so that its connection can be reused.
+/// Maximum time to read the end of a finished stream, so that its connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 tokio::task_local! {
-    /// Set by a test: replaces the timer, so that a wait ends on notification and tests measure no time.
+    /// A replacement of the timer in a test: a wait ends at a notification, so that no test measures time.
     pub(crate) static TEST_TIMEOUT_SIGNAL: std::sync::Arc<tokio::sync::Notify>;
 }
 
@@ -136,8 +136,8 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// Sends a request. If the server closed an idle connection before any byte of an answer, the request goes out
-    /// again at once on a fresh connection: the server had not accepted it.
+    /// Sends a request. If the server closes an idle connection before any byte of an answer, sends the request again
+    /// at once on a fresh connection, because the server did not accept it.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
         let known = is_known_origin(&self.url);
         let request = |client: &Client, body| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
@@ -165,7 +165,7 @@ impl Endpoint {
     }
 
     /// Returns `error` in a form that can be displayed and stored: first the key is removed (the server may have quoted
-    /// it), then control characters, then the text is truncated. The order matters, since half a key is a secret too.
+    /// it), then control characters, then the text is truncated. The order matters, because half a key is a secret too.
     pub fn sanitize_error(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
             Some(key) => printable_excerpt(&key.mask(text), limit),
@@ -218,8 +218,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page from
-    /// a proxy. A JSON document that is no refusal may be a whole reply, or its beginning, so its cost is unknown.
+    /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page of a
+    /// proxy. Any other JSON document may be a whole reply or the start of one, so its cost is unknown.
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let text = String::from_utf8_lossy(body);
         let cut = Some(CutStream { sent, received: length(body.len()) });
@@ -357,8 +357,8 @@ fn key_header(style: &KeyHeader, key: &ApiKey) -> Option<(HeaderName, HeaderValu
     Some((name, value))
 }
 
-/// Appends `path` to `base`. If `base` already ends in the first segment of `path`, that segment is not repeated, so
-/// that a base URL works with and without its `/v1`.
+/// Appends `path` to `base`. If `base` already ends in the first segment of `path`, the segment is not repeated, so
+/// that a base URL is valid with and without its `/v1`.
 fn join_url(base: &str, path: &str) -> Option<Url> {
     let mut url = Url::parse(base.trim()).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {

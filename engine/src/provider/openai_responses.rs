@@ -1,8 +1,8 @@
 //! The `openai-responses` wire: OpenAI's Responses API, used without server state (`store: false`). This file maps
 //! requests; `decoder.rs` reads the streams.
 //!
-//! Reasoning comes as encrypted items. They are stored unchanged and sent back in place, so that the model can continue
-//! its reasoning without server state.
+//! Reasoning arrives as encrypted items, which are stored unchanged and sent back at their place, so that the model can
+//! continue its reasoning.
 
 mod decoder;
 
@@ -148,8 +148,8 @@ fn item(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Returns true if an item can be sent back. A reasoning item without its encrypted content is only stored on the
-/// server, and `store` is off.
+/// Returns true if an item can be sent back. A reasoning item without encrypted content exists only on the server, and
+/// `store` is off.
 fn can_return(item: &Value) -> bool {
     !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
 }

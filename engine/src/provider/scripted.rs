@@ -1,7 +1,7 @@
 //! The `scripted` wire: plays a script instead of calling a model (`engine.md` 6, and the scripts reference).
 //!
-//! Keeps no state between calls: the request selects the step. A thread that was killed and resumed in another process
-//! gets the same replies as an uninterrupted one.
+//! No state is kept between calls, because the request selects the step. A thread that was killed and resumed in
+//! another process therefore gets the same replies as an uninterrupted one.
 
 mod placeholders;
 mod recorded;
@@ -160,7 +160,7 @@ async fn play_reply(step: &ScriptedReply, request: &Request, turn: u32, live: &(
     }
 }
 
-/// Waits for a number of milliseconds; 0 returns at once, since a timer waits at least one.
+/// Waits for a number of milliseconds. Returns at once for 0, because a timer waits at least one.
 async fn pause(ms: u64) {
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;
@@ -201,7 +201,7 @@ fn scripted_usage(reported: &ScriptedUsage, request: &Request, content: &[Conten
     }
 }
 
-/// Bytes of a request that a server would have got.
+/// Returns the bytes of a request that a server would have received.
 fn sent_bytes(request: &Request) -> u64 {
     let turns: usize = turns(request).map(|turn| turn_text(turn).len()).sum();
     let tools: usize = request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();

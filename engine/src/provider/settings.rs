@@ -1,6 +1,6 @@
 //! The connection settings of a provider as plain data: address, key, timeouts.
 //!
-//! Does not read the environment; `environment.rs` does, and `catalog.rs` combines the two.
+//! This module does not read the environment: `environment.rs` does, and `catalog.rs` combines both.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl ApiKey {
         &self.0
     }
 
-    /// Masks the key in `text`, also encoded: a provider may quote it in an error message.
+    /// Masks the key in `text`, also in encoded form, because a provider may quote it in an error message.
     pub fn mask(&self, text: &str) -> String {
         mask_one(text, "key", &self.0)
     }
@@ -113,12 +113,12 @@ impl MaxTokensField {
     }
 }
 
-/// Timeouts of a call. A stream has no total limit, because the thread's duration limit applies.
+/// Timeouts of a call. There is none for a whole stream, because the thread's duration limit applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From sending the request to the response headers, the connection included.
+    /// Maximum time from sending the request to the response headers, connecting included.
     pub answer: Duration,
-    /// Between two chunks of a stream. Keep-alives count as chunks.
+    /// Maximum time between two chunks of a stream. Keep-alives count as chunks.
     pub idle: Duration,
 }
 
@@ -134,7 +134,7 @@ pub struct ProviderSettings {
     /// The provider's id, for messages.
     pub id: String,
     pub wire: Wire,
-    /// Base URL without a path of the wire, such as `/v1/messages`. Unused by `scripted`.
+    /// Base URL, without the wire's path (such as `/v1/messages`). Unused by `scripted`.
     pub base_url: String,
     pub key: Option<ApiKey>,
     /// The variable that the key is read from; `None` if the provider needs no key.

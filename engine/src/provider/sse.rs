@@ -33,9 +33,9 @@ pub struct SseParser {
     name: Vec<u8>,
     /// Data lines so far, each followed by a line feed.
     data: Vec<u8>,
-    /// Set if a carriage return ended the last line; a line feed directly after it belongs to it.
+    /// True if a carriage return ended the last line: a line feed directly after it belongs to the same line end.
     after_cr: bool,
-    /// Set until the first line ends: a byte order mark may precede it.
+    /// True until the first line ends, because a byte order mark may precede that line.
     at_start: bool,
 }
 

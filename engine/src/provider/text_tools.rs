@@ -1,5 +1,5 @@
 //! Tools for models without native tool use (`tool_use: text_parsed`): the plan's system prompt describes the palette,
-//! calls are parsed from the text, results are sent as text. A layer over any wire; sends nothing itself.
+//! calls are parsed from the text, results are sent as text. This is a layer over any wire, and sends nothing itself.
 
 mod parse;
 mod shown;
@@ -71,8 +71,8 @@ pub fn request_as_text(request: &Request) -> Request {
     Request { turns: turns.into_iter().map(SharedMessage::from).collect(), ..request.clone() }
 }
 
-/// Adds user content, joined to user content before it, because the templates of many small models require alternating
-/// roles.
+/// Adds user content to the last turn if that is of the user, else as a new turn, because the templates of many small
+/// models require alternating roles.
 fn push_user_content(turns: &mut Vec<Message>, mut content: Vec<ContentBlock>) {
     if let Some(Message::User { content: before }) = turns.last_mut() {
         before.append(&mut content);

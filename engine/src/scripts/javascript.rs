@@ -13,10 +13,10 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
-/// Maximum number of errors per file: later ones mostly follow from the first.
+/// Maximum number of errors per file, because later ones are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
-/// Maximum estimated nesting: more than any script has, less than the stack holds. The parser recurses without a limit.
+/// Maximum estimated nesting, above that of any real script and within the stack: the parser recurses without a limit.
 const MAX_ESTIMATED_DEPTH: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
 }
 
 /// Returns true if a text could nest deeper than the parser's stack allows. Counts everything that can open a level
-/// (brackets, operators, words that take an operand or a statement), also in strings and comments: overestimating is
-/// safe, and recognizing strings would take the parser itself.
+/// (brackets, operators, words that take an operand or a statement), even in strings and comments, because
+/// overestimating is safe and recognizing strings would require a parser.
 pub(super) fn is_too_deep(text: &str) -> bool {
     let (mut brackets, mut run, mut statements) = (0_usize, 0_usize, 0_usize);
     let mut open = false;
@@ -163,7 +163,7 @@ impl JavaScriptReader {
         }
     }
 
-    /// Adds a name that an export list contains: its value is not a literal in the list.
+    /// Adds a name of an export list. The list does not contain the value of the name.
     fn add_exported_name(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),

@@ -11,7 +11,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
-/// Maximum number of errors per file: later ones mostly follow from the first.
+/// Maximum number of errors per file, because later ones are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
 pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
@@ -43,7 +43,7 @@ struct PythonReader<'s> {
 }
 
 impl PythonReader<'_> {
-    /// Reads a statement. `certain` is set if it always runs: names assigned in an `if` or a `try` are not constants.
+    /// Reads a statement. `certain` is true if it always runs; a name assigned in an `if` or a `try` is not constant.
     #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these bind a name")]
     fn statement(&mut self, statement: &Stmt, certain: bool) {
         match statement {
@@ -75,7 +75,7 @@ impl PythonReader<'_> {
         }
     }
 
-    /// Reads a statement inside a block. One level is enough for `try: import …` and a constant in an `if`.
+    /// Reads a statement inside a block. One level suffices for `try: import …` and for a constant in an `if`.
     fn read_nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);

@@ -1,15 +1,15 @@
-//! Normalized forms of a text in which encoded values are found: escapes decoded, white space removed, or only the
-//! digits of a hex dump. Every byte of a form has the range of the text that it represents.
+//! Normalized forms of a text, in which encoded values are found: with decoded escapes, without white space, or reduced
+//! to the digits of a hex dump. Every byte of a form has the range of the text that it stands for.
 
 use std::ops::Range;
 
 /// Maximum number of decoding rounds: a value can be percent-encoded within JSON within JSON.
 pub const MAX_ROUNDS: usize = 3;
 
-/// The kinds of escapes that a decoding round replaces.
+/// The kinds of escapes that one decoding round replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EscapeKind {
-    /// All kinds: one text is encoded within another.
+    /// All kinds at once, for a text that is encoded within another.
     Any,
     /// `\u00e9`, `\x2f`, `\057`, `\"`, `\n`.
     Backslash,
@@ -20,7 +20,7 @@ pub enum EscapeKind {
 }
 
 impl EscapeKind {
-    /// All kinds. A value that holds characters of one kind is found by decoding another kind alone.
+    /// All kinds. If a value itself contains characters of one kind, it is found by decoding another kind alone.
     pub const ALL: [Self; 4] = [Self::Any, Self::Backslash, Self::Percent, Self::Entity];
 
     fn begins_with(self, byte: u8) -> bool {
@@ -87,8 +87,8 @@ impl Stream {
         out
     }
 
-    /// Returns the hex digits, in lower case, without the separators, offsets and text columns of dumps. Any other
-    /// character separates.
+    /// Returns the hex digits in lower case, without the separators, offsets and text columns of dumps. Any other
+    /// character ends a run of digits.
     pub fn hex_digits(&self) -> Self {
         let mut out = Self::default();
         let mut from = 0;
@@ -194,7 +194,7 @@ fn entity(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((decoded, end + 1))
 }
 
-/// Returns the columns with data of a line of `xxd` or `hexdump -C`; the whole line if it is none.
+/// Returns the data columns of a line of `xxd` or `hexdump -C`; the whole line if it has another form.
 fn dump_columns(line: &[u8]) -> Range<usize> {
     let offset = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let behind = line.get(offset..).unwrap_or_default();

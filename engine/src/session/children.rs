@@ -1,5 +1,5 @@
-//! Children: directives that a thread calls, or that one of its hooks starts, as threads in the same tree and process.
-//! Their plans are compiled and fixed here. Money, limits and capabilities are bounded by the parent.
+//! Children: directives that a thread calls, or that one of its hooks starts, as threads of the same tree and process.
+//! This module compiles and stores their plans. The parent bounds their money, limits and capabilities.
 
 use crate::thread::FIRST_HOOK_SPAWN;
 use std::collections::BTreeMap;
@@ -44,13 +44,13 @@ pub(super) struct ChildRequest {
     pub call: Option<(ToolCall, String)>,
 }
 
-/// The financial terms for new children.
+/// Bounds on the money and the duration of new children.
 pub(super) struct ChildFunding {
-    /// Pending settlements of the parent, booked first so that they are not reserved twice.
+    /// Pending settlements of the parent, which are booked first, so that the money is not reserved twice.
     pub unsettled: Vec<Settled>,
     /// Number of children that share the available spend.
     pub siblings: u64,
-    /// Nanodollars that stay reserved for the parent.
+    /// Nano-dollars that stay reserved for the parent.
     pub turn_reserve: u64,
     /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
@@ -63,7 +63,7 @@ pub(super) struct ChildFunding {
 pub(super) struct CreatedChild {
     pub thread: ThreadId,
     pub spend: u64,
-    /// True if the child has started, or another task recovers it.
+    /// True if the child has started, or if another task recovers it.
     pub begun: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct ChildRefusal {
 pub(super) struct ChildPlan {
     pub plan: Arc<Plan>,
     pub plan_id: String,
-    /// Nanodollars, if the call requests an amount.
+    /// Nano-dollars, if the call requests an amount.
     pub requested_spend: Option<u64>,
     /// The call, for a detached tool run.
     pub call: Option<Box<ToolCall>>,
@@ -88,7 +88,7 @@ pub(super) struct ChildPlan {
 pub(super) struct IdentifiedChild {
     pub spawn: u64,
     pub id: ThreadId,
-    /// True if the row exists since before a crash of the parent's process, and the child has not started.
+    /// True if a row exists because the parent's process crashed before the child started.
     pub known: bool,
     pub planned: ChildPlan,
 }
@@ -113,7 +113,7 @@ impl ChildRefusal {
 }
 
 impl EngineContext {
-    /// Starts the children of a group of calls, or finds those that the same spawns started before.
+    /// Starts the children of a group of calls, or finds the children of the same spawns from before a crash.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -198,7 +198,7 @@ impl EngineContext {
         }
     }
 
-    /// Starts a directive for a hook and waits for it. A repeated run of the same hook finds the same child.
+    /// Starts a directive for a hook and waits for it. If the same hook runs again after a crash, finds the same child.
     pub(crate) async fn hook_child(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -331,7 +331,7 @@ impl EngineContext {
         Ok(results)
     }
 
-    /// Finds the children that these spawns have made before.
+    /// Finds the children that these spawns created before a crash.
     async fn known_children(
         self: &Arc<Self>,
         parent: &ThreadId,
@@ -352,8 +352,8 @@ impl EngineContext {
         .await
     }
 
-    /// Plans the children, in their order. All directives are compiled from one state of the world. A tool run gets a
-    /// plan derived from its parent's, once the tool is found and its parameters are valid.
+    /// Plans the children, in their order. All directives are compiled from one state of the world. For a tool run,
+    /// finds the tool, validates its parameters, and derives the plan from the parent's.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -383,7 +383,7 @@ impl EngineContext {
         Ok(order.into_iter().filter_map(|spawn| planned.remove_entry(&spawn)).collect())
     }
 
-    /// Returns the plan of a detached tool run. Its reservation is 0: the run itself needs no model.
+    /// Returns the plan of a detached tool run. Its reservation is 0, because the run needs no model.
     fn plan_of_call(&self, parent: &EmbeddedDriver, call: &ToolCall) -> Result<ChildPlan, String> {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;
@@ -456,8 +456,8 @@ impl EngineContext {
         blocking(name).await
     }
 
-    /// Starts a child that has no transcript although its parent may wait for it, from its row, its plan and its
-    /// parent's transcript. `None` if no call started the child.
+    /// Starts a child without a transcript, which its parent may wait for, from its row, its plan and its parent's
+    /// transcript. `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,

@@ -1,5 +1,5 @@
-//! Continuations: a handoff when the context is full, a resume with a new message, a fork. The new thread keeps the
-//! plan and the inputs, and starts with a reference to the position in the old one.
+//! Continuations: a handoff when the context is full, a resume with a new message, a fork. The new thread has the same
+//! plan and inputs, and starts with a reference to a position in the old thread.
 
 use std::sync::Arc;
 
@@ -25,28 +25,28 @@ use crate::store::{Change, RowUpdate, StoreError};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// The message of a continuation whose directive gives no text.
+/// The message of a continuation whose directive has no text.
 const DEFAULT_CONTINUATION: &str = "Continue where you left off.";
 
 /// The position at which one thread continues another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResumePoint {
     End,
-    /// After this many turns.
+    /// The end of this turn.
     Turn(u64),
-    /// The end, with only the last messages and the text of the continuation directive.
+    /// The end of the thread, with only the recent messages and the text of the continuation directive.
     Handoff,
 }
 
-/// The process that ran a continued thread. A thread that this process has just ended needs no verification: its directive
-/// may have changed since its start.
+/// The process that ran the continued thread. A thread that this process has just ended is not verified again: its
+/// directive may have changed since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,
     Unknown,
 }
 
-/// The state of a thread at such a position.
+/// The state of a thread at a resume point.
 pub(super) struct PriorThread {
     pub at: u64,
     pub hash: String,
@@ -57,8 +57,8 @@ pub(super) struct PriorThread {
 }
 
 impl EngineContext {
-    /// Starts the continuation of a thread whose context was full. Its row and its account exist since that thread
-    /// ended.
+    /// Starts the continuation of a thread whose context was full. The end of that thread has created its row and its
+    /// account.
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -294,7 +294,8 @@ impl EngineContext {
         Change::Update { thread: before.clone(), update: Box::new(update), now: self.clock.now() }
     }
 
-    /// Returns the text of the continuation directive, after checking its trust for a thread with these grants.
+    /// Returns the text of the continuation directive, after checking that the text is trusted for a thread with these
+    /// grants.
     async fn continuation_text(
         self: &Arc<Self>,
         plan: &Plan,
@@ -324,7 +325,7 @@ impl EngineContext {
     }
 }
 
-/// Returns the messages that a continuation delivers in place of the thread.
+/// Returns the messages of a thread that its continuation delivers.
 pub(super) fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
     let due = undelivered_prompt(state).map(|message| message.id.as_str());
     state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()
@@ -336,7 +337,11 @@ pub(super) fn above(launch: &Opened) -> Option<ParentContext> {
     Some(ParentContext { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })
 }
 
-/// Returns the sequence number of a turn's last event; the error is the number of turns.
+/// Returns the sequence number of a turn's last event.
+///
+/// # Errors
+///
+/// Returns the number of turns if there is no such turn.
 fn last_event_of_turn(events: &[Event], turn: u64) -> Result<u64, u64> {
     let begins = |event: &&Event| {
         if let EventBody::AttemptIntended(attempt) = &event.body {

@@ -1,5 +1,5 @@
-//! Propagation of a thread's end to its descendants: to those of other processes by control message, and to orphaned
-//! ones by recovering them with the control message that ends them.
+//! Propagation of a thread's end to its descendants: to threads of other processes by control message, to orphaned
+//! threads by recovering them with a control message that ends them.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// Attempts to reach a descendant that other tasks recover or release meanwhile.
+/// Maximum attempts to reach a descendant while other tasks recover or release it.
 const MAX_ATTEMPTS: usize = 3;
 
-/// An unfinished descendant of a thread that ends.
+/// An unfinished descendant of a thread that is ending.
 struct Descendant {
     row: ThreadRow,
     liveness: Liveness,
@@ -28,8 +28,8 @@ struct Descendant {
 
 impl EngineContext {
     /// Ends the unfinished descendants of a thread before its own end is committed, so that no reservation below it
-    /// remains. If the process dies in between, recovery of the thread repeats this. Children that run in this process
-    /// are left to the driver, unless they were started from outside.
+    /// remains. If the process dies in between, recovery of the thread repeats this step. The driver ends children that
+    /// run in this process, except those started with `rye run --parent`.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -52,7 +52,7 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Cancels these children of an interrupted prompt, unless they have ended.
+    /// Cancels these children of an interrupted prompt, except ended ones.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
         thread: &ThreadId,

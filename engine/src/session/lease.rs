@@ -42,9 +42,9 @@ impl EngineContext {
         }
     }
 
-    /// Releases the lease of a thread that this process holds but does not run, so that any process can recover it.
-    /// `was`: the status before the lease was acquired. Errors are only logged, because the caller already has an error
-    /// to return.
+    /// Releases the lease of a thread that this process holds but does not run, so that any process can recover the
+    /// thread. `was` is the status before the lease was acquired. Errors are only logged, because the caller already
+    /// has an error to return.
     pub(super) async fn release(&self, thread: &ThreadId, was: Option<Status>) {
         let (owner, now) = (self.owner.id().clone(), self.clock.now());
         let back = Change::Disown { thread: thread.clone(), owner, status: was, now };
@@ -53,7 +53,7 @@ impl EngineContext {
         }
     }
 
-    /// Finalizes the registry row and the account of a thread that never began or cannot be recovered. Leaves the
+    /// Finalizes the registry row and the account of a thread that never started or cannot be recovered. Leaves the
     /// transcript unchanged.
     pub(super) async fn finalize_row(&self, thread: &ThreadId, status: Status) -> Result<(), DriveError> {
         let of = thread.clone();
@@ -69,7 +69,7 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Finalizes a thread that has to end but cannot be recovered: ends its descendants, appends `ended` to the
+    /// Finalizes a thread that must end but cannot be recovered: ends its descendants, appends `ended` to the
     /// transcript if possible, and finalizes the row. Reservations of pending attempts count as spent.
     pub(super) async fn finalize(
         self: &Arc<Self>,

@@ -69,10 +69,11 @@ impl EngineContext {
         Err(DriveError::Plan(format!("`{thread}` continues itself")))
     }
 
-    /// Acquires the lease of a thread and runs it; `None` if it has no transcript and none can be created. If the
-    /// recovery fails, the lease is released and the status restored.
+    /// Acquires the lease of a thread and runs it; `None` if it has no transcript and cannot be started. If the
+    /// recovery fails, releases the lease and restores the status.
     ///
     /// # Errors
+    ///
     /// [`StoreError::Owned`]: another process or task works on the thread.
     pub(crate) async fn recover(
         self: &Arc<Self>,
@@ -195,7 +196,7 @@ impl EngineContext {
         Ok(trailing_messages(&talk, max_trailing_tokens(&plan)))
     }
 
-    /// Returns the state of a thread after an event, and that event's chain hash.
+    /// Returns the state of a thread after an event, with that event's chain hash.
     pub(super) fn state_at(
         &self,
         thread: &ThreadId,
@@ -219,9 +220,9 @@ impl EngineContext {
         Ok((state, hash))
     }
 
-    /// Handles a thread that died before its first event, and so had no effect. Continuations and children are started
-    /// again, because another thread depends on them; any other thread never began. A child that has to end by the
-    /// given control messages, or by those of its `inbox`, is finalized instead.
+    /// Handles a thread whose process died before the thread's first event, so that it had no effect. Starts it again
+    /// if another thread depends on it, that is, if it is a continuation or a child; any other thread counts as never
+    /// started. A child that the given control messages, or those of its `inbox`, end is finalized instead.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

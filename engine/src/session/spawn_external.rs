@@ -1,4 +1,4 @@
-//! Threads started from outside below a running one: `rye run --parent THREAD`. Their bounds come from the parent's
+//! Threads that a command starts below a running thread: `rye run --parent THREAD`. Their bounds come from the parent's
 //! verified transcript, never from an argument.
 
 use crate::parent_thread::ParentThread;
@@ -79,7 +79,7 @@ impl EngineContext {
         blocking(read).await
     }
 
-    /// Checks that a parent equals its verified transcript.
+    /// Checks that the values of a parent equal those of its verified transcript.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
         let inspected = blocking(move || engine.read_parent(&id)).await?;
@@ -89,7 +89,7 @@ impl EngineContext {
     }
 
     /// Starts a thread below another: writes its row and reserves `named` or the rest of the parent's money. `linked`
-    /// is the thread that it continues, whose row gets the link. On failure nothing remains.
+    /// is the thread that it continues, whose row gets the link. If this fails, removes everything that was written.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,

@@ -1,5 +1,5 @@
-//! Succession in a chat: the session continues in a new thread with another plan, or from an earlier prompt. The
-//! conversation is a reference, and the account moves along, as in a handoff.
+//! Succession in a chat: the session continues in a new thread, with another plan or from an earlier prompt. The new
+//! thread refers to the old conversation and takes over its account, as in a handoff.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ struct BranchPoint {
 }
 
 impl EngineContext {
-    /// Starts the thread in which a chat continues. Its row and its account exist since the continued thread ended.
+    /// Starts the thread in which a chat continues. The end of the continued thread has created its row and its
+    /// account.
     pub(super) async fn start_successor(
         self: &Arc<Self>,
         (thread, next): (&ThreadId, &ThreadId),
@@ -100,7 +101,7 @@ impl EngineContext {
         self.start_thread(next.clone(), init, RowsToWrite::There).await
     }
 
-    /// Finds the position before a prompt, in a thread or in those that it continues. Blocks.
+    /// Finds the position before a prompt, in a thread or in the threads that it continues. Blocks.
     fn branch_point_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<BranchPoint, DriveError> {
         let mut thread = last;
         for _ in 0..MAX_CHAIN_THREADS {
@@ -118,8 +119,8 @@ impl EngineContext {
     }
 }
 
-/// Returns the number of the last event before a prompt: the end of the prompt before it, or the event in front of the
-/// submission of the first one. A prompt that a continuation took over began in the thread before.
+/// Returns the number of the last event before a prompt: the end of the previous prompt or, for the first one, the
+/// event before its submission. `None` for a prompt that started in an earlier thread.
 fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     let starts = |event: &&Event| matches!(&event.body, EventBody::PromptStarted(started) if started.prompt == prompt);
     let start = events.iter().find(starts)?;
@@ -135,7 +136,7 @@ fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     last_end.or_else(|| start.seq.checked_sub(1))
 }
 
-/// Returns the ids of the layers of a continuation whose text an earlier plan has sent.
+/// Returns the ids of those layers of a continuation whose text was sent with the earlier plan.
 fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
     let is_known = |layer: &Layer| {
         let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);

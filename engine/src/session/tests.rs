@@ -114,7 +114,7 @@ pub(super) struct Lab {
     pub model: Arc<ScriptedModel>,
     pub system: Vec<(String, &'static [u8])>,
     pub disk: Option<Arc<dyn Disk>>,
-    /// The project folder, if it is not `folder`.
+    /// The project folder, if it differs from `folder`.
     pub elsewhere: Option<PathBuf>,
     pub keys: Option<KeyFolder>,
 }
@@ -247,7 +247,7 @@ async fn one_turn_within_its_budget_of_commits_and_syncs() {
     assert_eq!(engine.threads().result(&thread(&result)).unwrap(), Some(result));
 }
 
-/// The simulated disk counts the syncs of the database too. One of the syncs is for the folder of the directive's category.
+/// The count includes the syncs of the database, and one for the folder of the directive's category.
 #[tokio::test]
 async fn syncs_of_one_turn_are_within_their_budget_in_a_new_and_a_known_project() {
     let mut lab = Lab::new(|_| Ok(say("hello")));

@@ -1,6 +1,6 @@
 //! Checks of a transcript before its thread is resumed, recovered, forked or continued, and before it bounds a child. A
-//! project and its transcripts can be of unknown origin: signatures identify the author of a transcript, and its claims
-//! about its thread must match its plan and its spawn chain.
+//! project and its transcripts can be of unknown origin. Signatures identify the author of a transcript, and the claims
+//! of a transcript about its thread must match the thread's plan and spawn chain.
 
 use crate::store::spilled::restore_event;
 use rye_compiler::compile::{CompileRequest, compile};
@@ -21,7 +21,7 @@ use crate::threads::verify::resume::{SignatureHolder, list_signers};
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// Excludes the lines behind the last seal, which a crash left.
+    /// The contents without the lines after the last seal, which an interrupted write left.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Events that are known to be on the disk.
@@ -32,16 +32,16 @@ pub(crate) struct VerifiedTranscript {
 /// The reason why a transcript may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TranscriptTrust {
-    /// The user's own key signed all of it.
+    /// The user's own key signed the whole transcript.
     Signed,
-    /// The user accepted it, though no key of the user signed it.
+    /// The user accepted the transcript, although no key of the user signed it.
     Accepted,
-    /// The user has no key, and a temporary key signed the transcript: anyone could have written it. The plan bounds
-    /// the thread.
+    /// The user has no key, and a temporary key signed the transcript, so that anyone could have written it. The plan
+    /// bounds the thread.
     Bounded,
 }
 
-/// The head of a thread, with its plan.
+/// The start of a thread, with its plan.
 struct ThreadClaims {
     opened: Opened,
     plan_id: String,
@@ -119,7 +119,7 @@ impl EngineContext {
         Ok(transcript_trust)
     }
 
-    /// Fails unless the user accepts unverified transcripts of this thread.
+    /// Fails unless the user accepts the unverified transcript of this thread.
     fn require_acceptance(&self, thread: &ThreadId, reason: String) -> Result<(), DriveError> {
         if self.accepts_unverified() {
             return Ok(());
@@ -130,7 +130,8 @@ impl EngineContext {
     /// Checks the start of a thread against its plan, the thread that it continues and its spawn chain. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`]: the transcript claims more than these give. [`DriveError::Unverified`]: only the user
+    ///
+    /// [`StoreError::Damaged`]: the transcript claims more than these grant. [`DriveError::Unverified`]: only the user
     /// can decide.
     pub(crate) fn check_launch(
         &self,
@@ -164,8 +165,8 @@ impl EngineContext {
         }
     }
 
-    /// Checks every thread from this one to the root of its tree against the thread that it continues and against its
-    /// parent.
+    /// Checks every thread from this one up to the root of its tree, each against the thread that it continues and
+    /// against its parent.
     fn check_lineage(
         &self,
         thread: &ThreadId,
@@ -195,7 +196,7 @@ impl EngineContext {
         Err(invalid_claim(&thread, "its spawn chain is too long"))
     }
 
-    /// Reads the head and the plan of another thread of this project.
+    /// Reads the start and the plan of another thread of this project.
     fn read_head(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
@@ -210,7 +211,8 @@ impl EngineContext {
         Ok((id, ThreadClaims { opened, plan_id, plan, continues }))
     }
 
-    /// Compares the stored plan of an unverified root thread with the capabilities that its directive declares now.
+    /// Compares the stored plan of an unverified root thread with the capabilities that its directive currently
+    /// declares.
     fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
         let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
@@ -232,8 +234,9 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Checks the folded state of an unverified transcript. A raised limit, an approved call, a headless start while an
-    /// approver is present, or a waiting control message that does more than stop the thread needs the user's acceptance.
+    /// Checks the folded state of an unverified transcript. The user must accept a raised limit, an approved call, a
+    /// headless start although an approver is present, and a waiting control message that does not just stop the
+    /// thread.
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,
@@ -306,7 +309,7 @@ fn does_more_than_stop(message: &ControlMessage) -> bool {
     }
 }
 
-/// Checks the claims of a transcript about its own thread, without looking at other threads.
+/// Checks the claims of a transcript about its own thread, without reading other threads.
 fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &ThreadClaims) -> Result<(), DriveError> {
     if opened.thread_id != thread.as_str() {
         return Err(invalid_claim(thread, &format!("it is the transcript of `{}`", opened.thread_id)));
@@ -404,8 +407,8 @@ fn check_child(
     if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants differ from its plan's and its parent")) }
 }
 
-/// Builds the error for a transcript that claims more than its plan and its spawn chain give. The first line holds the
-/// claim.
+/// Returns the error for a transcript that claims more than its plan and its spawn chain grant. The first line of the
+/// message states the claim.
 fn invalid_claim(thread: &ThreadId, reason: &str) -> DriveError {
     StoreError::Damaged { path: layout::transcript(thread), line: 1, reason: reason.to_owned() }.into()
 }

@@ -1,6 +1,6 @@
-//! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin: every hook of the
-//! stored plan that starts a program, raises a limit or grants a capability must match the current files, whose trust is
-//! known. The model's endpoint is never taken from a stored plan (`engine::Connections`).
+//! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin, so every hook of
+//! the stored plan that starts a program, raises a limit or grants a capability must match the current files, whose
+//! trust is recorded. The model's endpoint never comes from a stored plan (`engine::Connections`).
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::hook::PlannedHook;
@@ -12,9 +12,10 @@ use crate::error::DriveError;
 
 impl EngineContext {
     /// Checks that every hook of a stored plan that has an effect or grants a capability matches the current files.
-    /// Compiles the directive again if there are such hooks. Blocks.
+    /// Compiles the directive again only if there are such hooks. Blocks.
     ///
     /// # Errors
+    ///
     /// [`DriveError::Changed`] lists the hooks that do not match.
     pub(super) fn verify_stored_plan(&self, plan: &Plan) -> Result<(), DriveError> {
         let acts = |hook: &&PlannedHook| {
@@ -40,7 +41,7 @@ impl EngineContext {
     }
 }
 
-/// Compares two hooks, ignoring their analysis, which depends on the facts of the run.
+/// Compares two hooks without their verdicts, which depend on the facts of the run.
 fn is_same(then: &PlannedHook, now: &PlannedHook) -> bool {
     then.id == now.id
         && then.event == now.event

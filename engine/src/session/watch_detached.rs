@@ -1,5 +1,5 @@
-//! Waits for children: for the result that a call needs, or to report the end of a detached child to its parent. An
-//! orphaned child is recovered first.
+//! Waits for children: for a result that a call needs, or in the background, to report the end of a detached child to
+//! its parent. An orphaned child is recovered first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::threads::{WaitOutcome, result_of};
 
-/// Longest wait for a thread of another process before its owner is checked again.
+/// Time after which a wait for a thread of another process checks again that its owner is alive.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Lists the detached children of a recovered thread that have not ended, with their spawn numbers.
@@ -59,8 +59,8 @@ impl EngineContext {
         self.add_chain_cost(thread, result).await
     }
 
-    /// Builds the result of a child that cannot be recovered, for the thread that waits for it. The child has not
-    /// ended: its lease is released, so that it can be recovered once the cause is repaired.
+    /// Returns the result of a child that cannot be recovered, for the thread that waits for it. The child has not
+    /// ended: its lease is released, so that it can be recovered after a repair.
     pub(super) fn unrecoverable_result(child: &ThreadId, why: &DriveError) -> RunResult {
         tracing::warn!(%child, error = %why, "a child cannot be recovered");
         let lost = RunResult::engine_failure(&format!("`{child}` cannot be recovered: {why}"));

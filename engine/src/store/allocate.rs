@@ -12,16 +12,16 @@ use super::uuid::new_uuid_v7;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// Upper bound on the folders tried: more threads of one directive in one second are a mistake.
+/// Maximum number of folder names to try, because more threads of one directive in one second indicate a mistake.
 const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 
 /// Allocates the thread ids of one project.
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
-    /// Folders between `threads/` and a thread whose names this process has synced.
+    /// Folders above the threads' folders whose names this process has synced.
     synced: Mutex<BTreeSet<PathBuf>>,
-    /// The last number allocated for a directive and second, so that later allocations do not try again from 1.
+    /// The last number allocated for a directive and second, at which the next allocation starts.
     last: Mutex<Option<(ItemId, u64, u64)>>,
 }
 
@@ -37,7 +37,7 @@ impl ThreadIds {
         Ok(id)
     }
 
-    /// Creates a folder and returns its id and the parent folder that the caller must sync.
+    /// Creates a folder. Returns its id, and the parent folder, which the caller must sync.
     fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
         for number in self.next_number(directive, seconds)..MAX_ALLOCATION_ATTEMPTS {
@@ -68,8 +68,8 @@ impl ThreadIds {
         Ok((id, PathBuf::from(layout::THREADS)))
     }
 
-    /// Allocates several ids and syncs their folders' names together. `Some(directive)` yields an id named after the
-    /// directive, `None` a UUID.
+    /// Allocates several ids and syncs the names of their folders together. `Some(directive)` gives an id named after
+    /// the directive, `None` a UUID.
     pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
         let mut ids = Vec::with_capacity(after.len());
@@ -101,8 +101,8 @@ impl ThreadIds {
         }
     }
 
-    /// Creates the folders of a directive's category and syncs their names, once per process: an earlier process may
-    /// have died between the creation and the sync.
+    /// Creates the folders of a directive's category and syncs their names, once per process. They are synced even if
+    /// they exist, because an earlier process may have died before its sync.
     fn make_parents(&self, parent: &Path) -> Result<(), StoreError> {
         let threads = Path::new(layout::THREADS);
         let mut above = threads.to_path_buf();

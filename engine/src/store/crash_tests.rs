@@ -1,5 +1,5 @@
-//! The life of a thread on the simulated disk: with a power failure before every operation, with an earlier kill, and
-//! with each single sync left out. Everything acknowledged must survive, and every sync must be necessary for that.
+//! The life of a thread on the simulated disk: with a power failure before every operation, after an earlier kill, and
+//! with each single sync omitted. Everything acknowledged must survive, and every sync must be necessary for that.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -21,7 +21,7 @@ use crate::thread_id::ThreadId;
 struct Acknowledged {
     threads: Vec<ThreadId>,
     objects: Vec<ObjectId>,
-    /// Event bodies of the last thread that a barrier covers.
+    /// Bodies of the last thread's events that a barrier covers.
     events: Vec<Value>,
     mail: Vec<String>,
     /// Nano-dollars that are spent or reserved.
@@ -34,7 +34,7 @@ fn directive() -> ItemId {
     ItemId::parse("agency-kiwi/discover_leads").unwrap()
 }
 
-/// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues; stops at
+/// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues. Stops at
 /// the first error.
 fn run_thread_life(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let owner = OwnerLock::acquire(Arc::clone(disk), 1)?;
@@ -170,8 +170,8 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
     }
 }
 
-/// Kills the process, runs a whole second life, and then fails the power: what the first life left unsynced must not
-/// damage the second.
+/// Kills the process, runs a second one to its end, and then simulates a power failure: writes that the first process
+/// left unsynced must not damage those of the second.
 fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
     simulated.fail_at(at, DiskFault::PowerFailure);
     let mut promised = Acknowledged::default();
@@ -261,7 +261,7 @@ fn recorded_turns(thread: &ThreadId) -> [Vec<Value>; 3] {
     [vec![opened, intended(1)], vec![settled(1), intended(2)], vec![settled(2)]]
 }
 
-/// Runs two turns as the engine does: intent, sync, commit, perform. A repeated life continues the transcript.
+/// Runs two turns as the engine does: intent, sync, commit, perform. A second process continues the transcript.
 fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
     let thread = ThreadId::parse("hello-1").unwrap();
     let registry = Registry::open(Arc::clone(disk))?;
@@ -298,7 +298,7 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreE
     Ok(())
 }
 
-/// Returns what the registry has forgotten, if anything. Money that is spent or reserved counts.
+/// Returns the money, spent or reserved, that the registry has lost, if any.
 fn find_registry_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
     let thread = ThreadId::parse("hello-1").unwrap();
     let read = || {

@@ -1,6 +1,6 @@
 //! The disk interface of the store: append, sync, rename, lock (`engine.md` 4). All I/O on transcripts, objects,
-//! snapshots, messages and owner files goes through [`Disk`], so that a test disk can drop or reorder unsynced changes.
-//! Paths are relative to the project's root, and no path leaves it.
+//! snapshots, messages and owner files uses [`Disk`], so that a test disk can drop or reorder unsynced changes. Paths
+//! are relative to the project's root and stay inside of it.
 
 use std::fmt;
 use std::fs::File;
@@ -20,19 +20,19 @@ pub use simulated::{DiskFault, SimulatedDisk, SplitMix, Survival};
 
 /// Blocking file operations below one root. Async callers run them on a blocking thread.
 ///
-/// A power failure may lose a change or leave it half done until the matching `sync` (contents and length of a file) or
-/// `sync_dir` (names in a folder) has returned without an error.
+/// A power failure may lose a change, or leave it half done, until the matching `sync` (contents and length of a file)
+/// or `sync_dir` (names in a folder) has returned without an error.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Reads the whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Reads at most `length` bytes from `offset`; fewer if the file ends before.
+    /// Reads at most `length` bytes from `offset`; fewer at the end of the file.
     fn read_range(&self, path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>>;
 
     /// Returns the file's length in bytes.
     fn length(&self, path: &Path) -> io::Result<u64>;
 
-    /// Returns whether a file or folder with this name exists.
+    /// Returns true if a file or folder with this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// Lists the names in a folder, sorted.
@@ -41,7 +41,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file with these contents, unsynced. An existing name is an `AlreadyExists` error.
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
 
-    /// Writes at the end of the file, which must be at `at`; another length is an `InvalidData` error, because another
+    /// Writes at the end of the file, which must be at `at`. Another length is an `InvalidData` error, because another
     /// writer has changed the file. Creates the file if `at` is 0. After an error, any part of `bytes` may have been
     /// written.
     fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
@@ -56,20 +56,20 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, length: u64) -> io::Result<()>;
 
     /// Returns once the file's contents and length would survive a power failure. After an error, the state of all
-    /// writes since the last success is unknown, and a retry that succeeds proves nothing.
+    /// writes since the last successful sync is unknown, even if a later sync succeeds.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a folder durable, as `sync` does for contents; the files' contents are not included.
+    /// Makes the names in a folder durable. The contents of its files need a `sync` of their own.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Renames a file within its folder, atomically replacing an existing target.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Renames a file within its folder; an existing target is an `AlreadyExists` error, which makes the call an
-    /// exclusive claim.
+    /// Renames a file within its folder. An existing target is an `AlreadyExists` error, so that only one caller
+    /// succeeds.
     fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Creates one folder; an existing name is an `AlreadyExists` error, which makes the call an exclusive claim.
+    /// Creates one folder. An existing name is an `AlreadyExists` error, so that only one caller succeeds.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -79,32 +79,32 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Creates the file, takes its exclusive lock and writes `contents`. The lock ends when the returned value is
-    /// dropped or the process ends, for whatever reason.
+    /// dropped or when the process ends, even by a crash.
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>>;
 
-    /// Returns whether any process holds the exclusive lock of this file; false if the file is missing.
+    /// Returns true if any process holds the exclusive lock of this file; false if the file is missing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
 
-    /// Takes a shared lock of the file, which is created if missing, and waits while a process holds the exclusive one.
-    /// The lock belongs to the file that has this name on return.
+    /// Takes a shared lock of the file, creating the file if it is missing. Waits while a process holds the exclusive
+    /// lock. On return, the locked file is the one that has this name.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>>;
 
     /// Takes the exclusive lock of an existing file; `None` if the file is missing or any process holds a lock of it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 
-    /// Returns the id of the system's current boot. Unsynced changes of earlier processes of the same boot are intact.
-    /// `None` if the system has no such id.
+    /// Returns the id of the system's current boot; `None` if the system has no such id. Unsynced changes that earlier
+    /// processes made in the same boot are intact.
     fn boot_id(&self) -> Option<String>;
 
-    /// Opens a file for a library that does its own I/O and shares the file with other processes by locks. Creates the
-    /// file if `access` is to write. Returns `None` if this disk has no such files; the library then uses the other
+    /// Opens a file for a library that does its own I/O and that shares the file with other processes by locks. Creates
+    /// the file if `access` is to write. `None` if this disk has no such files, so that the library must use the other
     /// methods.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
     /// Returns the operations since the disk was opened.
     fn counters(&self) -> Counters;
 
-    /// Replaces a file atomically: readers see either the old or the new contents. Not synced.
+    /// Replaces a file atomically: readers see either the old or the new contents. The change is not synced.
     fn write_atomic(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         let temporary = temporary_beside(path);
         let written = self.create(&temporary, contents).and_then(|()| self.rename(&temporary, path));
@@ -115,7 +115,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
         written
     }
 
-    /// Creates the folder and its missing ancestors, and syncs the names of those it created.
+    /// Creates the folder and its missing ancestors, and syncs the names of the created folders.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         for folder in ancestors(path) {
             match self.create_dir(folder) {
@@ -145,7 +145,7 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// Returns the folders on the path, outermost first, `path` last.
+/// Returns the folders on the path, from the outermost to `path` itself.
 fn ancestors(path: &Path) -> Vec<&Path> {
     let mut folders: Vec<&Path> = path.ancestors().filter(|folder| !folder.as_os_str().is_empty()).collect();
     folders.reverse();

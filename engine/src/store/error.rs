@@ -10,7 +10,7 @@ pub enum StoreError {
     #[error("cannot {doing} `{}`: {source}{}", path.display(), advice(source))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 
-    /// A synced line can no longer be read; no later line is trusted.
+    /// A synced line can no longer be read, so no later line is trusted.
     #[error("`{}` is damaged at line {line}: {reason}", path.display())]
     Damaged { path: PathBuf, line: u64, reason: String },
 
@@ -28,7 +28,7 @@ pub enum StoreError {
     #[error("an event must be an object with a `type`")]
     NoEvent,
 
-    /// A sync failed. Its outcome is unknown, so this process writes no more to the file.
+    /// A sync failed. The state on disk is unknown, so this process no longer writes to the file.
     #[error("`{}` accepts no more events: {reason}", path.display())]
     Poisoned { path: PathBuf, reason: String },
 
@@ -47,13 +47,13 @@ pub enum StoreError {
     #[error("the thread registry cannot be used ({doing}: {source}); run `rye threads repair` to rebuild it")]
     Registry { doing: &'static str, source: Box<dyn Error + Send + Sync> },
 
-    /// The registry is missing or empty although threads exist: their rows and accounts are lost.
+    /// The registry is missing or empty although threads exist, so their rows and accounts are lost.
     #[error(
         "the thread registry is missing, but {threads} thread(s) have transcripts; run `rye threads repair` to rebuild it"
     )]
     RegistryLost { threads: usize },
 
-    /// Power failed while a process wrote to the registry, and a transcript cannot be read.
+    /// Power failed while a process wrote to the registry, and a transcript that the rebuild needs cannot be read.
     #[error(
         "the thread registry must be rebuilt after a power failure, but {source}; run `rye threads repair` to rebuild it without that thread"
     )]
@@ -70,7 +70,7 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 
-    /// Returns the message without the remedy.
+    /// Returns the message without the suggested remedy.
     pub fn without_advice(&self) -> String {
         let Self::Io { doing, path, source } = self else { return self.to_string() };
         format!("cannot {doing} `{}`: {source}", path.display())

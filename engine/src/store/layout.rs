@@ -21,8 +21,8 @@ pub const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// Returns a thread's folder. A folder is a thread if it holds a transcript; threads of a directive id with `/` have
-/// nested folders. Ids end in digits, and every file below has a dot in its name except `inbox`, so names never
+/// Returns a thread's folder. A folder is that of a thread if it holds a transcript; a directive id with `/` gives
+/// nested folders. Ids end in digits, and every name in a thread's folder has a dot, except `inbox`, so names never
 /// collide.
 pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
@@ -33,7 +33,7 @@ pub fn transcript(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("transcript.jsonl")
 }
 
-/// Returns the path of the current attempt's deltas.
+/// Returns the path of the file with the deltas of the current attempt.
 pub fn live(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("live.jsonl")
 }
@@ -58,13 +58,13 @@ pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
     Path::new(".ai/knowledge/agent/threads").join(directive.as_str()).join(format!("{thread}.md"))
 }
 
-/// Creates the folders of the store. The owners' folder is created last, after the names of all others are synced: if
-/// it exists, nothing needs to be synced again.
+/// Creates the folders of the store. Creates the owners' folder last, after the names of all others are synced: if it
+/// exists, nothing needs to be synced again.
 pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     create_folders_with(disk, || Ok(()))
 }
 
-/// Variant of [`create_folders`] that calls `add` before it syncs the names in [`STATE`], if it has to sync them.
+/// Variant of [`create_folders`] that calls `add` before it syncs the names in [`STATE`], if these names need a sync.
 pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));
@@ -101,7 +101,7 @@ pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
     find_threads_outside(disk, &BTreeSet::new())
 }
 
-/// Lists every thread that has a transcript and is not known, by id. The folders of known threads are not read.
+/// Lists every thread that has a transcript and is not in `known`, by id. The folders of known threads are not read.
 pub fn find_threads_outside(disk: &dyn Disk, known: &BTreeSet<&str>) -> Result<Vec<ThreadId>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![String::new()];

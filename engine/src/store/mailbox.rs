@@ -1,7 +1,6 @@
 //! Control messages between processes: one file per message in the thread's `inbox/`, written by any process and
-//! consumed by the thread's owner (`engine.md` 4). Consumption is a transcript event: the owner records `mail{id}`
-//! first and removes the file afterwards. After a crash between the two, the message appears again, and the fold
-//! recognizes its id.
+//! consumed by the thread's owner (`engine.md` 4). The owner first records the event `mail{id}` and then removes the
+//! file. After a crash in between, the message appears again, and the fold recognizes its id.
 
 use std::io;
 
@@ -52,7 +51,7 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
 }
 
 /// Returns the messages of a thread, oldest first. A message that is not JSON is returned as its text, so that the
-/// owner can reject it with an event instead of failing on it each time.
+/// owner can record and remove it.
 pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, StoreError> {
     let inbox = layout::inbox(thread);
     let entries = match disk.list(&inbox) {
@@ -77,7 +76,7 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, S
     Ok(mail)
 }
 
-/// Removes a message whose `mail{id}` event is synced. A missing message is not an error.
+/// Removes a message whose event `mail{id}` is synced. A missing message is not an error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
     if id.contains(['/', '\\', '\0']) {
         return Err(StoreError::InvalidId { reason: format!("`{}` is not a message id", id.escape_debug()) });

@@ -1,10 +1,10 @@
 //! Content-addressed objects below `.ai/state/objects`, named by their SHA-256 (`engine.md` 4): plans, sources, large
 //! results.
 //!
-//! An object is written as `.<hash>.….tmp`, synced, renamed to `<hash>.new`, its name synced, and renamed to `<hash>`.
-//! A visible `<hash>` therefore proves that the contents and one of the two names are durable, and storing the same
-//! contents again needs no sync, in any process. The second rename need not be durable: readers also accept
-//! `<hash>.new`.
+//! An object is written as `.<hash>.….tmp`, synced, renamed to `<hash>.new`, its name is synced, and it is renamed to
+//! `<hash>`. A visible `<hash>` therefore proves that the contents and one of the two names are durable, so that no
+//! process needs a sync to store the same contents again. The second rename need not be durable, because readers also
+//! accept `<hash>.new`.
 
 use std::fmt;
 use std::io;
@@ -24,13 +24,13 @@ use super::{StoreError, transcript};
 pub struct ObjectId(Arc<str>);
 
 impl ObjectId {
-    /// Computes the id of contents.
+    /// Computes the id of these contents.
     pub fn of(contents: &[u8]) -> Self {
         let digest: [u8; 32] = Sha256::digest(contents).into();
         Self(transcript::ChainHash::from(digest).to_string().into())
     }
 
-    /// Parses an id; rejects everything else, because ids become paths.
+    /// Parses an id. Rejects any other text, because ids become paths.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         if text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Ok(Self(text.into()));
@@ -73,7 +73,7 @@ impl Objects {
         Self { disk }
     }
 
-    /// Stores contents durably: on return, an event may reference them.
+    /// Stores contents durably. After that, an event may refer to them.
     pub fn put(&self, contents: &[u8]) -> Result<ObjectId, StoreError> {
         let id = ObjectId::of(contents);
         self.put_all(&[contents])?;
@@ -120,7 +120,7 @@ impl Objects {
         Ok(contents)
     }
 
-    /// Returns whether the object is stored durably.
+    /// Returns true if the object is stored durably.
     pub fn has(&self, id: &ObjectId) -> Result<bool, StoreError> {
         let path = final_path(id);
         self.disk.exists(&path).map_err(StoreError::io("access", &path))

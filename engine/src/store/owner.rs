@@ -1,5 +1,5 @@
-//! Owners: one lock file per process. A thread is alive while its owner's lock is held; the lock ends with the process,
-//! for whatever reason. The pid and start time in the file serve messages and `kill` only (`engine.md` 4).
+//! Owners: one lock file per process. A thread is alive while its owner's lock is held, and the lock ends with the
+//! process, even by a crash. The pid and start time in the file only serve messages and `kill` (`engine.md` 4).
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use super::{StoreError, layout};
 pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
-    /// Parses an id; rejects everything else, because ids become paths.
+    /// Parses an id. Rejects any other text, because ids become paths.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let fits = |(index, byte): (usize, u8)| match index {
             8 | 13 | 18 | 23 => byte == b'-',
@@ -96,7 +96,8 @@ impl OwnerLock {
         &self.id
     }
 
-    /// Removes the file of the lock. The process ends without dropping every value, and starts no thread any more.
+    /// Removes the file of the lock. Called when the process starts no more threads and ends without dropping every
+    /// value.
     pub fn remove_file(&self) {
         // A leftover file is harmless: its lock is not held, and the next process removes the file.
         let _ = self.disk.remove(&self.id.path());
@@ -110,7 +111,7 @@ impl Drop for OwnerLock {
     }
 }
 
-/// Returns whether the owner's process is alive.
+/// Returns true if the owner's process is alive.
 pub fn is_alive(disk: &dyn Disk, owner: &OwnerId) -> Result<bool, StoreError> {
     let path = owner.path();
     disk.is_locked(&path).map_err(StoreError::io("probe the lock", &path))
@@ -146,9 +147,9 @@ pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     Ok(living)
 }
 
-/// Removes the files of dead owners. An owner locks its file before it writes to it, so a file with contents and without
-/// a lock is dead. An empty file can belong to a starting process, so it is removed after a minute, by the time in its
-/// name. `now` is in milliseconds since 1970.
+/// Removes the files of dead owners. An owner locks its file before it writes to it, so a file with contents and
+/// without a lock is that of a dead one. An empty file can belong to a starting process, so it is removed after a
+/// minute, by the time in its name. `now` is in milliseconds since 1970.
 fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<(), StoreError> {
     let folder = Path::new(OWNERS);
     for entry in disk.list(folder).map_err(StoreError::io("list", folder))? {

@@ -14,9 +14,9 @@ use super::registry::Registry;
 use super::{StoreError, layout, owner, transcript};
 use crate::thread_id::ThreadId;
 
-/// Removes threads and everything stored for them alone; returns the number of objects removed. The caller guarantees
-/// that the threads and their trees have ended: this function does not check. Objects stay while any process works on
-/// the project, because it may be about to reference one.
+/// Removes threads and everything stored only for them. Returns the number of removed objects. The caller guarantees
+/// that the threads and their trees have ended. While any process works on the project, no object is removed, because
+/// the process may be about to refer to it.
 pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreError> {
     if threads.is_empty() {
         return Ok(0);
@@ -86,7 +86,7 @@ fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> 
     Ok(removed)
 }
 
-/// Collects the objects that a line references: a plan with its source files, a large result, the images of the first
+/// Collects the objects that a line refers to: a plan with its source files, a large result, the images of the first
 /// message, the parts of an event that did not fit into a line.
 fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
@@ -120,7 +120,7 @@ fn remove_flat_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> 
     ignore_missing(disk.remove_dir(folder)).map_err(StoreError::io("remove", folder))
 }
 
-/// Treats a missing file as removed.
+/// Converts the error of a missing file to success.
 fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,6 +1,6 @@
-//! Copies of the project and user files that plans were compiled from, by hash. They allow compiling a plan again after
-//! its files changed. Copies are written once and never synced: attestations use them if they exist, and nothing else
-//! depends on them.
+//! Copies of the project and user files that plans were compiled from, by hash, with which a plan can be compiled again
+//! after its files changed. Copies are written once and never synced: attestations use them if they exist, and nothing
+//! else depends on them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct SourceCopy {
     pub bytes: Vec<u8>,
 }
 
-/// Lists the reads of a plan whose files are stored: those outside the system space.
+/// Lists the reads of a plan whose files are copied: those outside the system space.
 fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
     let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))

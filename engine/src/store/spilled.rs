@@ -6,7 +6,7 @@ use super::{ObjectId, Objects, StoreError, TranscriptRecord};
 use crate::event::Event;
 use crate::thread_id::ThreadId;
 
-/// The key under which a line lists the fields that were stored as objects because of their size.
+/// The key under which a line lists the fields of its event that were stored as objects because of their size.
 pub(crate) const SPILLED_KEY: &str = "spilled";
 
 /// Returns the event of a line, including the fields that are stored as objects.

@@ -1,5 +1,5 @@
-//! Artifacts of a thread: `thread.json`, `capabilities.md` and the knowledge export (`engine.md` 4). They are outputs,
-//! never inputs, and never synced: everything in them is derived from the transcript.
+//! Artifacts of a thread: `thread.json`, `capabilities.md` and the knowledge export (`engine.md` 4). They are outputs
+//! that the engine never reads and never syncs; everything in them derives from the transcript.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub const SIGNATURE: &str = "_signature";
 /// Largest integer that readers with floating-point numbers represent exactly.
 const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
-/// Signs canonical bytes; returns the text form that is written into the file.
+/// Signs canonical bytes. Returns the text that is written into the file.
 pub type SignFn<'a> = &'a dyn Fn(&[u8]) -> String;
 
 /// Checks a signature over canonical bytes.

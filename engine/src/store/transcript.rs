@@ -77,7 +77,7 @@ pub struct Transcript {
 }
 
 impl TranscriptRecord {
-    /// Returns the event, if this program knows its type and fields. `thread` is for the error message.
+    /// Returns the event if this program knows its type and fields. `thread` is for the error message.
     pub fn event(&self, thread: &ThreadId) -> Result<Event, StoreError> {
         let body = serde_json::from_value(Value::Object(self.body.clone())).map_err(|error| StoreError::Damaged {
             path: layout::transcript(thread),
@@ -89,7 +89,8 @@ impl TranscriptRecord {
 }
 
 impl Transcript {
-    /// Creates the transcript of a new thread, whose folder exists and has none. The first append creates the file.
+    /// Creates the transcript of a new thread, whose folder exists and has no transcript. The first append creates the
+    /// file.
     pub fn create(disk: Arc<dyn Disk>, thread: &ThreadId) -> Result<Self, StoreError> {
         let path = layout::transcript(thread);
         if disk.exists(&path).map_err(StoreError::io("access", &path))? {
@@ -116,8 +117,8 @@ impl Transcript {
         Ok((transcript, reading))
     }
 
-    /// Opens the transcript of a thread that this process owns from its current contents and cuts everything behind
-    /// them. `synced` as in [`Self::open`].
+    /// Opens the transcript of a thread that this process owns at the contents that were read, and cuts everything
+    /// after them. See [`Self::open`] for `synced`.
     pub fn open_read(
         disk: Arc<dyn Disk>,
         thread: &ThreadId,
@@ -144,10 +145,10 @@ impl Transcript {
         })
     }
 
-    /// Writes events, all or none, and returns their records. They are not durable before [`Self::sync`].
+    /// Writes either all events or none, and returns their records. The events are not durable before [`Self::sync`].
     ///
     /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
-    /// accepts nothing more.
+    /// accepts no more events.
     pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<TranscriptRecord>, StoreError> {
         self.append_sealed(events, ts, None)
     }
@@ -180,10 +181,11 @@ impl Transcript {
         Ok(records)
     }
 
-    /// Syncs: every event so far then survives a power failure. Does nothing if all events are known to be on disk.
+    /// Syncs: after that, every event so far survives a power failure. Does nothing if all events are known to be on
+    /// disk.
     ///
-    /// A failure is final, because the state on disk is then unknown: the transcript accepts nothing more in this
-    /// process. The next process that opens it reads the lines that are there.
+    /// A failure is final, because the state on disk is then unknown: in this process, the transcript accepts no more
+    /// events. The next process that opens it reads the lines that exist.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.usable()?;
         if self.barrier == self.count {
@@ -247,8 +249,8 @@ impl Transcript {
     }
 }
 
-/// Writes the lines behind the barrier again, in place. A failed sync of an earlier process may have dropped them on
-/// the way to the device although the file still shows them, and a later sync would not report that.
+/// Writes the lines after the barrier again, in place. A failed sync of an earlier process may have dropped them,
+/// although the file still shows them, and a later sync would not report that.
 fn rewrite_tail(disk: &dyn Disk, path: &Path, reading: &TranscriptContents, barrier: u64) -> Result<(), StoreError> {
     let synced = usize::try_from(barrier).unwrap_or(usize::MAX).checked_sub(1);
     let from = synced.and_then(|index| reading.ends.get(index)).copied().unwrap_or(0);

@@ -26,7 +26,7 @@ pub struct SearchMatch {
 const MAX_MATCH_CHARS: usize = 240;
 
 impl Threads {
-    /// Returns the continuation chain of this thread, first thread first, including the thread itself.
+    /// Returns the continuation chain of this thread from its first thread on, including the thread itself.
     pub fn chain(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
         let mut chain = vec![thread.clone()];
         let Some(registry) = &self.registry else { return Ok(chain) };
@@ -82,7 +82,7 @@ fn gather(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns the part of a long line around a position.
+/// Returns the part of a long line around an offset.
 fn excerpt(line: &str, at: usize) -> String {
     let before = line.get(..at).map_or(0, |head| head.chars().count());
     let skip = before.saturating_sub(MAX_MATCH_CHARS / 4);

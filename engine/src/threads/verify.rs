@@ -1,5 +1,5 @@
 //! Verification of a thread's files: the hash chain of its lines, the signatures of its checkpoints, the objects that
-//! its events name, and the artifacts beside the transcript. Only reads.
+//! its events name, and the artifacts beside the transcript. Changes nothing.
 
 mod artifacts;
 mod ledger;
@@ -33,7 +33,7 @@ pub struct ThreadVerification {
     /// Number of events in the transcript.
     pub events: u64,
     pub checkpoints: u64,
-    /// Number of events, from the first, that a valid signature covers.
+    /// Number of events, counted from the first, that a valid signature covers.
     pub vouched: u64,
     /// Names of the keys with valid signatures.
     pub signed_by: Vec<String>,
@@ -45,9 +45,9 @@ pub struct ThreadVerification {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadVerdict {
-    /// Every check passed, and signatures of a trusted key cover every line.
+    /// Every check passed, and signatures of trusted keys cover every line.
     Sound,
-    /// Every check passed, but signatures of a trusted key do not cover every line.
+    /// Every check passed, but signatures of trusted keys do not cover every line.
     Unproven,
     Damaged,
 }
@@ -259,7 +259,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks that the line that this thread continues from is unchanged.
+    /// Checks that the line from which this thread continues another one is unchanged.
     fn check_continued(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
         let Some(continues) = view.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);

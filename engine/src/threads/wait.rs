@@ -17,13 +17,13 @@ use crate::thread_id::ThreadId;
 pub enum WaitOutcome {
     /// The thread has ended or is suspended; the result is that of the last thread of its chain.
     Over(Box<RunResult>),
-    /// The thread has no live owner and would never end.
+    /// The thread has no live owner, so that it would never end by itself.
     Orphaned(Box<ListedThread>),
     TimedOut(Box<ListedThread>),
     Unknown,
 }
 
-/// Shortest and longest interval between two polls of the registry.
+/// Minimum and maximum interval between two polls of the registry.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 

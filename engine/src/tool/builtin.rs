@@ -1,5 +1,5 @@
-//! The built-in tools. Each reads typed parameters, acts through [`ProjectFiles`] or [`process`], and returns text for the
-//! model. The tools' schemas are in their items of the standard library.
+//! The built-in tools. Each parses typed parameters, acts through [`ProjectFiles`] or [`process`], and returns text for
+//! the model. The schemas of the tools are in their items of the standard library.
 //!
 //! [`process`]: super::process
 
@@ -40,7 +40,7 @@ pub enum FileTool {
     Knowledge,
 }
 
-/// Maximum size of a result in bytes; below the guard's maximum, so that a page is not truncated.
+/// Maximum size of a result in bytes. Below the guard's maximum, so that the guard does not truncate a page.
 const MAX_RESULT_BYTES: usize = 28 * 1024;
 
 /// A failed call, with a message for the model.
@@ -103,7 +103,7 @@ impl Tool for FileTool {
     }
 }
 
-/// Parses the parameters into a tool's own type; they were validated against the schema before.
+/// Parses the parameters, which were validated against the schema, into the tool's own type.
 fn parse_parameters<T: DeserializeOwned>(value: &Value) -> Result<T, ToolFailure> {
     T::deserialize(value).map_err(|e| ToolFailure(format!("invalid parameters: {e}")))
 }

@@ -1,4 +1,4 @@
-//! Cancellation of running work: by deadline, by dropping the waiting side, or by canceling the thread.
+//! Cancellation of running work: by the deadline, by dropping the waiting side, or by canceling the thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Grace period of a running call after its thread was canceled; a short call finishes by itself.
+/// Grace period of a running call after its thread was canceled, in which a short call can finish.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// The receiver of a thread's cancellation, held by a running call.
 #[derive(Debug, Clone)]
 pub struct CancellationToken(watch::Receiver<()>);
 
-/// The sender of a thread's cancellations. A step that starts after a cancellation is not affected: it belongs to the
-/// end of the thread.
+/// The sender of a thread's cancellations. A cancellation does not affect steps that start later, because they belong
+/// to the end of the thread.
 #[derive(Debug)]
 pub struct CancellationSource(watch::Sender<()>);
 
@@ -28,7 +28,7 @@ impl CancellationSource {
         self.0.send_replace(());
     }
 
-    /// Returns a receiver for a step that starts now, and for all its calls.
+    /// Returns a receiver for a step that starts now, and for its calls.
     pub fn token(&self) -> CancellationToken {
         CancellationToken(self.0.subscribe())
     }
@@ -46,7 +46,7 @@ impl CancellationToken {
         CancellationSource::new().token()
     }
 
-    /// Waits until the thread is canceled after the call started; otherwise never returns.
+    /// Waits until the thread is canceled after the receiver was created; otherwise never returns.
     pub async fn cancelled(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -1,6 +1,6 @@
-//! File access confined to the project by directory handles. Every path is walked one segment at a time from the root's
-//! handle, links are resolved here, and the opened file is the one that was checked. No decision depends on a string
-//! prefix. This is not a sandbox: processes have their own.
+//! File access confined to the project by directory handles. Every path is resolved segment by segment from the root's
+//! handle, links included, and the opened file is the one that was checked. No decision depends on a string prefix.
+//! Processes are confined by a sandbox instead.
 
 mod access_error;
 mod hard_link;
@@ -35,15 +35,15 @@ const MAX_LINKS: u32 = 40;
 /// Maximum bytes of a path.
 const MAX_PATH: usize = 4096;
 
-/// The files of a project, as one call may use them.
+/// The files of a project, with the access of one call.
 pub struct ProjectFiles {
-    /// The root as given and as the canonical path. Absolute paths under either are made relative.
+    /// The root as given, beside its canonical path. An absolute path below either becomes relative.
     given: PathBuf,
     real: PathBuf,
     root: Dir,
-    /// Protected folders by identity, for names that a file system folds in unknown ways.
+    /// Protected folders by identity, because a file system may treat other names as equal.
     known: Vec<(Inode, &'static str)>,
-    /// Keys and trust records, and the files in them, by identity.
+    /// Keys and trust records, by identity, including the files in their folders.
     secrets: hard_link::Inodes,
     may_write_item: Vec<Vec<String>>,
     write_bounds: Vec<Vec<String>>,
@@ -75,7 +75,7 @@ pub enum ResolvedKind {
 }
 
 impl ProjectFiles {
-    /// Opens a project. `may_write_item` are the grants of each link of the spawn chain.
+    /// Opens a project. `may_write_item` holds the grants of each link of the spawn chain.
     pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
         let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;
@@ -230,7 +230,7 @@ impl ProjectFiles {
         Ok((file, metadata))
     }
 
-    /// Bounds writes to folders: a written path must lie inside a folder of every list.
+    /// Bounds writes to folders: a written path must lie in a folder of every list.
     #[must_use]
     pub fn with_write_bounds(mut self, write_bounds: Vec<Vec<String>>) -> Self {
         self.write_bounds = write_bounds;
@@ -279,7 +279,7 @@ impl ProjectFiles {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
-    /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust under another name.
+    /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust records under another name.
     fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), FileAccessError> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -291,7 +291,8 @@ impl ProjectFiles {
         }
     }
 
-    /// Returns the part of a path below the root, or a relative path unchanged; `None` if an absolute path is outside.
+    /// Returns the part of an absolute path below the root, or a relative path unchanged; `None` for an absolute path
+    /// outside of the root.
     fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         if !path.is_absolute() {
             return Some(path);
@@ -300,7 +301,7 @@ impl ProjectFiles {
     }
 }
 
-/// Opens a folder without following a link in its place.
+/// Opens a folder; fails if the name is a link.
 fn open_folder_at(parent: &Dir, name: &OsStr) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::empty()).map(|fd| Dir::from_std_file(File::from(fd)))

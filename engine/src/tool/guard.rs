@@ -1,4 +1,5 @@
-//! Guard of tool results (`engine.md` 3): removes wrapping and secrets, bounds the size, and replaces repeated results.
+//! Guard of tool results (`engine.md` 3): unwraps envelopes, masks secrets, bounds the size, and replaces repeated
+//! results.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,14 @@ use crate::store::{ObjectId, Objects, StoreError};
 
 /// Maximum bytes of `details` that are kept.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;
-/// Minimum size in bytes of a repeated result that is replaced by a reference; shorter ones are cheaper to repeat.
+/// Minimum size in bytes of a repeated result that is replaced by a reference. Shorter results are cheaper to repeat.
 const MIN_REFERENCED_BYTES: usize = 512;
 
 /// The store of large results.
 pub trait ObjectStore: Send + Sync {
     /// Stores bytes durably and returns their SHA-256, lowercase hex.
     fn put(&self, bytes: &[u8]) -> Result<String, StoreError>;
-    /// Returns the bytes of a hash.
+    /// Returns the bytes with this hash.
     fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError>;
 }
 
@@ -32,7 +33,7 @@ impl ObjectStore for Objects {
     }
 }
 
-/// A result as it enters the conversation.
+/// A result in the form that enters the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuardedResult {
     pub content: String,
@@ -46,7 +47,7 @@ pub struct GuardedResult {
     pub object: Option<String>,
 }
 
-/// Returns true if a result certainly fits into the conversation, so that nothing has to be stored.
+/// Returns true if a result certainly fits into the conversation whole, so that it need not be stored.
 pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
@@ -81,7 +82,7 @@ pub fn guard_result(
     Ok(GuardedResult { content, is_error, details, bytes, sha256, object: Some(object) })
 }
 
-/// Returns the text of a result without envelope and signature line.
+/// Returns the text of a result without its envelope and signature line.
 fn result_text(content: &Value) -> String {
     match unwrap_envelope(content) {
         Value::String(text) => without_signature(text).to_owned(),
@@ -91,7 +92,7 @@ fn result_text(content: &Value) -> String {
 }
 
 /// Returns the contents of an envelope: an object that names an item, has a status and `data`, and no unknown keys. Any
-/// other value is the result itself.
+/// other value is returned unchanged.
 fn unwrap_envelope(content: &Value) -> &Value {
     let Value::Object(map) = content else { return content };
     let names_item = map.get("item_id").is_some_and(Value::is_string);
@@ -126,7 +127,7 @@ fn without_signature(text: &str) -> &str {
     signature::parse(SourceId(0), text).and_then(|s| text.get(s.node.content_start..)).unwrap_or(text)
 }
 
-/// Returns head, tail, and a hint on how to fetch the rest.
+/// Returns the head and the tail of a result, with a hint on how to fetch the rest.
 fn shorten_result(whole: &str, max_bytes: usize, object: &str) -> String {
     let head = head_lines(whole, max_bytes / 4);
     let tail = tail_lines(whole, max_bytes / 8);

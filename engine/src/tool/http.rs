@@ -1,5 +1,5 @@
 //! Tools of `kind: http`: one request made from a declaration. Parameters are percent-encoded in the URL and plain
-//! values in the body; environment variables are used only where the declaration names them.
+//! values in the body. Environment variables are used only where the declaration names them.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl HttpTool {
     }
 }
 
-/// Fills in a JSON template: a string that is a single placeholder becomes the parameter's value; a string whose
+/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value; a string whose
 /// parameter is missing is dropped from its list or mapping.
 fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Value>, String> {
     Ok(match template {

@@ -25,7 +25,7 @@ pub use connection::{McpConnection, McpError};
 /// Timeout for a server to start and list its tools.
 pub const MCP_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The MCP servers of a process: one connection each, opened on the first call and reopened if it was lost.
+/// The MCP servers of a process: one connection for each, opened on the first call and reopened after a loss.
 #[derive(Default)]
 pub struct McpServers {
     slots: Mutex<BTreeMap<String, Arc<ConnectionSlot>>>,
@@ -98,8 +98,8 @@ impl McpTool {
     }
 }
 
-/// Converts a server's response: structured content if there is some, else its text. Parts that are not text, such as
-/// images, are omitted and named. Of very long output only start and end are kept, as for any program.
+/// Converts a server's response: structured content if there is some, else its text. Other parts, such as images, are
+/// left out and named. Of very long output only the start and the end are kept, as for any program.
 fn mcp_outcome(answer: connection::McpResult) -> ToolOutcome {
     let mut details = serde_json::Map::new();
     let mut content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {

@@ -1,5 +1,5 @@
 //! Runs one program for a tool: in a process group of its own, with only the given input, a declared environment,
-//! bounded output and a timeout. The whole group ends with the program in every case. [`sandbox`] holds the sandbox.
+//! bounded output and a timeout. The whole group ends when the program ends. [`sandbox`] holds the sandbox.
 
 mod bounded;
 mod descendants;
@@ -48,13 +48,13 @@ pub struct Program {
     pub folder: PathBuf,
     pub thread_id: String,
     pub timeout: Duration,
-    /// Set when the thread is cancelled.
+    /// Cancelled when the thread is cancelled.
     pub halt: CancellationToken,
-    /// The sandbox; `None` = full access of the user.
+    /// The sandbox; `None` for the full access of the user.
     pub sandbox: Option<Sandbox>,
     /// Bytes for standard input; empty means `/dev/null`.
     pub input: Vec<u8>,
-    /// Further variables. They cannot replace the variables that every program gets.
+    /// Additional variables. They cannot replace the variables that every program gets.
     pub environment: Vec<(OsString, OsString)>,
     pub streams: StderrMode,
 }
@@ -65,7 +65,7 @@ pub enum StderrMode {
     /// Merged into the output, in the order of writing.
     #[default]
     Together,
-    /// Kept apart: the output is a result, standard error a log.
+    /// Kept separate: the output is a result, standard error a log.
     Apart,
 }
 
@@ -91,9 +91,10 @@ pub struct ProgramResult {
 }
 
 /// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
-/// future ends the whole group at once. With a helper, the death of this process does so too.
+/// future ends the whole group at once; with a helper, so does the death of this process.
 ///
 /// # Errors
+///
 /// The program cannot be started.
 pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let (reader, writer) = io::pipe()?;
@@ -207,7 +208,7 @@ fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sa
     sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
 
-/// Returns the reader of standard error, if separate from standard output, and its writer.
+/// Returns the reader and the writer of standard error; no reader if it is merged into the output.
 fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         StderrMode::Together => Ok((None, output.try_clone()?)),
@@ -232,9 +233,9 @@ enum RunPhase {
     Asked,
     /// `SIGKILL` was sent.
     Killed,
-    /// The program ended by itself; the rest of its output is read.
+    /// The program ended by itself, and the rest of its output is read.
     Draining,
-    /// Every process was killed; last read of the output.
+    /// Every process was killed, and the output is read a last time.
     Over(EndReason),
 }
 

@@ -1,4 +1,5 @@
-//! The registry of tools: makes a runnable tool from a tool file's declaration. The gate authorizes calls before this.
+//! The registry of tools, which creates a runnable tool from the declaration in a tool file. The gate authorizes calls
+//! before the tool runs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -110,14 +111,14 @@ impl ToolRegistry {
         RegistryError::UnknownBuiltin { name: name.to_owned(), known: known.join(", ") }
     }
 
-    /// Sets the user space, so that its tools know their own paths.
+    /// Sets the user space, so that tools of the user space know the paths of their files.
     #[must_use]
     pub fn with_user_space(mut self, root: Option<&Path>) -> Self {
         self.user = root.map(Path::to_path_buf);
         self
     }
 
-    /// Returns the file of a tool that was read.
+    /// Returns the file of a tool, for [`ToolRegistry::prepare`].
     pub fn file(&self, project: &Path, space: Space, item_path: Arc<str>, text: Arc<str>) -> ToolFile {
         let root = match space {
             Space::Project => Some(project),

@@ -10,10 +10,10 @@ use serde_json::Value;
 const MAX_REPORTED_ERRORS: usize = 5;
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Maximum number of steps of a pattern with lookarounds; a value that needs more does not match.
+/// Maximum number of steps of a pattern with lookarounds. A value that needs more does not match.
 const MAX_BACKTRACKS: usize = 100_000;
 
-/// A schema. References to other documents are never followed.
+/// A schema. References to other documents are not followed.
 pub struct ToolSchema {
     source: Value,
     compiled: OnceLock<Result<Validator, String>>,
@@ -22,7 +22,7 @@ pub struct ToolSchema {
 /// The reason why parameters were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The tool's schema is invalid; no parameters can be right.
+    /// The tool's schema is invalid, so that no parameters are valid.
     #[error("the tool's schema cannot be used: {0}")]
     Broken(String),
     #[error("{0}")]

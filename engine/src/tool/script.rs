@@ -1,6 +1,6 @@
 //! Tools that are scripts: Python, JavaScript, TypeScript, shell. The bytes that were read for the plan are the bytes
-//! that run: they are passed on standard input with the parameters, and the file is not opened again. Standard output
-//! is a log; the result is JSON.
+//! that run: they are passed on standard input together with the parameters, and the file is not opened again. Standard
+//! output is a log; the result is JSON.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,9 +19,10 @@ use crate::BoxFuture;
 
 const PYTHON_RUNNER: &str = include_str!("script/run.py");
 const JAVASCRIPT_RUNNER: &str = include_str!("script/run.mjs");
-/// Reads the source up to a zero byte; the rest of the input are the parameters.
+/// A shell program that reads the source up to a zero byte and leaves the parameters, the rest of the input, to the
+/// script.
 const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
-/// Maximum size in bytes of a parameter that a shell script also gets as a variable; longer ones are only on its input.
+/// Maximum size in bytes of a parameter that a shell script also gets as a variable. Longer ones are only in its input.
 const MAX_VARIABLE_BYTES: usize = 64 * 1024;
 /// Maximum bytes of the log in a failure.
 const MAX_LOG_BYTES: usize = 8 * 1024;
@@ -142,13 +143,13 @@ impl ScriptTool {
     }
 }
 
-/// Returns true for `{"success": false}` and `{"status": "error"}`, with which tools report a failure.
+/// Returns true for `{"success": false}` and `{"status": "error"}`, by which tools report a failure.
 pub(super) fn reports_failure(content: &Value) -> bool {
     content.get("success") == Some(&Value::Bool(false))
         || content.get("status").and_then(Value::as_str) == Some("error")
 }
 
-/// Returns `RYE_PARAM_name` for every parameter whose name is valid for a variable.
+/// Returns a variable `RYE_PARAM_name` for every parameter whose name is valid in a variable.
 fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
     let mut variables = BTreeMap::new();
     for (name, value) in parameters.as_object().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! HTTP requests of tools: only to granted hosts, and to a non-public address only if a grant names that very host,
-//! redirects included. Bounded in size and time; no proxy, no cookies.
+//! HTTP requests of tools: only to granted hosts, and to a non-public address only if a grant names exactly that host.
+//! This also holds for redirects. Size and time are bounded; there is no proxy and there are no cookies.
 
 mod address;
 
@@ -21,7 +21,7 @@ const MAX_REDIRECTS: usize = 5;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The hosts that a tool may reach, with its time and size limits.
+/// The hosts that a tool may reach, and the limits on its time and size.
 #[derive(Debug, Clone)]
 pub struct WebClient {
     /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.
@@ -49,14 +49,15 @@ pub struct WebResponse {
     pub url: Url,
     pub content_type: String,
     pub body: Vec<u8>,
-    /// Set if the body was truncated.
+    /// True if the body was truncated.
     pub cut: bool,
 }
 
 impl WebClient {
-    /// Sends a request and follows redirects, each checked like the first request.
+    /// Sends a request and follows redirects, each of which is checked like the first request.
     ///
     /// # Errors
+    ///
     /// A message for the model: a host that is not granted, an address that is not public, or a timeout.
     pub async fn send(&self, request: WebRequest) -> Result<WebResponse, String> {
         let seconds = self.timeout.as_secs_f64();
@@ -165,7 +166,7 @@ impl WebClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostGrant {
     ByPattern,
-    /// The grant spells out the host.
+    /// The grant names the host itself.
     ByName,
 }
 
@@ -185,7 +186,7 @@ fn client_for_grant(granted: HostGrant) -> Result<Client, String> {
     builder.build().map_err(|e| format!("no connection can be made: {e}"))
 }
 
-/// A resolver that refuses names with a non-public address. The connection uses exactly the addresses it returns.
+/// A resolver that refuses names with a non-public address. The connection uses only the addresses that it returns.
 struct PublicResolver;
 
 impl Resolve for PublicResolver {

@@ -1,5 +1,5 @@
-//! The files of a project that the words of a command name, with their hashes. A named folder stands for every file in
-//! it, so that a new or changed file in it is not trusted.
+//! The files of a project that the words of a command name, with their hashes. A folder stands for every file in it, so
+//! that a new or changed file in it is not trusted.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,15 @@ use sha2::{Digest, Sha256};
 use super::TrustError;
 use crate::process::search_path;
 
-/// Maximum number of files of the folders that one requirement names.
+/// Maximum number of files in the folders that one requirement names.
 const MAX_FILES: usize = 20_000;
-/// Maximum total size of these files, in bytes. A file that a word names itself has no limit.
+/// Maximum total size of the files in these folders, in bytes. A file that is named itself has no limit.
 const MAX_FOLDER_BYTES: u64 = 4 << 30;
 const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
-/// Folders of a project that change with every run and are read by no runtime: git's objects and the engine's state.
+/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's
+/// objects and the engine's state.
 const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
 
 /// The named files of one requirement.
@@ -40,7 +41,7 @@ impl<'p> NamedFiles<'p> {
         Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), bytes: 0 }
     }
 
-    /// Adds a script, which counts wherever it lies.
+    /// Adds a script, even if it is outside of the project.
     pub(super) fn add_script(&mut self, path: &str) -> Result<(), TrustError> {
         let place = self.project.join(path);
         if place.is_file() {
@@ -93,7 +94,7 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds a link of the project that leads out of it by its target: another target is another program.
+    /// Adds a link of the project that leads out of it, by its target, because another target is another program.
     fn add_link(&mut self, place: &Path) {
         let Ok(target) = fs::read_link(place) else { return };
         let folder = place.parent().and_then(|folder| folder.canonicalize().ok());
@@ -105,7 +106,7 @@ impl<'p> NamedFiles<'p> {
         }
     }
 
-    /// Adds every file of a folder, and those that links in it lead to.
+    /// Adds every file of a folder, and the targets of links in it.
     fn add_folder(&mut self, folder: &Path, depth: usize) -> Result<(), TrustError> {
         let too_large = |reason: String| TrustError::TooLarge { path: folder.to_path_buf(), reason };
         if !self.folders.insert(folder.to_path_buf()) || LEFT_OUT.iter().any(|out| folder == self.project.join(out)) {

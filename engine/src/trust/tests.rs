@@ -1,4 +1,4 @@
-//! Tests of trust: it is bound to content, project and user, and any change revokes it.
+//! Tests of trust: it applies to one content, project and user, and any change revokes it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

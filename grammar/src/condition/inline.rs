@@ -103,7 +103,7 @@ fn find_too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// An expression under construction, with its role for the operators around it.
+/// An expression under construction, with its kind: some operators accept only certain kinds as operands.
 struct BuiltExpr {
     expr: Expr,
     depth: usize,

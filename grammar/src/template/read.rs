@@ -67,9 +67,9 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     Parsed { tree: Template { parts: parts.done }, errors }
 }
 
-/// Scans the content of fetched knowledge: every well-formed placeholder is one, everything else stays text. `$${`
-/// before a well-formed placeholder is a literal `${`. The caller decides if its root is a fact; if not, it inserts
-/// [`Placeholder::raw`].
+/// Scans the content of fetched knowledge. Malformed placeholders stay text; `$${` before a well-formed placeholder is
+/// a literal `${`. If the root of a placeholder is not a fact, the caller inserts [`Placeholder::raw`] instead of a
+/// value.
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut parts = PartsBuilder::default();
     let mut from = 0;
@@ -153,7 +153,7 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
     Parsed { tree: InputsText { parts }, errors }
 }
 
-/// Parses a plain `{input:name}` without the parser.
+/// Parses a plain `{input:name}` by scanning bytes, which is faster than the pest parser.
 fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputPlaceholder> {
     let inside = text.get(open + "{input:".len()..)?;
     let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;

@@ -10,8 +10,8 @@ use super::ToolLanguage;
 
 /// Reads the syntax tree of a script. Never runs it and never fails: on errors it returns fewer constants.
 pub trait ScriptReader {
-    /// Returns every assignment of a name at the top level, in order, and the names that others can call. Offsets are
-    /// into `text`.
+    /// Returns every assignment of a name at the top level, in order, and the names that other files can call. Offsets
+    /// are into `text`.
     fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script>;
 }
 
@@ -30,7 +30,7 @@ pub struct Constant {
     pub value: Result<Node, Span>,
 }
 
-/// A reader without languages: every script is an error.
+/// A reader that supports no language and reports an error for every script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoScriptReader;
 
@@ -45,7 +45,7 @@ impl ScriptReader for NoScriptReader {
     }
 }
 
-/// The declaring constants, with their keys in YAML tools.
+/// The constants that declare a tool, each with the matching key of YAML tools.
 const DECLARING_CONSTANTS: [(&str, &str); 15] = [
     ("__tool_description__", "description"),
     ("__version__", "version"),

@@ -38,7 +38,7 @@ const PAGE_SIZE: usize = 50;
 
 /// The sessions and projects of a connection.
 struct RyeAgent {
-    /// The arguments and the output of the command; a compilation uses them alone.
+    /// The arguments and the output of the command, used by one compilation at a time.
     settings: Mutex<(AcpArgs, Printer)>,
     script: Option<PathBuf>,
     sessions: Mutex<BTreeMap<String, UnboundedSender<SessionCommand>>>,
@@ -139,8 +139,8 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
     }
 }
 
-/// Returns true if a message could not be written because the client has closed its end. The protocol library passes
-/// only the text of the error on.
+/// Returns true if a message could not be written because the client has closed its end. The protocol library provides
+/// only the text of the error.
 fn is_closed_by_client(error: &Error) -> bool {
     let closed = std::io::Error::from(rustix::io::Errno::PIPE).to_string();
     error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
@@ -164,7 +164,7 @@ fn unknown_session(id: &SessionId) -> Error {
     Error::invalid_params().data(format!("unknown session `{id}`"))
 }
 
-/// Converts a failure of a command; its help follows the message.
+/// Converts a failure of a command to a protocol error whose message includes the help.
 fn request_error(failure: &CommandError) -> Error {
     let help = failure.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
     Error::internal_error().data(format!("{}{help}", failure.message))
@@ -179,7 +179,7 @@ impl RyeAgent {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a session send its commands to the client, once the client knows the session.
+    /// Sends the list of commands to the client, once the client knows the session.
     fn announce_commands(&self, id: Option<&SessionId>) {
         if let Some(session) = id.and_then(|id| self.lock().get(&*id.0).cloned()) {
             session.send(SessionCommand::ListCommands).ok();
@@ -252,7 +252,7 @@ impl RyeAgent {
         Ok(id)
     }
 
-    /// Opens an earlier session again; with `is_replay`, first sends its conversation.
+    /// Opens an earlier session again. With `is_replay`, sends its conversation first.
     async fn reopen(
         &self,
         id: SessionId,
@@ -321,7 +321,7 @@ impl RyeAgent {
     }
 }
 
-/// Finds the project of a folder: the nearest one, from the folder upwards.
+/// Finds the project of a folder: the folder itself or its nearest ancestor that is one.
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))

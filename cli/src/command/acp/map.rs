@@ -15,19 +15,19 @@ use serde_json::Value;
 
 use crate::present::event::result_reason;
 
-/// Maximum length of a result in an update, in characters. The transcript has all of it.
+/// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
 /// Converts the events of one session.
 #[derive(Debug, Default)]
 pub struct UpdateMapper {
-    /// Text of the current reply that was sent piece by piece.
+    /// Text of the current reply that was already sent in pieces.
     streamed: String,
     /// Tokens.
     context_window: u64,
     /// Nano-dollars.
     session_cost: u64,
-    /// Inputs of the calls without a result, by id.
+    /// Inputs of the calls that have no result yet, by id.
     open_calls: BTreeMap<String, String>,
 }
 
@@ -78,7 +78,7 @@ impl UpdateMapper {
         Vec::new()
     }
 
-    /// Returns the id of the call that a question is about.
+    /// Returns the id of the call that a question concerns.
     pub fn call_of(&self, question: &str) -> Option<String> {
         let is_asked = |input: &str| question.ends_with(&format!(" with {input}"));
         self.open_calls.iter().find(|(_, input)| is_asked(input)).map(|(id, _)| id.clone())
@@ -179,7 +179,7 @@ pub fn prompt_text(blocks: &[ContentBlock]) -> Result<String, String> {
     Ok(parts.join("\n"))
 }
 
-/// Returns the reason for which a prompt has ended; an error message if it failed.
+/// Returns the reason why a prompt ended; an error message if it failed.
 pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
     match ended.status {
         PromptStatus::Done => Ok(StopReason::EndTurn),

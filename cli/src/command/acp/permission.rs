@@ -32,7 +32,8 @@ impl SessionGrants {
         has_session || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
     }
 
-    /// Converts the answer of the client, and keeps a grant with a scope. Returns an error text if it cannot be kept.
+    /// Converts the answer of the client, and records an approval that lasts longer than the call. Returns an error
+    /// text if that fails.
     pub fn answer(
         &self,
         outcome: &RequestPermissionOutcome,

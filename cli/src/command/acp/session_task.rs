@@ -41,16 +41,17 @@ struct PendingPrompt {
     responder: Box<Responder<PromptResponse>>,
 }
 
-/// Questions and the events of their requests, which arrive in any order. A client gets a question after its call.
+/// Questions, and the events of their requests, which arrive in any order. A client gets a question after the event of
+/// its call.
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
-    /// Threads and texts of the requests without a question yet.
+    /// Threads and texts of the requests whose question has not arrived.
     events: Vec<(ThreadId, String)>,
 }
 
 impl WaitingQuestions {
-    /// Notes a question; returns it if its event has arrived.
+    /// Records a question; returns it if the event of its request has arrived.
     fn question(&mut self, question: Question) -> Option<Question> {
         let is_same = |(thread, what): &(ThreadId, String)| *thread == question.thread && *what == question.what;
         if let Some(at) = self.events.iter().position(is_same) {
@@ -61,7 +62,7 @@ impl WaitingQuestions {
         None
     }
 
-    /// Notes the event of a request; returns its question if it has arrived.
+    /// Records the event of a request; returns its question if that has arrived.
     fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
         let is_same = |question: &Question| question.thread == *thread && question.what == what;
         if let Some(at) = self.questions.iter().position(is_same) {
@@ -155,12 +156,12 @@ impl SessionTask {
         }
     }
 
-    /// Sends an update. If the client has disconnected, the update is dropped; the transcript holds its content.
+    /// Sends an update. If the client has disconnected, the update is dropped, because the transcript has its content.
     fn update(&self, update: SessionUpdate) {
         self.connection.send_notification(SessionNotification::new(self.id.clone(), update)).ok();
     }
 
-    /// Submits a text, or answers a typed command beside the session.
+    /// Submits a text, or answers a typed command without a prompt.
     async fn submit(
         &self,
         text: String,
@@ -267,7 +268,7 @@ impl SessionTask {
     }
 }
 
-/// Returns the reasons for which a message was not sent.
+/// Returns the reasons why a message was not sent.
 fn failed_expansions(run: &HookPointRun) -> Vec<String> {
     let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook == "expansion");
     failed.filter_map(|hook| hook.because.clone()).collect()

@@ -1,4 +1,4 @@
-//! Approval requests in the terminal of a chat: a single key answers.
+//! Approval requests in the terminal of a chat, answered by a single key.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ impl OpenRequest {
         (Self { keys, has_scopes, is_answered: false }, lines)
     }
 
-    /// Returns the answer that a key gives; `None` for any other key, and after the first answer.
+    /// Returns the answer of a key; `None` for any other key, and after the first answer.
     pub fn answer(&mut self, key: KeyEvent) -> Option<&'static str> {
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
         let KeyCode::Char(pressed) = key.code else { return None };
@@ -40,7 +40,7 @@ impl OpenRequest {
     }
 }
 
-/// Returns the sender of answers, and the function that waits for one.
+/// Returns the sender of answers, and a function that waits for an answer.
 pub fn answer_channel() -> (Sender<String>, Arc<ReadLine>) {
     let (sender, receiver) = channel();
     let receiver: Mutex<Receiver<String>> = Mutex::new(receiver);

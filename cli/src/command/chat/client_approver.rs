@@ -7,15 +7,15 @@ use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
 use tokio::sync::watch;
 
-/// Waits for the `answer` request to each `approval_asked` event. After the end of the input, the policy for runs without
-/// a terminal answers.
+/// An approver that waits for the `answer` request to each `approval_asked` event. After the end of the input, the
+/// policy for runs without a terminal answers.
 pub struct ClientApprover {
     ended: watch::Receiver<bool>,
     otherwise: ApprovalPolicy,
 }
 
 impl ClientApprover {
-    /// Returns the handler; `ended` becomes true at the end of the input.
+    /// Returns the approval policy. `ended` becomes true at the end of the input; `otherwise` applies after that.
     pub fn policy(ended: watch::Receiver<bool>, otherwise: ApprovalPolicy) -> ApprovalPolicy {
         ApprovalPolicy::Ask(Arc::new(Self { ended, otherwise }))
     }

@@ -1,4 +1,4 @@
-//! Typed commands of a session: `/model fast`, `!ls`. Each is a request of the JSON protocol.
+//! Typed commands of a session: `/model fast`, `!ls`. Each corresponds to a request of the JSON protocol.
 
 use rye_compiler::commands::read_commands;
 use rye_compiler::diagnostics::Diagnostics;
@@ -77,14 +77,14 @@ impl TypedText {
     }
 }
 
-/// Returns the name of a command: the first word is `/name` without a further slash.
+/// Returns the name of a command, if the first word is `/name` without another slash.
 fn command_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix('/')?.split_whitespace().next()?;
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
     (is_name && !text.starts_with("/ ")).then_some(name)
 }
 
-/// Returns the request of a command, or the reason why its arguments are invalid; `None` for any other name.
+/// Returns the request of a command, or the reason why its arguments are invalid; `None` for an unknown name.
 fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
     let text = (!rest.is_empty()).then(|| rest.to_owned());
     let (argument, confirm) = match rest.strip_suffix("confirm") {

@@ -1,5 +1,4 @@
-//! The editor of the terminal of a chat: several lines with soft wrap, undo, and pasted texts that are shown as a
-//! label.
+//! The editor in the terminal of a chat: several lines with soft wrap, undo, and labels in place of long pasted texts.
 
 use crossterm::event::KeyEvent;
 use ratatui_textarea::{CursorMove, DataCursor, TextArea};
@@ -10,9 +9,9 @@ use super::screen::Row;
 use crate::present::{BOLD, DIM};
 use crate::report::printable;
 
-/// A paste with more lines is shown as a label: `[pasted N lines]`.
+/// Maximum number of lines of a paste that is shown as it is. A longer one is shown as a label: `[pasted N lines]`.
 const MAX_PASTED_LINES: usize = 20;
-/// A paste with more bytes is shown as a label.
+/// Maximum bytes of a paste that is shown as it is. A longer one is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
 /// Columns of the prompt sign.
 const SIGN_COLUMNS: usize = 2;
@@ -36,7 +35,7 @@ impl Editor {
         Self { area: TextArea::default(), pastes: Vec::new() }
     }
 
-    /// Returns the text with pasted texts in place of their labels.
+    /// Returns the text, with pasted texts in place of their labels.
     pub fn text(&self) -> String {
         let mut text = self.area.lines().join("\n");
         for (label, pasted) in &self.pastes {
@@ -58,7 +57,7 @@ impl Editor {
         self.area.move_cursor(CursorMove::End);
     }
 
-    /// Takes the text and clears the editor.
+    /// Returns the text and clears the editor.
     pub fn take(&mut self) -> String {
         let text = self.text();
         *self = Self::new();
@@ -89,7 +88,7 @@ impl Editor {
         self.pastes.push((label, text));
     }
 
-    /// Shows pasted texts in place of their labels.
+    /// Replaces labels with the pasted texts.
     pub fn expand_pastes(&mut self) {
         if !self.pastes.is_empty() {
             let text = self.text();
@@ -109,7 +108,7 @@ impl Editor {
         self.area.delete_line_by_head();
     }
 
-    /// Replaces a backslash before the cursor by a line break. Returns false if there is none.
+    /// Replaces a backslash before the cursor with a line break. Returns false if there is no backslash.
     pub fn break_at_backslash(&mut self) -> bool {
         let (line, column) = self.before_cursor();
         if !line.ends_with('\\') || column != self.current_line().chars().count() {

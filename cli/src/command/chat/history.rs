@@ -11,19 +11,19 @@ const MAX_PROMPTS: usize = 1000;
 /// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The prompts of a project, oldest first. A JSON string on each line of the file.
+/// The prompts of a project, oldest first. The file has a JSON string on each line.
 #[derive(Debug, Default)]
 pub struct PromptHistory {
     prompts: Vec<String>,
     project: PathBuf,
-    /// The prompt that the editor shows; the number of prompts for the text being written.
+    /// The index of the prompt in the editor; the number of prompts if the editor shows the text being written.
     at: usize,
-    /// The text being written, while the editor shows a prompt of the history.
+    /// The text being written, while the editor shows an earlier prompt.
     unsent: String,
 }
 
 impl PromptHistory {
-    /// Reads the history of a project; an unreadable one is empty.
+    /// Reads the history of a project. An unreadable history counts as empty.
     pub fn read(project: &Path) -> Self {
         let text = read_file(project, "history.jsonl").unwrap_or_default();
         let prompts: Vec<String> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -123,7 +123,7 @@ fn read_file(project: &Path, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Writes a file. A full disk costs the history, not the session.
+/// Writes a file. If the disk is full, the history is lost and the session continues.
 fn write_file(project: &Path, name: &str, text: &str) {
     let written =
         RootedDir::open(project).and_then(|root| root.replace(&Path::new(FOLDER).join(name), text.as_bytes()));

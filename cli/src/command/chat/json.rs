@@ -1,4 +1,4 @@
-//! JSON Lines of a session: a request on each line of stdin, a response to each request on stdout, between the events.
+//! JSON Lines of a session: requests on stdin, responses to them on stdout between the events.
 
 use std::io::Write;
 
@@ -119,17 +119,17 @@ pub enum ChatVerb {
     },
     /// Sends the last prompt again, from the end of the prompt before it.
     Retry {},
-    /// Replaces the conversation by a summary, at the next idle step.
+    /// Replaces the conversation with a summary, at the next idle step.
     Compact {
-        /// The subject that the summary keeps in detail.
+        /// The topic that the summary covers in detail.
         #[serde(default)]
         focus: Option<String>,
     },
-    /// Runs a command of the user. The next prompt shows its output to the model, unless `excluded` is true.
+    /// Runs a command of the user. The next prompt sends its output to the model, unless `excluded` is true.
     Bash {
         /// Command line for bash.
         command: String,
-        /// Keep the output from the model.
+        /// True to keep the output from the model.
         #[serde(default)]
         excluded: bool,
     },
@@ -149,7 +149,7 @@ pub enum ChatVerb {
         #[serde(default)]
         thread: Option<String>,
     },
-    /// Closes the session after the prompts that wait, like the end of the input.
+    /// Closes the session after the waiting prompts, as the end of the input does.
     Close {},
 }
 

@@ -5,17 +5,17 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// An action of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
-    /// Sends the text: the next prompt, or a message that steers the running one.
+    /// Sends the text: as the next prompt, or as a message that steers the running one.
     Send,
-    /// Sends the text for the time when the model would end the prompt.
+    /// Sends the text as a message for the time when the model would otherwise end the prompt.
     FollowUp,
     NewLine,
-    /// Takes the unsent messages back into the editor.
+    /// Moves the unsent messages back into the editor.
     Withdraw,
     Interrupt,
-    /// Clears the editor; a second time in a row leaves.
+    /// Clears the editor; pressed twice in a row, leaves the chat.
     Clear,
-    /// Leaves, or deletes the next character.
+    /// Leaves the chat if the editor is empty, else deletes the next character.
     Leave,
     Suspend,
     Redraw,

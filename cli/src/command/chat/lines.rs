@@ -7,17 +7,17 @@ use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-/// The lines of stdin. A line goes to the open approval request, else to the session.
+/// The lines of stdin. A line goes to the open approval request if there is one, else to the session.
 #[derive(Debug)]
 pub struct PromptLines {
     prompts: tokio::sync::Mutex<UnboundedReceiver<Line>>,
     answers: Arc<AnswerLines>,
     is_terminal: bool,
-    /// True from the end of the input on.
+    /// True once the input has ended.
     ended: watch::Receiver<bool>,
 }
 
-/// Maximum bytes of a line; no context window holds as much text.
+/// Maximum bytes of a line, more than any context window can hold.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// A line of stdin without its line end.
@@ -27,11 +27,10 @@ pub struct Line {
     pub fault: Option<LineFault>,
 }
 
-/// A difference between a line and its text.
+/// A difference between a line and the text made from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFault {
-    /// The line was not valid UTF-8 or had control characters; the invalid bytes and control characters are replaced in
-    /// the text.
+    /// The line was not valid UTF-8 or had control characters, which are replaced in the text.
     Repaired,
     /// The line has more than [`MAX_LINE_BYTES`]; the text is empty.
     TooLong,
@@ -44,7 +43,8 @@ struct AnswerLines {
 }
 
 impl PromptLines {
-    /// Starts to read stdin. The reading thread lives until the process ends: a read of a terminal cannot be cancelled.
+    /// Starts to read stdin. The reading thread lives until the process ends, because a read of a terminal cannot be
+    /// cancelled.
     pub fn read_stdin() -> Self {
         let (prompts, receiver) = unbounded_channel();
         let (answer, answers) = mpsc::channel();
@@ -138,7 +138,7 @@ fn finish_line(bytes: &[u8], is_too_long: bool) -> Line {
     if is_too_long { Line { text: String::new(), fault: Some(LineFault::TooLong) } } else { repair(bytes) }
 }
 
-/// Converts a line to text: a broken character becomes U+FFFD, and so does a control character other than a tab.
+/// Converts a line to text. Invalid bytes, and control characters other than tabs, become U+FFFD.
 fn repair(bytes: &[u8]) -> Line {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let mut was_repaired = std::str::from_utf8(bytes).is_err();

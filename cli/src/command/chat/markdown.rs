@@ -1,5 +1,5 @@
-//! Markdown of a streaming reply as lines for a terminal: each line is emitted once, as soon as later text cannot change
-//! it. Prose is wrapped at words; a line of code stays one line, so that a copy is exact.
+//! Markdown of a streaming reply as lines for a terminal. Each line is emitted once, as soon as later text cannot
+//! change it. Prose is wrapped at words; a line of code stays one line, so that it can be copied exactly.
 
 use anstyle::{AnsiColor, Style};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
@@ -20,12 +20,12 @@ const MAX_INDENT_LEVELS: usize = 6;
 pub struct MarkdownStream {
     /// The text of the block that may still change.
     pending: String,
-    /// Rows of the pending block that were emitted.
+    /// Number of rows of the pending block that were already emitted.
     emitted: usize,
     /// The width at which the pending block is wrapped, in columns.
     width: usize,
     fence: Option<Fence>,
-    /// True if a block was emitted, which a blank line separates from the next one.
+    /// True if a block was emitted, so that a blank line must precede the next one.
     has_block: bool,
     /// True if the pending text continues a paragraph whose first lines were emitted.
     is_continued: bool,
@@ -106,7 +106,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Emits the rows of a block that were not emitted yet; without the last row if the block is incomplete.
+    /// Emits the remaining rows of a block, except for the last one if the block is incomplete.
     fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) {
         let rendered = render_block(block, self.width);
         let count = if held == usize::MAX { rendered.len() } else { rendered.len().saturating_sub(held) };
@@ -199,8 +199,8 @@ fn options() -> Options {
     Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS
 }
 
-/// Returns the length of the text at the start of `pending` that later text cannot change: finished blocks, and the
-/// finished lines of a paragraph.
+/// Returns the length of the start of `pending` that later text cannot change: finished blocks, and the finished lines
+/// of a paragraph.
 fn finished_length(pending: &str, is_end: bool) -> usize {
     let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
     for (event, range) in Parser::new_ext(pending, options()).into_offset_iter() {
@@ -263,10 +263,10 @@ struct BlockRenderer {
     rows: Vec<String>,
     words: WordWrapper,
     styles: Vec<Style>,
-    /// Markers of the open lists: the next number, if the list is numbered.
+    /// The open lists, each with its next number if it is numbered.
     lists: Vec<Option<u64>>,
     quotes: usize,
-    /// The marker of the item that starts with the next text.
+    /// The marker of a list item that starts with the next text.
     marker: Option<String>,
     is_code: bool,
     links: Vec<String>,

@@ -140,7 +140,7 @@ impl Completer {
     }
 }
 
-/// Returns the names that contain the characters of `begun` in this order, best first.
+/// Returns the names that contain the characters of `begun` in the same order, best match first.
 fn best_matches(names: impl IntoIterator<Item = (String, String)>, begun: &str, sign: char) -> Vec<Entry> {
     let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, begun)?, name, note)));
     let mut scored: Vec<_> = scored.collect();
@@ -149,8 +149,8 @@ fn best_matches(names: impl IntoIterator<Item = (String, String)>, begun: &str, 
     scored.into_iter().take(MAX_ENTRIES).map(entry).collect()
 }
 
-/// Returns the distance of a name from the typed characters; `None` if the name does not contain them in this order.
-/// Gaps count, and a match at the start of a part of the name is better than one within it.
+/// Returns the distance between a name and the typed characters; `None` if the name does not contain them in the same
+/// order. Gaps increase the distance, and a match at the start of a part of the name reduces it.
 fn match_score(name: &str, typed: &str) -> Option<usize> {
     let lower = name.to_lowercase();
     let mut score = name.len();

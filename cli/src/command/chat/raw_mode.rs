@@ -18,8 +18,8 @@ use crate::report::Printer;
 /// True while the terminal is in raw mode.
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// Returns true if a chat can use the whole terminal: stdin and the outputs are terminals, and no option or variable asks
-/// for plain lines.
+/// Returns true if a chat can use the whole terminal: stdin and the outputs are terminals, and no option or variable
+/// requests plain lines.
 pub fn can_use_screen(report: &Printer) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let has_motion = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
@@ -63,18 +63,19 @@ pub fn restore_terminal() {
     }
 }
 
-/// The keys of the terminal, for one session after another.
+/// The keys of the terminal, shared by consecutive sessions.
 #[derive(Debug, Default)]
 pub struct KeyReader(OnceLock<Mutex<UnboundedReceiver<Event>>>);
 
 impl KeyReader {
-    /// Returns the keys that no session has taken. Starts to read at the first call, in raw mode.
+    /// Returns the keys that no session has read yet. The first call, in raw mode, starts the reading thread.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
         self.0.get_or_init(|| Mutex::new(read_keys())).lock().await
     }
 }
 
-/// Reads keys on a thread of its own, which lives until the process ends: a read of a terminal cannot be cancelled.
+/// Reads keys on a separate thread, which lives until the process ends, because a read of a terminal cannot be
+/// cancelled.
 fn read_keys() -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {

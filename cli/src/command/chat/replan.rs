@@ -13,7 +13,7 @@ use crate::workspace::Spaces;
 /// The changes from one plan of a session to the next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PlanChanges {
-    /// The new plan may do or spend more, or this cannot be ruled out.
+    /// True if the new plan may do or spend more, or if this cannot be ruled out.
     pub widens: bool,
     pub lines: Vec<String>,
 }
@@ -21,18 +21,18 @@ pub struct PlanChanges {
 /// The requested difference of a new plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// The changes of the files only.
+    /// Only the changes of the files.
     Reload,
     /// A tier or the id of a model.
     Model(String),
     /// The `spend` limit of each prompt.
     Budget(Nanos),
-    /// A new session with the model and the limits of this one.
+    /// A new session with the model and the limits of the current one.
     Same,
 }
 
-/// Compiles the directive of a plan again. Except for a reload, the limits of the session stay. A tier is one of the
-/// session's provider, if that has it.
+/// Compiles the directive of a plan again. Except for a reload, the limits of the session stay. A tier is looked up at
+/// the session's provider first.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {
         PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None),
@@ -56,7 +56,7 @@ fn same_model(plan: &Plan) -> ModelOverride {
     ModelOverride::of_user(Some(format!("{}/{}", plan.model.provider, plan.model.id)))
 }
 
-/// Checks that a budget is within the limits that no prompt can exceed.
+/// Checks that a budget is within the limits that apply to every prompt.
 fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
     let session = plan.session_limits.map(|limits| limits.spend);
     let ceiling = plan.limit_ceilings.get(&LimitName::Spend).copied();

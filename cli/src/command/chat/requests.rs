@@ -21,7 +21,7 @@ use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
-/// The reason if a session takes no further message.
+/// The error of a session that accepts no more messages.
 const ENDED: &str = "the session has ended";
 
 /// The session that answers requests.
@@ -29,7 +29,7 @@ pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,
     pub spaces: Spaces,
-    /// The session after this one; `None` if the front end has only one.
+    /// The choice of the next session; `None` if the front end has only one session.
     pub next: Option<NextSession>,
 }
 
@@ -143,7 +143,7 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session, so that another one follows.
+    /// Closes the session and records its successor.
     async fn leave_for(&self, next: NextStart) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this front end has one session".to_owned()) };
         let live = self.control.started_state().await;
@@ -181,7 +181,7 @@ impl RequestHandler {
         Ok(Some(rows.collect()))
     }
 
-    /// Compiles the directive again with the requested difference, and lets the session continue with the new plan.
+    /// Compiles the directive again with the requested difference, and continues the session with the new plan.
     async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, request)?;
@@ -295,7 +295,7 @@ fn state(live: &LiveState) -> Value {
     })
 }
 
-/// Returns the cost of a session; `before` is that of its earlier threads.
+/// Returns the cost of a session; `before` is the cost of its earlier threads.
 fn cost(live: &LiveState, before: Cost) -> Value {
     let state = &live.state;
     let mut session = before;

@@ -1,8 +1,9 @@
 //! The screen of a chat: finished lines that the terminal keeps in its scrollback, and below them a viewport of a few
 //! rows that is repainted.
 //!
-//! Every motion is relative to the first row of the viewport, where the cursor usually rests, and a row never wraps while
-//! it is painted. So a frame gives the same picture if the terminal was resized before it read the frame.
+//! Every motion is relative to the first row of the viewport, where the cursor usually rests, and a row never wraps
+//! while it is painted. A frame therefore looks the same even if the terminal was resized before it processed the
+//! frame.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -30,7 +31,7 @@ pub struct Row {
     width: usize,
 }
 
-/// The rows of a frame, and the place of the cursor among them. Without a cursor, the cursor is hidden.
+/// The rows of a frame, and the position of the cursor among them. If there is no position, the cursor is hidden.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Viewport {
     pub rows: Vec<Row>,
@@ -118,7 +119,7 @@ impl<W: Write> Screen<W> {
         self.size
     }
 
-    /// Notes that the terminal has another size. A terminal wraps the rows that became too wide.
+    /// Records a new size of the terminal. A terminal wraps rows that have become too wide.
     pub fn resize(&mut self, size: TerminalSize) {
         if size == self.size {
             return;
@@ -230,7 +231,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// Adds a cursor motion; none for a distance of zero, which terminals take for one.
+/// Adds a cursor motion. Adds nothing for a distance of zero, which terminals treat as one.
 fn push_motion(frame: &mut String, distance: usize, direction: char) {
     if distance > 0 {
         // Writing to a string cannot fail.

@@ -14,10 +14,10 @@ use super::next_session::NextSession;
 use super::requests::RequestHandler;
 use crate::exit::Exit;
 
-/// The source of the input of a session.
+/// Turns automatic wrapping off and saves the cursor position.
 pub enum ChatInput {
     Lines(SessionInput),
-    /// The terminal sends its own messages.
+    /// The terminal, which sends its own messages.
     Terminal {
         control: ControlSender,
         stops: u32,
@@ -25,7 +25,7 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// Takes the next line of the input, if lines are the input. Returns a note for the user.
+    /// Returns the next line of the input, if the input consists of lines. Returns a note for the user.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             Self::Lines(input) => input.next().await,
@@ -60,14 +60,14 @@ impl ChatInput {
 pub struct SessionInput {
     lines: Arc<PromptLines>,
     control: ControlSender,
-    /// The input has ended, or the user has left.
+    /// True if the input has ended or the user has left.
     is_closed: bool,
     requests: Arc<RequestHandler>,
-    /// The lines are JSON requests.
+    /// True if the lines are JSON requests.
     is_json: bool,
     /// The request that is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
-    /// The last message that was sent, and the thread that had the session.
+    /// The last message that was sent, and the session's thread at that time.
     last_sent: Option<(String, Option<String>)>,
     /// Interruptions since the last line.
     interruptions: u32,
@@ -79,7 +79,7 @@ impl SessionInput {
         Self { lines, control, is_closed: false, requests, is_json, answering: None, last_sent: None, interruptions: 0 }
     }
 
-    /// Takes the next line; does not return once the session is closing. Returns a note for the user.
+    /// Handles the next line; does not return once the session is closing. Returns a note for the user.
     pub async fn next(&mut self) -> Option<String> {
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
@@ -210,7 +210,7 @@ fn too_long() -> String {
     format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
 }
 
-/// Returns the thread that has the session now.
+/// Returns the session's current thread.
 fn current_thread(control: &ControlSender) -> Option<String> {
     control.live_state()?.thread_id().map(str::to_owned)
 }

@@ -17,21 +17,21 @@ pub struct SessionStatus {
     context_window: u64,
     /// Tokens of the last request and its reply.
     context: u64,
-    /// Tokens of the last request, and those of them that the provider's cache had.
+    /// Tokens of the last request, and the number of them that came from the provider's cache.
     input: (u64, u64),
     /// Nano-dollars.
     prompt_cost: u64,
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
-    /// The session's cost when its current thread opened.
+    /// The session's cost before its current thread.
     cost_before_thread: u64,
-    /// The expected and the highest price of the next request, while the user writes.
+    /// The expected and the highest price of the next request, while the user is typing.
     next: Option<(u64, u64)>,
 }
 
 impl SessionStatus {
-    /// Creates the status of a session. `recorded` holds the events so far of a session that was opened again, and
+    /// Creates the status of a session. `recorded` holds the earlier events of a session that was opened again, and
     /// `cost_before` is the cost of its earlier threads.
     pub fn new(plan: &Plan, recorded: &[Event], cost_before: Cost) -> Self {
         let mut status = Self {
@@ -48,7 +48,7 @@ impl SessionStatus {
         status
     }
 
-    /// Follows an event of the session's thread, or of another one.
+    /// Updates the status by an event of the session's thread, or of another thread.
     pub fn follow(&mut self, is_main: bool, event: &EventBody) {
         if let EventBody::Settled(settled) = event {
             self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
@@ -82,7 +82,7 @@ impl SessionStatus {
         self.next = next;
     }
 
-    /// Renders the line. A narrow terminal shows its first fields only.
+    /// Renders the line. A narrow terminal shows only its first fields.
     pub fn row(&self, columns: usize) -> Row {
         let mut line = String::new();
         for field in self.fields() {

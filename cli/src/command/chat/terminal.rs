@@ -49,7 +49,7 @@ const MAX_QUEUE_ROWS: usize = 3;
 pub struct TerminalSession {
     pub requests: Arc<RequestHandler>,
     pub thread: ThreadId,
-    /// Receives the answers to approval requests.
+    /// The sender of answers to approval requests.
     pub answers: Sender<String>,
     pub status: SessionStatus,
     /// Messages that were not sent when the session was closed.
@@ -88,7 +88,7 @@ pub struct ChatTerminal {
     finished: Vec<Row>,
     is_running: bool,
     is_leaving: bool,
-    /// The last key was Ctrl+C with an empty editor.
+    /// True if the last key was Ctrl+C in an empty editor.
     may_leave: bool,
     hint: Option<&'static str>,
     is_dirty: bool,
@@ -238,7 +238,7 @@ impl ChatTerminal {
         usize::from(self.screen.size().columns)
     }
 
-    /// Returns true while the viewport changes without events.
+    /// Returns true if the viewport changes even without events.
     fn is_animated(&self) -> bool {
         self.is_running && self.request.is_none()
     }
@@ -315,7 +315,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Takes the output of the renderer as finished lines.
+    /// Moves the output of the renderer to the finished lines.
     fn take_output(&mut self) {
         for output in self.human.take_output() {
             match output {
@@ -434,7 +434,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Shows the response to a typed command.
+    /// Prints the response to a typed command.
     fn answered(&mut self, response: &ChatResponse) {
         if let Some(note) = response_note(response) {
             self.note(&note);
@@ -498,7 +498,7 @@ impl ChatTerminal {
         self.previewed = text;
     }
 
-    /// Returns the viewport: editor or question first, where the cursor rests, and everything else below.
+    /// Returns the viewport: the editor or the question, where the cursor rests, and everything else below.
     fn viewport(&self) -> Viewport {
         let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
         let width = columns.saturating_sub(1);

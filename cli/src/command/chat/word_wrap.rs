@@ -11,7 +11,7 @@ pub struct WordWrapper {
     row: String,
     /// Columns of the row.
     column: usize,
-    /// The word that may not fit into the row: its text with styles, and its columns.
+    /// The last word, which may not fit into the row: its text with styles, and its columns.
     word: String,
     word_width: usize,
     /// Spaces before the word.
@@ -36,12 +36,12 @@ impl WordWrapper {
         !self.has_text
     }
 
-    /// Returns true if the paragraph ends with a text, apart from styles.
+    /// Returns true if the paragraph ends with a text, ignoring styles.
     pub fn plain_ends_with(&self, text: &str) -> bool {
         self.plain.ends_with(text)
     }
 
-    /// Starts a paragraph: the prefix of its first row, and that of the others.
+    /// Starts a paragraph with the prefix of its first row and the prefix of the others.
     pub fn begin(&mut self, first: String, hanging: String) {
         self.column = first.width();
         self.row = first;

@@ -15,11 +15,11 @@ const MAX_FILES: usize = 50_000;
 /// Maximum depth of fingerprinted folders.
 const MAX_DEPTH: usize = 40;
 
-/// Fingerprints by path. A folder of which only the existence counts has `None`.
+/// Fingerprints by path; `None` for a folder of which only the existence matters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Fingerprints(BTreeMap<PathBuf, Option<Fingerprint>>);
 
-/// Modification and status change times in seconds and nanoseconds, length in bytes, and device with inode.
+/// Modification and status change times in seconds and nanoseconds, length in bytes, device and inode.
 #[derive(Debug, PartialEq, Eq)]
 struct Fingerprint {
     modified: (i64, i64),
@@ -146,7 +146,7 @@ impl Fingerprints {
         }
     }
 
-    /// Adds a file, or the target of a link; a dangling link is fingerprinted itself.
+    /// Adds a file, or the target of a link. For a dangling link, adds the link itself.
     fn add_file(&mut self, path: PathBuf) {
         let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
         if let Ok(metadata) = metadata

@@ -12,7 +12,7 @@ use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
 use crate::workspace::Spaces;
 
-/// Fixes the project's files; the check that follows reports the rest.
+/// Applies fixes to the project's files. The caller then checks the project and reports the rest.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let found = run_check(args, spaces, &world, check)?;

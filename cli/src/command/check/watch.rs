@@ -1,6 +1,6 @@
-//! `rye check --watch`: checks again whenever a file of a space changes. Changed files are reported by inotify, and
-//! only what depends on them is checked again; a periodic scan finds changes that inotify does not report, for example
-//! on some mounts.
+//! The command `rye check --watch`: checks again whenever a file of a space changes. Changed files are reported by
+//! inotify, and only results that depend on them are computed again. A periodic scan finds changes that inotify does
+//! not report, for example on some mounts.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::workspace::Spaces;
 
 /// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Debounce time after a change: an editor writes a file in several steps.
+/// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);
 /// Minimum interval between scans if inotify works (not every file system supports it), and the interval as a multiple
 /// of a scan's duration.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
 const SCAN_INTERVAL_FACTOR: u32 = 200;
-/// The multiple without inotify.
+/// The interval between scans without inotify, as a multiple of a scan's duration.
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
 /// Runs until the process is interrupted or the output is closed.
@@ -55,7 +55,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: OutputFormat, report: &Prin
 struct ChangeDetector {
     /// `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
-    /// Fingerprints of all files before they were read, so that unreported changes are found too.
+    /// Fingerprints of all files, taken before the files were read, so that unreported changes are found too.
     seen: Fingerprints,
     beside: Fingerprints,
     /// Time of the next scan.
@@ -73,14 +73,14 @@ impl ChangeDetector {
         watch
     }
 
-    /// Stops using inotify: targets of links change without an event, so only scans detect them.
+    /// Stops using inotify. Targets of links change without an event, so only scans detect their changes.
     fn disable_inotify(&mut self) {
         if self.watcher.take().is_some() {
             self.next = Instant::now();
         }
     }
 
-    /// Starts over, before everything is read again.
+    /// Discards the recorded state, before everything is read again.
     fn restart(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(space_roots(spaces).collect()).ok();

@@ -1,5 +1,5 @@
-//! Programs of tools and folders of grants that do not exist. `rye check` reads the items alone, so these findings belong
-//! to the machine (decision 0151).
+//! Programs of tools and folders of grants that do not exist. `rye check` reads only items, so `rye doctor` reports
+//! these findings, which depend on the machine (decision 0151).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rye_engine::process::search_path;
 
 use super::item_ids;
 
-/// A place that an item names and that does not exist.
+/// A program or folder that an item names and that does not exist.
 pub enum MissingPlace {
     /// The program of a tool, as a path.
     Program { tool: String, program: String, nearest: Option<String> },
@@ -22,8 +22,8 @@ pub enum MissingPlace {
     Folder { directive: String, folder: String, nearest: String },
 }
 
-/// Finds the missing programs and folders of a project. A folder without a similar one is no finding, because a run can
-/// create it.
+/// Finds the missing programs and folders of a project. A missing folder is reported only if there is one with a
+/// similar name, because a run can create folders.
 pub fn missing_places(world: &dyn World, project: &Path) -> Vec<MissingPlace> {
     let items = Items::new(world);
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Probes of the runtimes of tools: each is started inside the sandbox of the project's tools.
+//! Probes of the runtimes of tools. Each is started in the sandbox that the project's tools have.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 struct Runtime {
     program: &'static str,
     arguments: &'static [&'static str],
-    /// The tools that cannot run without it; `None` if no tool of `rye` needs it.
+    /// The tools that need the runtime; `None` if no tool of `rye` does.
     needed_by: Option<&'static str>,
 }
 
@@ -43,13 +43,13 @@ const RUNTIMES: [Runtime; 5] = [
 pub enum Probe {
     /// The program and the line that it printed.
     Works { program: &'static str, printed: String },
-    /// The program is not in `PATH`; the tools that need it.
+    /// The program is not in `PATH`. `needed_by` lists the tools that need it.
     Missing { program: &'static str, needed_by: &'static str },
-    /// The program is in `PATH` and cannot run in the sandbox.
+    /// The program is in `PATH` but fails in the sandbox.
     Fails { program: &'static str, reason: String },
 }
 
-/// Starts each runtime in the sandbox of a tool of this project without grants.
+/// Starts each runtime in the sandbox of a tool of this project that has no grants.
 pub fn probe_runtimes(project: &Path) -> Result<Vec<Probe>, CommandError> {
     let runtime = runtime::start_runtime(runtime::WORKERS_FOR_ONE_THREAD)?;
     Ok(runtime.block_on(async {

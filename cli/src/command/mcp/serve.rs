@@ -88,7 +88,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     Ok(Exit::Fine)
 }
 
-/// A token to serve with, and whether the user chose it.
+/// A token to serve with, and true if the user chose it.
 struct ServeToken {
     token: AccessToken,
     is_chosen: bool,

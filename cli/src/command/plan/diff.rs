@@ -28,7 +28,7 @@ enum ComparedSide {
     Plan(String),
 }
 
-/// The world of a side; `None` for a plan file.
+/// The world of a side; `None` if the side is a plan file.
 type SideWorld<'w> = Option<Box<dyn World + 'w>>;
 
 /// The plan of a side: `Nothing` if the directive does not exist there, `Refused` if it has errors.
@@ -118,8 +118,8 @@ fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), C
     }
 }
 
-/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. The path of an existing file selects
-/// that file.
+/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. If a file of that path exists, it is
+/// the side.
 fn parse_sides(asked: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {
@@ -163,7 +163,7 @@ fn open<'w>(
 }
 
 /// Returns true if every side can be planned with the defaults of its inputs. Otherwise the inputs of both sides are
-/// unknown, so that the comparison shows no difference that only comes from the inputs.
+/// unknown, so that no difference comes from the inputs alone.
 fn has_default_inputs(
     sides: &[&ComparedSide],
     worlds: &[SideWorld<'_>],

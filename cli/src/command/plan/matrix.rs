@@ -58,7 +58,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Formats a token count: grouped for a terminal, bare otherwise.
+/// Formats a token count: with thousands separators for a terminal, without them otherwise.
 fn format_tokens(count: u64, format: Format) -> String {
     if format == Format::Human { group_thousands(count) } else { count.to_string() }
 }

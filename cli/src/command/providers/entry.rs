@@ -1,4 +1,5 @@
-//! Entries of models in the provider files of the user space: written into the text of a file, whose other lines stay.
+//! Entries of models in the provider files of the user space, written into the text of a file so that its other lines
+//! stay unchanged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,8 +23,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Fields of a model's entry, by provider and model id.
 pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 
-/// Writes the entries into the provider files of the user space, and reads the merged files. If a file is invalid then, or
-/// an entry has no effect, all files get their old contents.
+/// Writes the entries into the provider files of the user space, and reads the merged files. If a file is then invalid
+/// or an entry has no effect, restores the old contents of all files.
 pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
         CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
@@ -70,7 +71,7 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Returns prices with a value for each key that the listed model has, because prices merge over the spaces.
+/// Returns prices with a value for each key that the listed model has, because prices of several spaces are merged.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {
@@ -83,7 +84,7 @@ pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) ->
     prices.into()
 }
 
-/// Checks the merged provider files: they are valid, and each entry has its effect.
+/// Checks that the merged provider files are valid and that each entry has an effect.
 fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);

@@ -37,7 +37,8 @@ pub struct ProviderOutput {
     pub key_env: Option<String>,
     /// `set`, `missing`, or `none` if no key is needed.
     pub key: String,
-    /// Settings that a file of the project sets; a key is sent to the provider only after `rye trust`.
+    /// Settings that a file of the project sets. If there are any, a key is sent to the provider only after
+    /// `rye trust`.
     pub from_project: Vec<String>,
     pub default_tier: Option<String>,
     /// Model by tier.
@@ -55,8 +56,8 @@ pub struct ModelOutput {
     pub max_output: u64,
     /// `native` or `text_parsed`.
     pub tool_use: String,
-    /// Dollars per million tokens, as written: `input`, `output`, `cache_read`, `cache_write`. If null, only tokens are
-    /// counted, no money.
+    /// Dollars per million tokens, as written: `input`, `output`, `cache_read`, `cache_write`. Null if the price is
+    /// unknown, so that only tokens are counted.
     #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
     pub prices: Option<IndexMap<String, String>>,
     pub priced_at: Option<String>,

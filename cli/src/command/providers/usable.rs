@@ -1,4 +1,5 @@
-//! The check before a new session that its model has a key, with the places where a key or a local server may be.
+//! A check, before a new session starts, that its model has a key. An error lists the places where a key or a local
+//! server could be.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -16,10 +17,11 @@ use crate::workspace::Spaces;
 const LOCAL_SERVERS: [(&str, u16); 4] = [("Ollama", 11434), ("LM Studio", 1234), ("llama.cpp", 8080), ("vLLM", 8000)];
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Checks that the provider of a model needs no key, or has one.
+/// Checks that the provider of a model needs no key or has one.
 ///
 /// # Errors
-/// The key is missing. The message names the variables of all providers and the local servers that were looked for.
+///
+/// The key is missing. The message names the variables of all providers and the local servers that it found.
 pub fn require_usable_model(model: &PlannedModel, spaces: &Spaces) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);

@@ -1,6 +1,6 @@
-//! Approval of calls and limits: asks at the terminal, or applies the policy for runs without a terminal, which may
-//! leave the thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the
-//! project, never globally.
+//! Approval of calls and limits: a question at the terminal or, without one, the headless policy, which may leave the
+//! thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the project, never
+//! globally.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
@@ -55,7 +55,7 @@ pub fn has_terminal(format: Format) -> bool {
     format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Formats the warning about grants that need approval and are not acknowledged, for a run without a terminal; `None`
+/// Formats the warning, for a run without a terminal, about grants that need approval and are not acknowledged; `None`
 /// if there are none.
 pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
     let grants: Vec<String> = asked
@@ -70,9 +70,9 @@ pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) 
     })
 }
 
-/// Returns the handler of approval requests: the terminal, or the policy for runs without one. `given` holds the
-/// approvals for the rest of a thread; `screen` renders the questions; `answers` reads their answers, if stdin has another
-/// reader.
+/// Returns the handler of approval requests: the terminal or, without one, the headless policy. `given` holds the
+/// approvals for the rest of a thread; `screen` renders the questions; `answers` reads their answers if stdin has
+/// another reader.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
@@ -110,7 +110,8 @@ pub fn headless_handler(
     ApprovalPolicy::Ask(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
 }
 
-/// Approvals without a terminal: grants earlier approvals, and gives every other request the same answer.
+/// Approvals without a terminal: approves calls that were approved before, and gives every other request the same
+/// answer.
 struct HeadlessApprover {
     given: BTreeSet<ThreadGrant>,
     spaces: Spaces,
@@ -140,7 +141,7 @@ fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant
     given.contains(grant) || trust.snapshot().is_ok_and(|now| now.allows(&grant.capability))
 }
 
-/// Approvals at the terminal, one question at a time. A question that was answered elsewhere is dropped with a note;
+/// Approvals at the terminal, one question at a time. A question that is answered elsewhere is dropped with a note, and
 /// the next typed line answers the next question.
 struct TerminalApprover {
     terminal: Mutex<TerminalState>,
@@ -213,7 +214,7 @@ impl ApprovalHandler for TerminalApprover {
 }
 
 impl TerminalApprover {
-    /// Asks until a line is an answer.
+    /// Repeats the question until a line is a valid answer.
     async fn read_answer(&self, lines: &mut TerminalLines, question: String, has_scopes: bool) -> TypedAnswer {
         let mut prompt = question;
         loop {
@@ -245,8 +246,8 @@ impl TerminalApprover {
     }
 }
 
-/// Formats the arguments of a call, one per line. Further lines of a text are marked, so that no argument looks like
-/// a part of the question.
+/// Formats the arguments of a call, one per line. The further lines of a text are marked, so that no argument looks
+/// like a part of the question.
 fn argument_lines(input: &Value) -> Vec<String> {
     let Value::Object(arguments) = input else {
         return vec![format!("  arguments: {}", printable(&input.to_string()))];
@@ -333,7 +334,7 @@ fn lock(counter: &std::sync::Mutex<RequestCounter>) -> std::sync::MutexGuard<'_,
     counter.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Guard of an open question; prints a note if it is dropped without an answer.
+/// Guard of an open question. Prints a note if it is dropped without an answer.
 struct OpenQuestion<'a>(Option<&'a RendererSender>);
 
 impl OpenQuestion<'_> {
@@ -359,11 +360,11 @@ pub type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
 /// Lines of the terminal, read only on demand.
 struct TerminalLines {
     read: Arc<ReadLine>,
-    /// Discards what was typed and not read yet.
+    /// Discards typed lines that were not read yet.
     discard: fn(),
     sender: UnboundedSender<Option<String>>,
     receiver: UnboundedReceiver<Option<String>>,
-    /// True while a read is pending; a dropped question leaves its read pending.
+    /// True while a read is pending. Dropping a question leaves its read pending.
     reading: bool,
 }
 
@@ -403,7 +404,7 @@ fn read_stdin_line() -> Option<String> {
     }
 }
 
-/// Discards what was typed before a question. Stdin may be no terminal any more, then there is nothing to discard.
+/// Discards lines typed before a question. Does nothing if stdin is not a terminal.
 fn discard_typed() {
     rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
 }

@@ -1,5 +1,5 @@
-//! Settings of a run that its resumes keep: `--unattended`, `--script` and `--locked`. A flag of the resuming command
-//! wins over the recorded value.
+//! Settings of a run that a resume preserves: `--unattended`, `--script` and `--locked`. A flag of the resuming command
+//! overrides the recorded value.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl EffectiveSettings {
         Ok(Self { settings, lock, kept })
     }
 
-    /// Reads the script; `None` if there is none. A thread that only ends does not need its script.
+    /// Reads the script; `None` if there is none. A thread that is only ended does not need its script.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::command::threads::{CostOutput, ThreadErrorOutput};
 use crate::exit::Exit;
 
-/// Error codes of a thread that a limit stopped. A provider's `quota_exceeded` is not one of them.
+/// Error codes of a thread that a limit stopped. A provider's `quota_exceeded` is not such a code.
 const LIMIT_CODES: [&str; 6] = [
     "turns_exceeded",
     "tokens_exceeded",

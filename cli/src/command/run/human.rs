@@ -47,7 +47,7 @@ pub struct HumanRenderer {
     events: bool,
     /// Thread whose text is printed: the first thread, then its continuation.
     main: Option<ThreadId>,
-    /// Printed text of the current attempt.
+    /// Text of the current attempt that was printed.
     streamed: String,
     /// Text of the last reply, if it has been printed.
     printed_result: Option<String>,
@@ -56,13 +56,13 @@ pub struct HumanRenderer {
     lines: String,
     calls: BTreeMap<(ThreadId, String), PendingCall>,
     missing: Vec<String>,
-    /// Last limit that the thread reached.
+    /// The last limit that the thread reached.
     limit: Option<String>,
-    /// Threads whose last attempt had no key.
+    /// Threads whose last attempt failed because of a missing key.
     missing_key: BTreeSet<ThreadId>,
     /// Reservations of the current attempts, in nano-dollars.
     reserved: BTreeMap<ThreadId, u64>,
-    /// A call of the tree was booked at its worst case.
+    /// True if a call of the tree was settled at its worst case.
     worst_case: bool,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
@@ -70,7 +70,7 @@ pub struct HumanRenderer {
     is_chat: bool,
 }
 
-/// Returns true for the messages that a chat sends itself.
+/// Returns true for a message that a chat itself sends.
 fn is_own_input(message: &ControlMessage) -> bool {
     matches!(
         message,
@@ -88,7 +88,7 @@ fn is_own_input(message: &ControlMessage) -> bool {
     )
 }
 
-/// Help for a thread without a key.
+/// Help for a thread whose provider has no key.
 const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
 
 /// Help for a limit that calls without a known cost have reached.
@@ -126,12 +126,12 @@ impl HumanRenderer {
         }
     }
 
-    /// Creates the renderer of a chat whose output the terminal takes.
+    /// Creates the renderer of a chat whose output is captured for its terminal.
     pub fn captured(report: &Printer, events: bool) -> Self {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
     }
 
-    /// Takes the captured output.
+    /// Returns the captured output and clears it.
     pub fn take_output(&mut self) -> Vec<CapturedOutput> {
         self.flush();
         self.out.take_captured()
@@ -502,7 +502,7 @@ impl Render for HumanRenderer {
     }
 }
 
-/// Returns the message of an error. That of a limit starts with its code.
+/// Returns the message of an error, without the code with which that of a limit starts.
 fn message_without_code(error: &RunError) -> &str {
     error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message)
 }

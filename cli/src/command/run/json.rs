@@ -33,8 +33,8 @@ impl<'e> EventOutput<'e> {
     }
 }
 
-/// A line of `rye run --format json --events` between the events: a piece of the reply being streamed, which is not in
-/// the transcript. A slow reader misses some pieces.
+/// A line of `rye run --format json --events` between the events: a piece of a streaming reply, which is not in the
+/// transcript. A slow reader misses some pieces.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeltaOutput<'e> {
     pub thread_id: &'e str,
@@ -53,7 +53,7 @@ pub struct DeltaEvent {
 
 pub struct JsonRenderer {
     events: bool,
-    /// First write error; no more output is written after it.
+    /// The first write error, after which no more output is written.
     gone: Option<io::Error>,
 }
 

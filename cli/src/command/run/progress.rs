@@ -1,5 +1,5 @@
 //! Live progress of a run at a terminal: a line for the thread and one for each child, repainted below the output while
-//! a call runs. A terminal that cannot repaint gets a line from time to time instead.
+//! a call runs. A terminal that cannot repaint gets a line at longer intervals instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, stderr};
@@ -20,7 +20,7 @@ use crate::report::{Printer, printable};
 pub const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two lines on a terminal that cannot repaint.
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
-/// A call is shown once it takes this long, so that quick steps do not flicker.
+/// Time after which a call is shown, so that quick steps do not flicker.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
 /// Minimum width to repaint at, in columns.
 const MIN_WIDTH_COLUMNS: usize = 20;
@@ -38,7 +38,7 @@ pub struct Progress {
     /// Chats between two prompts.
     idle: BTreeSet<ThreadId>,
     started: Instant,
-    /// Signals of the user so far.
+    /// Number of stop signals from the user.
     stops: u32,
     painted: Option<ProgressBar>,
     /// The key that stops the run.
@@ -57,8 +57,8 @@ struct Activity {
 }
 
 impl Progress {
-    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person. A chat with lines
-    /// repaints nothing, because the user types there.
+    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person. A chat whose
+    /// input is lines repaints nothing, because the user types in the terminal.
     pub fn for_terminal(report: &Printer, is_chat: bool) -> Option<Self> {
         if report.format() != Format::Human || report.is_quiet() || report.has_log() || !stderr().is_terminal() {
             return None;
@@ -69,7 +69,7 @@ impl Progress {
         Some(Self::new(repaints))
     }
 
-    /// Returns the progress of a chat, whose terminal paints the rows.
+    /// Returns the progress of a chat with an editor, which paints the rows itself.
     pub fn in_viewport() -> Self {
         Self { stop_hint: "Esc to interrupt", ..Self::new(true) }
     }
@@ -94,7 +94,7 @@ impl Progress {
         self.repaints
     }
 
-    /// Follows an event of a thread.
+    /// Updates the progress by an event of a thread.
     pub fn event(&mut self, thread: &ThreadId, event: &Event) {
         if matches!(event.body, EventBody::Ended(_)) {
             self.threads.remove(thread);
@@ -219,7 +219,7 @@ impl Activity {
     }
 }
 
-/// Joins the fields that fit into a line; drops fields from the right, and cuts the first one if necessary.
+/// Joins the fields that fit into a line. Drops fields from the right, and cuts the first one if necessary.
 fn fit_fields(fields: &[String], columns: usize) -> String {
     let mut line = String::new();
     for field in fields {

@@ -1,4 +1,4 @@
-//! Rendering of a run on a thread of its own, so that a slow or closed output does not delay the run.
+//! Rendering of a run on a separate OS thread, so that a slow or closed output does not delay the run.
 
 use std::io::{self, Write as _};
 use std::thread::Thread;
@@ -25,7 +25,7 @@ pub trait Render: Send {
     fn question(&mut self, text: &str) {
         write!(anstream::stderr().lock(), "{text}").ok();
     }
-    /// Notes a signal of the user, which stops the run.
+    /// Records a signal of the user, which stops the run.
     fn stop(&mut self) {}
     /// Returns true if [`Self::tick`] repaints the terminal.
     fn is_animated(&self) -> bool {
@@ -44,7 +44,7 @@ pub trait Render: Send {
 pub enum RendererMessage {
     Note(String),
     Stop(String),
-    /// A question; `shown` is answered once it is rendered.
+    /// A question. `shown` completes when the question is rendered.
     Question {
         text: String,
         shown: oneshot::Sender<()>,
@@ -98,7 +98,7 @@ pub struct RenderOutcome {
 }
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Batching interval of events: waking a thread for each event costs more than rendering it.
+/// Batching interval of events, because waking the rendering thread for each event would cost more than rendering it.
 const BATCH_INTERVAL: Duration = Duration::from_millis(16);
 
 impl Renderer {
@@ -131,7 +131,7 @@ impl Renderer {
         Self::start_with(async move || print(live, messages, &mut *show).await, sender, runtime)
     }
 
-    /// Starts the rendering thread with a renderer of its own.
+    /// Starts the rendering thread with this renderer.
     pub fn start_with<F: Future<Output = RenderOutcome>>(
         render: impl FnOnce() -> F + Send + 'static,
         sender: RendererSender,
@@ -148,7 +148,7 @@ impl Renderer {
         Ok(Self { sender, shown, thread: screen.thread().clone() })
     }
 
-    /// Notes a signal of the user with a message.
+    /// Reports a signal of the user, with a message.
     pub fn stop(&self, text: &str) {
         self.sender.0.send(RendererMessage::Stop(text.to_owned())).ok();
         self.thread.unpark();

@@ -1,5 +1,5 @@
 //! Permission summary of a thread that is resumed, printed before it runs: the grants of its verified transcript, which
-//! later changes of project files do not affect, and the sandbox of its tools.
+//! later changes of project files do not affect, and the sandboxes of its tools.
 
 use std::io::{self, Write as _};
 
@@ -20,11 +20,11 @@ use crate::report::printable;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
 const MAX_LISTED: usize = 12;
-/// Maximum length in characters of a grant or sandbox line; a transcript may come from an untrusted source.
+/// Maximum length in characters of a grant or sandbox line, because a transcript may come from an untrusted source.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks at the
-/// terminal (`can_ask`). Returns `None` if nothing was recorded.
+/// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks the user
+/// at the terminal (`can_ask`). Returns `None` if nothing was recorded.
 pub async fn verify_transcript(
     engine: &Engine,
     thread: &ThreadId,

@@ -1,5 +1,5 @@
-//! Runs a thread to its end: a new, recovered, resumed, forked or handed-off one. Used by `rye run` and by the commands
-//! of `rye threads` that start a thread.
+//! Runs a new, recovered, resumed, forked or handed-off thread to its end. Used by `rye run`, and by the commands of
+//! `rye threads` that start a thread.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -79,7 +79,7 @@ impl ThreadStart {
         }
     }
 
-    /// Returns the number of runtime workers. An existing thread may already have children, so it gets several.
+    /// Returns the number of runtime workers. An existing thread may already have children, so it gets several workers.
     fn worker_count(&self) -> usize {
         match self {
             Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,
@@ -103,8 +103,8 @@ pub struct RunOptions<'a> {
     pub detached: bool,
     /// True to print nothing during the run.
     pub silent: bool,
-    /// Policy for calls that need approval when there is no terminal; `None` for that of the resumed thread, else of the
-    /// settings.
+    /// Policy for calls that need approval when there is no terminal; `None` for the policy of the resumed thread, else
+    /// of the settings.
     pub unattended: Option<HeadlessPolicy>,
     /// The policy if neither the command nor the resumed thread names one.
     pub unattended_default: Option<HeadlessPolicy>,
@@ -120,7 +120,7 @@ pub struct RunOptions<'a> {
     pub model: Option<&'a PlannedModel>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
-    /// The face of a chat; `None` for a run.
+    /// The user interface of a chat; `None` for a run.
     pub chat: Option<&'a ChatFace>,
 }
 
@@ -278,7 +278,8 @@ fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> Chat
     }
 }
 
-/// Returns the status of a session; an empty one if its plan cannot be read, which the session itself reports.
+/// Returns the status of a session. If its plan cannot be read, the status is empty, because the session itself reports
+/// the error.
 fn session_status(engine: &Engine, thread: &ThreadId, recorded: &[Event]) -> SessionStatus {
     let threads = engine.threads();
     let parent = threads.parent(thread).ok().flatten();
@@ -293,8 +294,8 @@ fn is_chat(engine: &Engine, thread: &ThreadId) -> bool {
     parent.is_some_and(|parent| parent.plan().mode == PlanMode::Chat)
 }
 
-/// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal came first: then the
-/// thread did not start, or is left for a resume.
+/// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal arrived first: then
+/// the thread did not start, or it can be resumed.
 async fn start_unless_stopped(
     engine: &Engine,
     start: ThreadStart,

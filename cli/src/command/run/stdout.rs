@@ -1,5 +1,5 @@
-//! Stdout of a run, or its output captured for the terminal of a chat. Records if the last line is complete and if the
-//! reader has closed the pipe.
+//! Stdout of a run, or its output captured for the terminal of a chat. Records whether the last line is complete, and
+//! whether the reader has closed the pipe.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::report::printable;
 pub struct Stdout {
     /// True if the last output is not a complete line.
     open_line: bool,
-    /// First write error; later output is discarded, and the run continues.
+    /// The first write error. Later output is discarded, and the run continues.
     gone: Option<io::Error>,
     /// The output, if the terminal of a chat renders it.
     captured: Option<Vec<CapturedOutput>>,
@@ -20,7 +20,7 @@ pub struct Stdout {
 pub enum CapturedOutput {
     /// Text of the model.
     Text(String),
-    /// The text of the model ends, or other output follows.
+    /// The end of the model's text, or of a part of it that other output follows.
     EndOfText,
     /// Lines with styles.
     Lines(String),
@@ -32,7 +32,7 @@ impl Stdout {
         Self { captured: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Captures a piece; returns it if the output is printed.
+    /// Captures a piece if output is captured; otherwise returns it.
     pub fn capture(&mut self, output: CapturedOutput) -> Option<CapturedOutput> {
         match &mut self.captured {
             Some(captured) => {
@@ -48,7 +48,7 @@ impl Stdout {
         self.captured.is_some()
     }
 
-    /// Takes the captured output.
+    /// Returns the captured output and clears it.
     pub fn take_captured(&mut self) -> Vec<CapturedOutput> {
         self.captured.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ impl Stdout {
         self.text(&format!("{text}\n"));
     }
 
-    /// Takes the first write error, if there was one.
+    /// Returns the first write error and clears it.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.gone.take()
     }

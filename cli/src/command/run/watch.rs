@@ -1,4 +1,4 @@
-//! Waits for a started thread and all threads it started; signals of the process are forwarded to every thread.
+//! Waits for a started thread and all of its descendants, and forwards signals of the process to every thread.
 
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::engine::{Engine, ThreadHandle};
@@ -28,8 +28,8 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-/// Waits for the thread and all threads that it started. `signals`: installed before the thread started, so that none is
-/// lost; `detached`: the process has no terminal; `input`: the input of a chat.
+/// Waits for the thread and all of its descendants. `signals` were installed before the thread started, so that none is
+/// lost; `detached` is true if the process has no terminal; `input` is the input of a chat.
 pub async fn wait_until_end(
     engine: &Engine,
     handle: ThreadHandle,
@@ -91,7 +91,7 @@ pub async fn wait_until_end(
     WatchOutcome { exit, limit }
 }
 
-/// Takes the next line of a chat; does not return in a run.
+/// Handles the next line of a chat; does not return in a run.
 async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
     match input {
         Some(input) => input.next().await,
@@ -136,14 +136,15 @@ pub struct StopSignals {
 pub enum StopSignal {
     /// SIGINT.
     Interrupt,
-    /// SIGTERM: a run is cancelled as by SIGINT, a chat is closed.
+    /// SIGTERM: cancels a run as SIGINT does, and closes a chat.
     Terminate,
-    /// SIGHUP: the terminal was closed. The kernel and the shell may both send it.
+    /// SIGHUP: the terminal was closed. Both the kernel and the shell may send it.
     Hangup,
 }
 
 impl StopSignals {
-    /// Installs the handlers, for the rest of the process. Reports a failure: the signals then end the process at once.
+    /// Installs the handlers for the rest of the process. Reports a failure, after which a signal ends the process at
+    /// once.
     pub fn install(report: &Printer) -> Option<Self> {
         let installed = Self::handlers();
         installed.map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"))).ok()
@@ -182,14 +183,14 @@ fn is_hangup_ignored() -> bool {
 struct SignalForwarder<'a> {
     signals: Option<StopSignals>,
     engine: &'a Engine,
-    /// A background process has no terminal, and its threads do not end with one.
+    /// True for a background process, which has no terminal, so that a closed terminal does not end its threads.
     detached: bool,
     asked: u32,
 }
 
 impl SignalForwarder<'_> {
-    /// Waits for the next signal that counts. A hangup counts only as the first signal, because the kernel and the shell
-    /// may both send it: a later one neither kills nor cuts the output.
+    /// Waits for the next signal. A hangup counts only as the first signal, because both the kernel and the shell may
+    /// send it: a later one neither kills threads nor cuts the output.
     async fn next(&mut self) -> StopSignal {
         match &mut self.signals {
             Some(signals) => loop {
@@ -203,7 +204,7 @@ impl SignalForwarder<'_> {
     }
 
     /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
-    /// one, which ends the process without waiting.
+    /// one, after which the process ends without waiting.
     fn forward(&mut self, screen: &Renderer) -> bool {
         self.asked += 1;
         match self.asked {

@@ -134,7 +134,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)
 }
 
-/// Waits until the thread has consumed the answer, and reports if another answer preceded it.
+/// Waits until the thread has recorded the answer, and reports if another answer arrived before.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,
@@ -179,8 +179,8 @@ fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Even
     CommandError::failed(format!("the answer to `{id}` came too late: {how}"))
 }
 
-/// Checks that each raised limit is above its current value and at most the parent's ceiling, and that the limit the
-/// thread waits at is among them.
+/// Checks that each raised limit is above its current value and at most the parent's ceiling, and that the limit at
+/// which the thread waits is among them.
 fn check_raises(
     id: &ThreadId,
     messages: &[ControlMessage],

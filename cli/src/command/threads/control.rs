@@ -1,5 +1,5 @@
-//! `rye threads cancel|kill|steer`: sends control messages to threads, whichever process runs them. Recovers an
-//! orphaned thread to end it, which settles its spending and completes its transcript.
+//! `rye threads cancel|kill|steer`: sends control messages to threads of any process. An orphaned thread is first
+//! recovered, so that ending it settles its spend and completes its transcript.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -119,8 +119,8 @@ pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
     }))
 }
 
-/// Kills a thread that a live process runs: with a control message, then by ending the process if it runs no other
-/// trees. Returns false if the thread still runs.
+/// Kills a thread of a live process: with a control message, then by ending the process if it runs no other trees.
+/// Returns false if the thread still runs.
 fn kill_running(
     entry: &ListedThread,
     reader: &ThreadReader,
@@ -217,7 +217,7 @@ pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit,
 }
 
 impl ThreadReader {
-    /// Sends a control message to a thread, whichever process runs it. Returns the id of the message.
+    /// Sends a control message to a thread of any process. Returns the id of the message.
     pub fn send(&self, thread: &ThreadId, message: &ControlMessage) -> Result<String, CommandError> {
         let body = serde_json::to_value(message).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)

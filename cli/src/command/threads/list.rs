@@ -121,7 +121,7 @@ pub struct ThreadOutput {
     pub tool: Option<String>,
     /// `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued` or `suspended`.
     pub status: String,
-    /// True if the thread has not ended and no live process owns it; `rye run --resume` recovers it.
+    /// True if the thread has not ended and no live process owns it. `rye run --resume` recovers it.
     pub orphaned: bool,
     /// Current step of a thread that has not ended: `turn N`, names of tools, `waiting for approval`, ….
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -110,7 +110,7 @@ fn parent_bounds(parent: &str, spaces: &Spaces) -> Result<SpawnParent, CommandEr
     Ok(parent.bounds())
 }
 
-/// The call of a thread, with its recorded plan.
+/// The call that started a thread, with its recorded plan.
 struct RecordedCall<'c> {
     plan: &'c Plan,
     plan_id: &'c str,

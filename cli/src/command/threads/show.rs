@@ -65,7 +65,7 @@ pub struct CacheOutput {
     pub read_tokens: u64,
     /// Tokens written to the cache.
     pub written_tokens: u64,
-    /// Share of tokens read from the cache, in whole percent, rounded down.
+    /// Percentage of tokens read from the cache, rounded down.
     pub hit_percent: u64,
 }
 
@@ -299,8 +299,8 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
     ledger.iter().map(line).collect()
 }
 
-/// Returns the accounts of a tree, each before its children. The continuation of a child follows it, at its level: its
-/// parent pays for both.
+/// Returns the accounts of a tree, each before its children. The continuation of a child follows it at the same level,
+/// because its parent pays for both.
 fn tree_accounts(reader: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
     let Some(registry) = reader.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());

@@ -1,5 +1,5 @@
-//! `rye threads tail [-f]`: prints the last events of a thread. With `-f`, follows new events and the pieces of the
-//! reply being streamed, whichever process runs the thread, and then the threads that continue it.
+//! `rye threads tail [-f]`: prints the last events of a thread. With `-f`, follows new events and the pieces of a
+//! streaming reply, in whatever process the thread runs, and then the threads that continue it.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

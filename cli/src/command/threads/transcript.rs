@@ -43,7 +43,8 @@ pub struct TranscriptOutput<'e> {
     pub thread_id: String,
     /// Events, in the format of `rye run --events`.
     pub events: Vec<EventOutput<'e>>,
-    /// Size in bytes of the torn tail after the last complete line: a line being written or cut off by a crash.
+    /// Size in bytes of the torn tail after the last complete line: a line that is being written, or that a crash cut
+    /// off.
     pub torn_bytes: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::select_threads;
 use crate::workspace::{Spaces, user_root};
 
-/// End of the reason of a fault whose key is not trusted ([`SignatureError::UnknownKey`]).
+/// End of the message for a fault whose key is not trusted ([`SignatureError::UnknownKey`]).
 ///
 /// [`SignatureError::UnknownKey`]: rye_engine::keys::SignatureError::UnknownKey
 const UNTRUSTED_KEY: &str = "which is not trusted";
@@ -52,7 +52,7 @@ pub struct ThreadVerdictOutput {
     /// Number of events in the transcript.
     pub events: u64,
     pub checkpoints: u64,
-    /// Number of events, from the first, that valid signatures cover.
+    /// Number of events, counted from the first, that valid signatures cover.
     pub vouched: u64,
     /// Key ids of the valid signatures.
     pub signed_by: Vec<String>,

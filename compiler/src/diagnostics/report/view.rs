@@ -36,7 +36,7 @@ impl SourceView {
         Self { source: id, name: sanitize(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
     }
 
-    /// Returns the first offset for the next view; bytes between two views belong to none.
+    /// Returns the first offset for the next view. The bytes between two views belong to neither.
     pub fn end(&self) -> usize {
         self.base + self.text.len() + 2
     }
@@ -45,7 +45,7 @@ impl SourceView {
         offset >= self.base && offset + length <= self.base + self.text.len()
     }
 
-    /// Returns offset and length of the label for a span: at most `lines` lines, and never behind the last line.
+    /// Returns the offset and length of a span's label, at most `lines` lines and not beyond the last line.
     pub fn label_range(&self, span: Span, lines: usize) -> (usize, usize) {
         let last = self.text.trim_end_matches(['\n', '\r']).len();
         let start = self.floor_char_boundary((span.start as usize).min(last));

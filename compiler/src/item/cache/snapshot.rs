@@ -1,6 +1,6 @@
-//! The item cache between two compilations: items that were read, and the dependencies of every answer made from them.
-//! Recalling a snapshot compares the lists of the world and every file that was read with the earlier ones, except
-//! those that the world reports as untouched.
+//! The item cache between two compilations: items that were read, and the dependencies of every answer computed from
+//! them. Restoring a snapshot compares the lists of the world and every file that was read with their earlier state,
+//! except for files that the world reports as unchanged.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -52,7 +52,7 @@ pub(super) struct DependencyLog {
     /// The sources of each item that was opened; `items` is the inverse.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
-    /// The state of the world at that time.
+    /// The state of the world when the reads were recorded.
     state: Option<WorldState>,
     frames: RefCell<Vec<Vec<Dependency>>>,
     /// The number of sources that no item uses any more.
@@ -123,7 +123,8 @@ impl<'w> Items<'w> {
         self.log.map(|log| CacheSnapshot { cache: self.cache, log }).unwrap_or_default()
     }
 
-    /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The enclosing frame records them too.
+    /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The reads also count for an enclosing
+    /// `tracked` call.
     pub fn tracked<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
         let Some(log) = &self.log else { return (ask(), Dependencies::default()) };
         log.frames.borrow_mut().push(Vec::new());
@@ -138,7 +139,8 @@ impl<'w> Items<'w> {
         (answer, Dependencies(reads))
     }
 
-    /// Runs `ask` without recording its reads in the enclosing frame: for results that are dependencies themselves.
+    /// Runs `ask` without recording its reads for the enclosing `tracked` call, because its result is a dependency
+    /// itself.
     pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());
@@ -188,7 +190,7 @@ impl<'w> Items<'w> {
 }
 
 impl DependencyLog {
-    /// Records a read. Without an open frame, `read` is not called.
+    /// Records a read. Does not call `read` if no `tracked` call is running.
     pub(super) fn note(&self, read: impl FnOnce() -> Dependency) {
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
             frame.push(read());

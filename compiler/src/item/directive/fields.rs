@@ -13,7 +13,7 @@ use crate::semantics::value::{are_equal, parse_json};
 
 /// Maximum number of inputs, and of outputs, of one directive.
 const MAX_FIELDS: usize = 500;
-/// Maximum number of types inside each other.
+/// Maximum nesting depth of declared types.
 const MAX_PARTS_DEPTH: usize = 8;
 
 /// Reads `<inputs>` (`name` is `input`) or `<outputs>` (`output`).

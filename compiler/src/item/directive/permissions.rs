@@ -94,7 +94,7 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
     }
 }
 
-/// Reports hosts that no call can have. The paths of `write` are checked with the tools that they apply to.
+/// Reports hosts that no call can have. The paths of `write` are checked with the tools that use them.
 fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {

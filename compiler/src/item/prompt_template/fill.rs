@@ -11,7 +11,8 @@ pub const MAX_FILLED_BYTES: usize = 16 << 20;
 pub struct FilledTemplate {
     /// `None` if the text would exceed [`MAX_FILLED_BYTES`].
     pub text: Option<String>,
-    /// Numbers of the arguments that the template names without a default and the call lacks; each is empty in the text.
+    /// Numbers of the arguments that the call lacks, although the template names them without a default; each is filled
+    /// in as an empty text.
     pub missing: BTreeSet<usize>,
     /// Numbers of the arguments that no placeholder names.
     pub unused: BTreeSet<usize>,
@@ -101,7 +102,7 @@ impl Filler<'_> {
 
 /// A scanner of placeholders in linear time.
 struct Scanner {
-    /// Set once a default has no closing brace: no later one has.
+    /// Set once a default has no closing brace. Every later default then has none either.
     unclosed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of skills: the rules of the specification, and the text of a call.
+//! Tests of skills: the rules of the Agent Skills specification, and the text that a call sends.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use rye_grammar::ItemId;

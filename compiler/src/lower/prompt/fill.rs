@@ -36,7 +36,7 @@ impl Default for ValueBudget {
 }
 
 impl ValueBudget {
-    /// Returns the value if it fits. Once a value did not fit, none does.
+    /// Returns the value if it fits. After the first value that does not fit, returns none.
     pub fn take<T: AsRef<str>>(&mut self, value: T) -> Option<T> {
         let left = self.left.checked_sub(value.as_ref().len()).filter(|_| !self.is_exceeded);
         self.is_exceeded = left.is_none();

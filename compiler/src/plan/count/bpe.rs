@@ -1,10 +1,10 @@
 //! The exact tokenizers, if compiled in. A vocabulary is loaded on its first use, which takes a few hundred
-//! milliseconds; commands that never count with it never load it.
+//! milliseconds; commands that do not count with it do not load it.
 
 use super::Tokenizer;
 
-/// Longest run of white space handed to the library in one piece, in characters. The library's pattern looks ahead
-/// through a run step by step and fails on one of a few hundred thousand characters.
+/// Maximum number of white-space characters passed to the library in one piece. The library's pattern looks ahead
+/// through the white space character by character, and fails on a few hundred thousand of them.
 #[cfg(feature = "tokenizers")]
 const MAX_WHITESPACE_RUN: usize = 4096;
 

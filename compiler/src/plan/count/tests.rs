@@ -46,7 +46,7 @@ mod exact {
         assert!(Tokenizer::O200k.count("<|endoftext|>") > 1);
     }
 
-    /// The library unwraps its pattern's result, and splitting in quadratic time would not finish.
+    /// A text must neither make the library's pattern panic nor take quadratic time.
     #[test]
     fn long_repetitive_texts_are_counted() {
         let run = |text: &str| text.repeat(300_000 / text.len());

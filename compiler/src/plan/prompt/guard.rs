@@ -1,9 +1,9 @@
-//! Keeps each layer inside its element: no text of another layer can close the enclosing tag.
+//! The protection of each layer's element: no text of another layer can close the enclosing tag.
 //!
 //! Two cases exist. If the *knowledge itself* contains its own closing tag, each one is sent as `&lt;/…` and counted,
 //! and the plan reports the count. If a *placeholder value* completes a closing tag, alone or together with the text
-//! around it, the value is escaped and never the text, because the plan fixes the text byte for byte. Everything else
-//! is sent unchanged.
+//! around it, the value is escaped; the text around it is not, because the plan fixes that text byte for byte.
+//! Everything else is sent unchanged.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -15,8 +15,8 @@ pub enum LayerPiece {
     Value(String),
 }
 
-/// Joins the pieces and escapes, inside values, every closing tag that a value contributes to. Without a tag, nothing
-/// is escaped.
+/// Joins the pieces. Inside values, escapes every closing tag that a value is part of; if `tag` is `None`, escapes
+/// nothing.
 pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();

@@ -15,7 +15,7 @@ use crate::world::{ItemKind, World};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Changes the text sent or shown, not permissions or spending.
+    /// Changes the text that is sent or shown, but no permission and no spending.
     Neutral,
     Narrowed,
     /// Not proved to be narrower; counts as widened.
@@ -33,7 +33,7 @@ impl Direction {
         }
     }
 
-    /// Checks whether a reviewer has to agree: the change widens, or may widen.
+    /// Returns true if a reviewer has to agree, because the change widens, or may widen, what the directive may do.
     pub fn may_widen(self) -> bool {
         matches!(self, Self::Widened | Self::Unknown)
     }
@@ -94,7 +94,7 @@ pub struct DiffSide<'a> {
     pub compilation: &'a Compilation,
 }
 
-/// Both sides, each with its own item cache.
+/// Both sides of a comparison, each with its own item cache.
 pub struct DiffSides<'a> {
     pub before: DiffSide<'a>,
     pub after: DiffSide<'a>,

@@ -46,7 +46,7 @@ enum HookRole {
     Guard,
     /// Starts or signs an item.
     Act,
-    /// Lets a thread continue, again or longer.
+    /// Lets a thread continue, or raises a limit.
     License,
     /// Changes data, so it can withhold some of it.
     Filter,
@@ -78,7 +78,7 @@ fn hook_role(action: &HookAction) -> HookRole {
     }
 }
 
-/// Checks whether one hook has the same effect at its event as another, apart from conditions.
+/// Returns true if one hook can replace another: at its event it has the same effect, apart from conditions.
 fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -174,14 +174,14 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     changes
 }
 
-/// Checks whether a hook is a trust requirement of a plan.
+/// Returns true if a hook is a trust requirement of a plan.
 pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> bool {
     let of_hook = |one: &TrustRequirement| one.kind == TrustRequirementKind::Hook && one.name == hook.id;
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Returns the direction and the reason for an effect that no hook of the old plan had. `needs_new_trust`: the old plan
-/// had no trust requirement for the hook (decision 0105).
+/// Returns the direction and the reason for an effect that no hook of the old plan had. `needs_new_trust` is true if
+/// the old plan did not require trust in the hook (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -206,8 +206,8 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Returns the direction and the reason for an effect that no hook of the new plan has. `kept`: the new plan has a hook
-/// with this id.
+/// Returns the direction and the reason for an effect that no hook of the new plan has. `kept` is true if the new plan
+/// has a hook with this id.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -235,7 +235,7 @@ fn format_example(answer: &Implication) -> String {
     }
 }
 
-/// Checks whether the result of an executed item has an effect at an event.
+/// Returns true if the result of an executed item has an effect at an event.
 fn may_answer(event: HookPoint) -> bool {
     match hook_point::row_of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
@@ -333,7 +333,7 @@ fn possible_values(
     PathValues { domain: known.or(domain), kind }
 }
 
-/// Returns the type of a call's parameter. A parameter that no reachable tool declares counts as text, because no call
+/// Returns the type of a call's parameter. A parameter that no reachable tool declares has the type text; no call
 /// contains it.
 fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {

@@ -1,4 +1,4 @@
-//! Changes of the remaining parts of a plan (chain, model, interface, trust requirements), and the guarantee that every
+//! Changes of the remaining parts of a plan (chain, model, interface, trust requirements), and a check that every
 //! difference is reported.
 
 use std::collections::BTreeSet;

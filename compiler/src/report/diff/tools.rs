@@ -1,5 +1,5 @@
-//! Changes of the reachable tools, by what a call starts. The direction of a changed program, request or script is
-//! unknown; parameter schemas are compared by their bounds.
+//! Changes of the reachable tools, by the program or request that a call starts. The direction of a changed program,
+//! request or script is unknown; parameter schemas are compared by their bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -230,7 +230,7 @@ fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
     value.and_then(Value::as_array)
 }
 
-/// Returns narrowed if every value of `inner` is in `outer`, else widened.
+/// Returns narrowed if `outer` contains every value of `inner`, else widened.
 fn compare_lists(inner: &[Value], outer: &[Value]) -> Direction {
     if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

@@ -112,12 +112,12 @@ fn render_change(change: &PlanChange) -> String {
     format!("{} {}", change.direction.as_str(), change.what)
 }
 
-/// Returns true if a changed part has the same token count before and after the change.
+/// Returns true if a changed part has the same token count on both sides.
 fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Lists the parts whose text changed but not their token count, each once with all of its locations.
+/// Lists the parts whose text changed while their token count stayed the same, each once with all of its locations.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {

@@ -43,7 +43,7 @@ pub struct PlanReport {
     /// SHA-256 of the stored plan.
     pub plan_id: String,
     pub directive: String,
-    /// Model, costs, turns, access and the difference from the lock; filled in by the printer.
+    /// The summary: model, costs, turns, access and the difference from the lock; filled in by the printer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<PlanSummary>,
     /// The parameters of the compilation.
@@ -120,7 +120,7 @@ pub struct FirstMessageReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerReport {
-    /// The knowledge id; the hook's id for a hook's text; the directive's for its body.
+    /// Id of the knowledge item, of the hook for a hook's text, or of the directive for its body.
     pub id: String,
     pub tokens: u64,
     pub bytes: usize,
@@ -193,8 +193,8 @@ pub struct ToolReport {
     pub description: String,
     /// JSON Schema of the parameters.
     pub schema: Arc<Value>,
-    /// The definition as a request contains it, in the form of the model's wire; null if that is `description` and
-    /// `schema`, or if the system prompt contains them.
+    /// The definition in the form of the model's wire. Null if it equals `description` and `schema`, or if the system
+    /// prompt contains the definitions.
     #[serde(default)]
     pub sent: Option<SentToolReport>,
     #[serde(default)]
@@ -318,7 +318,7 @@ pub struct TokensReport {
     pub output: u64,
     /// Dollars for the input; null if the model has no price.
     pub input_cost: Option<Value>,
-    /// Dollars for the bound of the input and the maximum output: the amount that a run reserves.
+    /// Dollars for the input bound and the maximum output: the amount that a run reserves.
     pub worst_case_cost: Option<Value>,
 }
 
@@ -387,7 +387,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Plans that 0.1 printed have no policy: it allowed the calls.
+/// Returns the policy for plans of version 0.1, which do not state one: calls were allowed.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }

@@ -152,7 +152,8 @@ fn sent_tools(compilation: &Compilation) -> Vec<(SentTool, Option<SourcePlace>)>
     }
 }
 
-/// Appends a part: each line of its text after its margin. `┊` marks the rest of a folded line.
+/// Appends a part, each line of its text after its margin. A line too long for the width continues after a margin of
+/// `┊`.
 fn push_part(out: &mut String, part: &Part, margin: usize, max_chars: Option<usize>) {
     let mut labels = part.labels.iter().peekable();
     let mut waiting: Vec<&str> = Vec::new();

@@ -224,7 +224,7 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the trust requirements. The plan does not know whether they are trusted.
+/// Renders the trust requirements. A plan does not contain whether the user trusts them.
 fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.trust_requirements.is_empty() {
         return;
@@ -272,7 +272,7 @@ fn write_palette(out: &mut String, compilation: &Compilation) {
     }
 }
 
-/// Renders the access of tools that touch the machine.
+/// Renders the access of tools that use files, hosts or processes.
 fn write_sandboxes(out: &mut String, compilation: &Compilation) {
     let touching = compilation.sandboxes.iter().filter(|sandbox| sandbox.kind != crate::sandbox::SandboxKind::Engine);
     let rows: Vec<Vec<String>> = touching.map(|sandbox| vec![sandbox.name.clone(), sandbox.to_string()]).collect();

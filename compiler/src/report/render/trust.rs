@@ -31,8 +31,7 @@ impl From<&TrustRequirement> for TrustRequirementReport {
 pub struct SandboxReport {
     /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
     pub kind: String,
-    /// Folders of the project that its process may write; of a file tool, folders that bound its writes, empty for the
-    /// whole project.
+    /// Folders of the project that the tool may write. For a file tool, an empty list means the whole project.
     pub write: Vec<String>,
     /// Granted hosts; for a process, one granted host allows the whole network.
     pub net: Vec<String>,

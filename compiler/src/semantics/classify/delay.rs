@@ -41,7 +41,7 @@ pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Opti
     Some(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
 }
 
-/// Parses a non-negative decimal, times 10^`places`, rounded up. A number of digits that does not fit is the maximum.
+/// Parses a non-negative decimal, times 10^`places`, rounded up. A number too large for the result becomes the maximum.
 fn round_up(text: &str, places: u8) -> Option<u64> {
     const EXTRA_PLACES: u8 = 6;
     let text = text.trim();

@@ -181,7 +181,7 @@ fn table_error(at: &str, message: &str) -> ClassifyTableError {
     ClassifyTableError { at: at.to_owned(), message: message.to_owned() }
 }
 
-/// The refusals of a prompt that is too long, by status, code, type and the texts of the providers.
+/// The condition for refusals of a prompt that is too long: status, code, type, or the message texts of the providers.
 const PROMPT_TOO_LONG: &str = "status == 413 || error.code matches '(?i)context_(length|window)_exceeded|context_length|prompt_too_long|request_too_large' || error.type matches '(?i)context_(length|window)_exceeded|context_length|prompt_too_long|request_too_large|exceed_context_size' || ((status == null || status < 300 || status == 400 || status == 422 || stage == 'stream_error') && error.message matches '(?i)prompt is too long|prompt too long|input is too long|(maximum|max|model.s) context (length|window|size)|exceeds? (the |its )?(available |maximum |model.s )?context (length|window|size|limit)|input token count.{0,40}exceeds|input length and .max_tokens. exceed|exceeds the maximum number of (input )?tokens|too many (input )?tokens in|reduce the length of the (messages|prompt|input)')";
 
 /// Returns the content of the standard library's `error_classification.yaml`.

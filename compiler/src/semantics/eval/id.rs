@@ -1,5 +1,5 @@
-//! The `id` of a line that is not valid JSON or too large to hold, so that clients can match the error to their
-//! request. The parser handles valid lines.
+//! The `id` of a line that is not valid JSON or too large, so that clients can match the error to their request. Valid
+//! lines are left to the parser.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;

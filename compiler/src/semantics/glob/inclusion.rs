@@ -141,8 +141,8 @@ impl CapabilityPosition {
     }
 }
 
-/// The possible positions in a pattern. Positions before a run are dropped: the run matches everything that an earlier
-/// position could still match. This keeps the sets small.
+/// The possible positions in a pattern. Positions before a `*` are dropped, which keeps the sets small: the `*` matches
+/// everything that an earlier position could still match.
 type Positions = Vec<u32>;
 
 fn start_positions(glob: &Glob) -> Positions {
@@ -182,7 +182,7 @@ fn accepts(glob: &Glob, positions: &[u32]) -> bool {
     positions.last().is_some_and(|at| *at as usize == glob.parse_tokens().len())
 }
 
-/// Returns true if every continuation matches too.
+/// Returns true if every continuation of the text matches too.
 fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
     let len = glob.parse_tokens().len();
     positions.iter().any(|at| *at as usize + 1 == len && glob.parse_tokens().last() == Some(&Token::Run))

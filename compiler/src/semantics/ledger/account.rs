@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::semantics::money::Nanos;
 
-/// The money of one thread. INVARIANT: `children` is the number of live children, and `children_hold` the sum of the
-/// amounts that they hold now. Each of them has an account of its own, so that an account stays small.
+/// The money of one thread. Each child has an account of its own, so that an account stays small. INVARIANT: `children`
+/// is the number of live children, and `children_hold` the sum of the amounts that they hold now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     parent: Option<String>,
@@ -157,7 +157,7 @@ impl Account {
         self.parent = Some(parent.to_owned());
     }
 
-    /// Closes the account to anything new; no last turn is reserved for an ended thread.
+    /// Closes the account to new attempts and children. An ended thread needs no reserve for a last turn.
     pub(super) fn drain(&mut self) {
         self.kept_back = Nanos::ZERO;
         self.status = AccountStatus::Draining;

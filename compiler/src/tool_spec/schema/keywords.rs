@@ -5,7 +5,8 @@ use regex_syntax::ast::ErrorKind;
 /// Types of JSON Schema.
 pub(super) const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 
-/// Known keywords at the top of a parameter schema, where any other key suggests that `properties` was forgotten.
+/// Keywords that may occur at the top of a parameter schema. Any other key there suggests that `properties` was
+/// forgotten.
 pub(super) const TOP_LEVEL_KEYWORDS: [&str; 27] = [
     "$id",
     "$schema",

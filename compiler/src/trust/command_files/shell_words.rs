@@ -1,5 +1,5 @@
-//! Words of a shell text: quotes are removed, expansions are marked. Reads more than a shell would execute, never less:
-//! comments and here documents count as commands.
+//! Words of a shell text: quotes are removed, expansions are marked. The result contains at least the commands that a
+//! shell would execute; comments and here documents count as commands too.
 
 use super::EXPANSION;
 

@@ -12,8 +12,8 @@ use crate::machine::HookRun;
 /// The name under which the transcript records problems of an expansion, beside the hooks.
 const EXPANSION: &str = "expansion";
 
-/// Returns the answer of the hooks with the expanded text. A message that calls something unknown is not sent; the
-/// reason is recorded in `considered`.
+/// Returns the answer of the hooks with the expanded text. If the message calls something unknown, it is not sent, and
+/// the reason is recorded in `considered`.
 pub(super) async fn expand_message(
     engine: &EngineContext,
     run: &HookRun,

@@ -1,4 +1,4 @@
-//! The actions of hooks: they pass the same gate and the same code as the thread's own calls.
+//! The actions of hooks, performed by the gate and the code that also perform the thread's own calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -28,9 +28,9 @@ pub(super) struct EmbeddedHookRunner<'a> {
     /// The values of the thread's store, including writes by earlier hooks of the point.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
-    /// Signals a cancellation of the thread since the point was reached.
+    /// Cancelled when the thread is cancelled after the hooks started.
     halt: CancellationToken,
-    /// The start of the point, and the remaining duration of the thread at that time.
+    /// Start of the hooks, with the remaining duration of the thread at that time.
     started: Instant,
     remaining_ms: u64,
 }
@@ -53,12 +53,12 @@ impl<'a> EmbeddedHookRunner<'a> {
         self.remaining_ms.saturating_sub(used)
     }
 
-    /// Returns true if the duration of the thread ended while the hooks ran.
+    /// Returns true if the duration of the thread has ended while the hooks ran.
     pub fn is_overdue(&self) -> bool {
         self.remaining_ms() == 0
     }
 
-    /// Takes the writes to the store.
+    /// Returns the writes to the store and removes them from the runner.
     pub fn take_writes(&self) -> Vec<StateSet> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }

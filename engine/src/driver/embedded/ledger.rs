@@ -1,5 +1,5 @@
-//! Ledger operations and updates of the thread's row: one registry commit per step, each operation with the key from
-//! the fold.
+//! Ledger operations and updates of the thread's row: one registry commit per step. The fold determines the key of each
+//! operation.
 
 use crate::machine::effect::ContinuationRow;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
@@ -32,7 +32,7 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Books open settlements during a long step. Booking them again later changes nothing.
+    /// Books open settlements during a long step. Booking a settlement twice has no further effect.
     pub(super) async fn commit_settlements(&self, unsettled: &[Settled]) -> Result<(), DriveError> {
         let changes = self.settlements(unsettled);
         if !changes.is_empty() {
@@ -41,9 +41,9 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end: open settlements are booked, the row gets the end status, surviving children move up, the
-    /// account is closed. A suspended thread's account stays open. A continuation gets its row and account in the same
-    /// commit, so that after a crash one of the two threads can be resumed.
+    /// Commits the end of the thread: books open settlements, writes the end status, moves surviving children to an
+    /// ancestor, and closes the account. The account of a suspended thread stays open. A continuation gets its row and
+    /// account in the same commit, so that after a crash one of the two threads can be resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -79,8 +79,8 @@ impl EmbeddedDriver {
     }
 
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
-    /// continuation of a child takes over the rest of the child's reservation, so that an ended parent need not reserve
-    /// it again.
+    /// continuation of a child takes over the rest of the child's reservation, because an ended parent could not
+    /// reserve money again.
     async fn continuation(
         &self,
         next: &ThreadId,
@@ -113,8 +113,8 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the moves of surviving children, with their reservations, to the nearest living ancestor or to the root,
-    /// whose account stays open for them.
+    /// Returns the changes that move surviving children, with their reservations, to the nearest living ancestor, or
+    /// else to the root, whose account stays open for them.
     async fn moves_of_survivors(&self) -> Result<Vec<Change>, DriveError> {
         let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
         let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());

@@ -1,4 +1,5 @@
-//! Execution of authorized calls: tools, knowledge, fetches, signatures. All take one path: find, run, guard.
+//! Execution of authorized calls: tools, knowledge, fetches, signatures. All calls take the same steps: find the item,
+//! run it, guard the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ use crate::tool::registry::ToolFile;
 use crate::tool::{Invocation, ToolOutcome};
 use crate::trust::TrustSnapshot;
 
-/// Duration after which a running call books the open settlements.
+/// Time after which a running call books the open settlements.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
 impl EmbeddedDriver {
@@ -87,8 +88,8 @@ impl EmbeddedDriver {
         Ok(Fact::ShellRan { id, answer, exit_code, duration_ms })
     }
 
-    /// Performs an authorized call until it ends, is stopped, is cancelled by `halt`, or outlives the deadline. `hook` makes the call;
-    /// `None` for the model.
+    /// Performs an authorized call until it ends, is stopped, is cancelled by `halt`, or reaches the deadline. `hook`
+    /// is the hook that makes the call; `None` for a call of the model.
     pub(super) async fn dispatch(
         &self,
         call: Allowed<Dispatch>,
@@ -188,13 +189,13 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the thread on whose behalf tools act. For a run of a tool, this is the calling thread.
+    /// Returns the thread that tools act for. In a thread that runs a tool, this is the calling thread.
     fn acting_thread(&self) -> String {
         let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
 
-    /// Checks that a thread with these grants can run a tool with these parameters; returns the obstacle otherwise.
+    /// Checks that a thread with these grants can run a tool with these parameters. Returns the reason if it cannot.
     pub(crate) async fn check_ready(
         &self,
         item_id: &ItemId,
@@ -219,8 +220,8 @@ impl EmbeddedDriver {
         }))
     }
 
-    /// Returns the tool as it was when the plan was made. Project files that a command names with these parameters must
-    /// be trusted as they are now.
+    /// Returns the tool as the plan contains it. Project files that a command names with these parameters must
+    /// currently be trusted.
     async fn prepared(
         &self,
         id: &ItemId,
@@ -342,7 +343,7 @@ impl EmbeddedDriver {
         Ok(signed.await?)
     }
 
-    /// Returns a result as it enters the conversation, shortened by the guard.
+    /// Returns a result in the form that enters the conversation, shortened by the guard.
     pub(crate) async fn guarded(&self, outcome: ToolOutcome) -> Result<CallAnswer, DriveError> {
         let was_refused = outcome.was_refused;
         let most = self.plan.settings.values().max_result_bytes;
@@ -371,7 +372,8 @@ struct FoundTool {
     path: Arc<str>,
     text: Arc<str>,
     config: Option<Value>,
-    /// Trust is checked before every call, because the tool names files of the project or belongs to the user space.
+    /// True if trust is checked before every call, because the tool names files of the project or belongs to the user
+    /// space.
     rechecks_trust: bool,
     #[cfg(feature = "mcp")]
     server: Option<mcp::McpServer>,
@@ -399,7 +401,7 @@ fn check_no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), Stri
     }
 }
 
-/// Checks that an item is the one that the plan was made from.
+/// Checks that an item is unchanged since the plan was made.
 pub(crate) fn check_unchanged(
     world: &dyn World,
     manifest: &[rye_compiler::plan::ManifestEntry],
@@ -416,7 +418,7 @@ pub(crate) fn check_unchanged(
     Err(format!("`{id}` changed after this thread's plan was compiled"))
 }
 
-/// Returns the error for a host or folder that the tool needs and no grant names.
+/// Returns the error for a host or folder that the tool needs and that no grant opens.
 fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
     use crate::machine::gate::is_folder_inside;
     use rye_compiler::semantics::needs::is_host_inside;

@@ -33,7 +33,7 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     state.talk.system_now = None;
 }
 
-/// Queues a submitted message. If the thread is idle, steering and follow-ups are prompts.
+/// Queues a submitted message. If the thread is idle, a steering or follow-up message becomes a prompt.
 pub(super) fn queue_message(state: &mut ThreadState, id: &str, input: &UserInput, delivery: Delivery) {
     let delivery = state.effective_delivery(delivery);
     state.enqueue(QueuedMessage::new(id, input, delivery));
@@ -59,7 +59,7 @@ pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
     }
 }
 
-/// Takes a command from the queue, unless its answer goes to the model.
+/// Removes a command from the queue, unless its answer goes to the model.
 pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
     state.hook_points += 1;
     if ran.action.delivery().is_none() {
@@ -85,7 +85,7 @@ pub(super) fn on_named(state: &mut ThreadState, named: &SessionNamed) {
     }
 }
 
-/// Takes the delivered message from the queue.
+/// Removes the delivered message from the queue.
 pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
     let Some(chat) = &mut state.chat else { return };
     chat.queue.pop_front();
@@ -94,7 +94,7 @@ pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
     }
 }
 
-/// Marks the prompt that a continuation takes over: its message is part of the conversation.
+/// Marks the prompt of a continuation as delivered: its message is already part of the conversation.
 pub(super) fn on_prompt_continued(state: &mut ThreadState) {
     if let Some(current) = state.chat.as_mut().and_then(|chat| chat.current.as_mut()) {
         current.is_delivered = true;
@@ -137,7 +137,7 @@ pub(super) fn queue_command(state: &mut ThreadState, id: &str, command: &str, ex
     }
 }
 
-/// Records the output of a command. The next prompt shows it to the model.
+/// Records the output of a command for the next prompt, which sends it to the model.
 pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
     if let Some(object) = &ran.object {
         state.objects.insert(object.clone());
@@ -148,7 +148,7 @@ pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
     }
 }
 
-/// Adds the commands since the last prompt to the conversation, in front of the prompt.
+/// Adds the outputs of the commands since the last prompt to the conversation, before the prompt.
 pub(super) fn show_outputs(state: &mut ThreadState) {
     let ran = state.chat.as_mut().map(|chat| std::mem::take(&mut chat.outputs)).unwrap_or_default();
     state.talk.messages.extend(ran.into_iter().map(|ran| {
@@ -193,14 +193,14 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
     }
 }
 
-/// Lets the session continue in another thread at the next idle step.
+/// Sets the thread in which the session continues at the next idle step.
 pub(super) fn succeed(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());
     }
 }
 
-/// Holds the messages that waited when the process ended, and opens a closed session.
+/// Moves the waiting messages to `held`, because their process has ended, and reopens a closed session.
 pub(super) fn hold_queues(state: &mut ThreadState) {
     if state.ended.as_ref().is_some_and(|ended| ended.status != Status::Idle) {
         return;

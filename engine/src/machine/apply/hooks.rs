@@ -76,8 +76,8 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     }
 }
 
-/// Returns the outcome of the `after_step` hooks, which depends on the kind of the turn. An accepted return cannot be
-/// taken back; only `terminate` changes the end.
+/// Returns the outcome of the `after_step` hooks, which depends on the kind of turn. The hooks cannot revoke an
+/// accepted return; only `terminate` changes the end.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
     let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
     if state.returned.is_some() && (continues || outcome == Outcome::Retry) {
@@ -146,8 +146,8 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Applies the answer of the `input` hooks to the message of a resumed thread. The event of a queued message's intake
-/// applies the answer to that message.
+/// Applies the answer of the `input` hooks to the message of a resumed thread. For a queued message, the event of its
+/// intake applies the answer.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;
@@ -163,14 +163,14 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     }
 }
 
-/// Excludes the replies so far from the result of the thread.
+/// Excludes all replies so far from the result of the thread.
 fn deny_replies(state: &mut ThreadState) {
     state.talk.cut_text.clear();
     state.talk.denied = state.talk.messages.len();
 }
 
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
-/// determines the end.
+/// determines them.
 fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
     let HookOutcome::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();
@@ -191,7 +191,7 @@ fn stop(state: &mut ThreadState, answer: &HookOutcome) {
     });
 }
 
-/// Applies a `tool_result` hook's changes to the result that the model receives.
+/// Applies the changes of a `tool_result` hook to the result for the model.
 fn modified(state: &mut ThreadState, run: &HookPointRun) {
     let Some(call) = call(state, run) else { return };
     let id = call.call.id.clone();

@@ -1,12 +1,11 @@
-//! Folders and hosts that a call may touch: the `write` and `net` attributes of the grants that allow it, attenuated
-//! over the spawn chain like the grants themselves.
+//! Folders and hosts that a call may use: the `write` and `net` attributes of its grants, attenuated over the spawn
+//! chain like the grants themselves.
 
 use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::CapabilitySet;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
-/// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor also
-/// cover.
+/// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor cover.
 pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,
@@ -27,7 +26,7 @@ pub(super) fn granted_items(
 }
 
 /// Returns the folders that bound the writes of a file tool: one list for each thread of the spawn chain whose matching
-/// grants all name folders. A written path must lie inside a folder of every list.
+/// grants all name folders. A written path must lie in a folder of every list.
 pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     let bound = |set: &Vec<Grant>| {
         let matches = |grant: &&Grant| CapabilitySet::new([grant.pattern.clone()]).first_match(capability).is_some();
@@ -38,7 +37,7 @@ pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<St
     chain.iter().filter_map(bound).collect()
 }
 
-/// Returns the folders that lie inside every bound, each as its narrowest name.
+/// Returns the folders that lie inside every bound, each by its narrowest path.
 pub(super) fn common_folders(bounds: &[Vec<String>]) -> Vec<String> {
     let inside = |from: &[String], of: &[String]| -> Vec<String> {
         from.iter().filter(|folder| of.iter().any(|outer| is_folder_inside(folder, outer))).cloned().collect()

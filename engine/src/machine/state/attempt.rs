@@ -13,7 +13,7 @@ pub struct Attempt {
     /// Nano-dollars.
     pub worst_case: u64,
     pub reserved: bool,
-    /// The attempt requests a summary.
+    /// True if the attempt requests a summary.
     pub compacts: bool,
 }
 
@@ -22,11 +22,12 @@ pub struct PendingSettlement {
     pub turn: u64,
     pub attempt: u32,
     pub usage: Usage,
-    /// The attempt called the plan's fallback model.
+    /// True if the attempt called the plan's fallback model.
     pub of_fallback: bool,
     /// Nano-dollars reserved for the attempt.
     pub worst_case: u64,
-    /// Set when `usage` does not count the whole call: the stream broke off, or the provider reported no usable usage.
+    /// The bounds, if `usage` does not count the whole call: the stream was cut, or the provider reported no usable
+    /// usage.
     pub unknown: Option<UnknownOutcome>,
 }
 
@@ -39,17 +40,18 @@ pub struct UnknownOutcome {
     pub max_output: u64,
     /// Nano-dollars.
     pub worst_case: u64,
-    /// The reply is complete; only its usage is missing.
+    /// True if the reply is complete and only its usage is missing.
     pub replied: bool,
 }
 
 impl Attempt {
-    /// Returns the settlement of this attempt that is pending after a failure.
+    /// Returns the settlement of this attempt after a failure, which is still to be recorded.
     pub fn owed_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
     }
 
-    /// Returns the settlement that is pending after a complete reply; `uncounted` is set if `usage` lacks it.
+    /// Returns the settlement after a complete reply, which is still to be recorded; `uncounted` is set if `usage` does
+    /// not count the whole call.
     pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
         self.pending(usage, uncounted, true, of_fallback)
     }

@@ -20,17 +20,17 @@ pub struct ChatState {
     /// Messages that waited when their process or their prompt ended. A chat sends them only if the user submits them
     /// again.
     pub held: Vec<QueuedMessage>,
-    /// The user has interrupted the current prompt.
+    /// True if the user has interrupted the current prompt.
     pub is_interrupted: bool,
-    /// The session closes at the next idle step.
+    /// True if the session closes at the next idle step.
     pub is_closing: bool,
-    /// The user has requested a summary of the conversation.
+    /// The summary of the conversation that the user requested.
     pub compaction: Option<CompactionRequest>,
-    /// The session continues in another thread at the next idle step.
+    /// The thread in which the session continues at the next idle step.
     pub successor: Option<Successor>,
     /// Commands of the user that have not run.
     pub commands: VecDeque<UserCommand>,
-    /// Ended commands, which the next prompt shows.
+    /// Commands that have ended. The next prompt sends their outputs to the model.
     pub outputs: Vec<ShellRan>,
     /// The title that the user gave the session.
     pub name: Option<String>,
@@ -48,7 +48,7 @@ pub struct UserCommand {
 /// A requested summary of the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactionRequest {
-    /// The subject that the summary keeps in detail.
+    /// The topic that the summary covers in detail.
     pub focus: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct CompactionRequest {
 pub struct Successor {
     /// The id of its plan; `None` for the plan of this thread.
     pub plan: Option<String>,
-    /// The conversation ends before this prompt; `None` for the whole conversation.
+    /// The prompt before which the conversation ends; `None` for the whole conversation.
     pub before_prompt: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ pub struct CurrentPrompt {
     pub cost_before: Cost,
     /// Seconds that the thread had used when the prompt started.
     pub seconds_before: u64,
-    /// The message is part of the conversation.
+    /// True if the message is part of the conversation.
     pub is_delivered: bool,
 }
 
@@ -80,7 +80,7 @@ impl ThreadState {
         self.mail.steering.iter().chain(&self.mail.following).chain(of_chat)
     }
 
-    /// Returns the time at which a message would be delivered that is submitted now.
+    /// Returns the delivery of a message that is submitted now.
     pub fn effective_delivery(&self, asked: Delivery) -> Delivery {
         match asked {
             Delivery::Steer | Delivery::FollowUp if self.is_idle() => Delivery::Prompt,
@@ -99,7 +99,7 @@ impl ThreadState {
         }
     }
 
-    /// Applies a change to the queued message with this id. The message is removed if the change returns false.
+    /// Applies a change to the queued message with this id. Removes the message if the change returns false.
     pub(in crate::machine) fn edit_queued(&mut self, id: &str, mut keep: impl FnMut(&mut QueuedMessage) -> bool) {
         let mut edit = |queue: &mut VecDeque<QueuedMessage>| {
             queue.retain_mut(|message| message.id != id || keep(message));

@@ -16,7 +16,7 @@ use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{Approval, ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
-/// Returns the current group, or the next one.
+/// Returns the current group, else the next one.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
     if walk.state.position == RunPosition::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
@@ -212,7 +212,7 @@ fn intended(
     }
 }
 
-/// Returns the answer of the thread's store, and the event of a write.
+/// Returns the events of an operation on the thread's store: the answer, and the write if there is one.
 fn state_op_events(
     state: &ThreadState,
     index: usize,
@@ -230,7 +230,7 @@ fn state_op_events(
     }
 }
 
-/// Runs the hooks on the results of the group, then goes to the next group or to the end of the calls.
+/// Runs the hooks on the results of the group, then goes to the next group, or to the end of the calls.
 pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);

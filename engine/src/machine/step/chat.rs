@@ -13,7 +13,7 @@ use crate::event::{
 use crate::message::Message;
 use crate::thread::{Cost, Status};
 
-/// Ends the prompt that led here, starts the next one, or waits for one.
+/// Ends the prompt that has run, starts the next one, or waits for one.
 pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
@@ -66,7 +66,8 @@ pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = Even
     })
 }
 
-/// Returns the limits of a prompt that starts now, counted from the start of the thread and within its own limits.
+/// Returns the limits of a prompt that starts now, counted from the start of the thread. `prompt` holds the limits of
+/// the prompt alone.
 fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
     let (most, cost) = (&state.thread_limits, &state.cost);
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
@@ -103,7 +104,7 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     ended_event(walk.state, closing, status, code, message)
 }
 
-/// Returns the end of the current prompt. `closing` are the events before it, which settle open attempts.
+/// Returns the end of the current prompt. `closing` are the events before it, which close open attempts.
 fn ended_event(
     state: &ThreadState,
     closing: &[EventBody],
@@ -124,12 +125,13 @@ fn ended_event(
     EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
 }
 
-/// Returns the messages that wait for a turn of the current prompt. After a prompt that is done, they are prompts.
+/// Returns the messages that wait for a turn of the current prompt. If the prompt ends as done, they become prompts.
 fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
     state.mail.steering.iter().chain(&state.mail.following).map(|message| message.text.clone())
 }
 
-/// Returns the events that end an interrupted prompt: open attempts count at their worst case, open calls are answered.
+/// Returns the events that end an interrupted prompt: open attempts are settled at their worst case, open calls are
+/// answered.
 pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
     let mut events: Vec<EventBody> = state.owed.iter().map(|owed| settlement(plan, owed)).collect();
     events.extend(close_open_work(state, (true, true), "skipped: the user interrupted the prompt"));
@@ -170,8 +172,8 @@ fn unstarted_prompt(
     vec![EventBody::PromptStarted(PromptStarted { prompt, limits }), EventBody::PromptEnded(Box::new(ended))]
 }
 
-/// Returns the events that end the current prompt of a chat before its model does: the user has interrupted the prompt,
-/// or an answer of a hook or a refusal stops it.
+/// Returns the events that end the current prompt of a chat before its model does: the user interrupted the prompt, or
+/// a hook's answer or a refusal stops it.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;

@@ -51,8 +51,8 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![EventBody::Ended(Box::new(ended))])
 }
 
-/// Returns the living children to cancel with the thread, or `None` if descendants live on. After an error, a
-/// cancellation or a kill they always end; after completion the setting `child_policy.on_end` of `agent/resilience`
+/// Returns the living children that end with the thread, or `None` if descendants continue. After an error, a
+/// cancellation or a kill they always end; after completion, the setting `child_policy.on_end` of `agent/resilience`
 /// decides.
 pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
     let cancels = match status {

@@ -45,7 +45,7 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![intended])
 }
 
-/// Replaces most of the conversation by a summary. If a summary cannot help, the thread is handed off.
+/// Replaces most of the conversation with a summary. If a summary cannot help, hands the thread off.
 pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     if let Some(under_way) = attempt(walk) {
@@ -86,7 +86,7 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     Some(StepResult::Do(Effect::CallModel { turn, attempt: number, fallback: state.on_fallback, call }))
 }
 
-/// Returns the intent of the next attempt, or the limit that forbids it.
+/// Returns the intent of the next attempt, or the limit that forbids the attempt.
 fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::bound_input_tokens(plan, state, compacts);
@@ -123,7 +123,7 @@ pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }
 
-/// Returns the maximum output tokens that `left` nano-dollars pay for, and the worst-case cost of the call.
+/// Returns the maximum output tokens that `left` nano-dollars pay for, and the worst-case cost of a call with them.
 fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));
@@ -145,8 +145,8 @@ fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -
     (fits >= MIN_OUTPUT_TOKENS.min(wanted)).then(|| (fits, worst(fits)))
 }
 
-/// Returns the settlement of an attempt that ended. Without a usable final usage, the amount is the worst case, or with `budget.unknown_outcome: estimate` the cost of the bytes sent and received; at least the
-/// reported usage.
+/// Returns the settlement of an attempt that ended. Without a usable final usage, the amount is the worst case or, with
+/// `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than the reported usage.
 pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
     let reported = price(model, &owed.usage);
@@ -170,8 +170,8 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> E
     EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome, overspent })
 }
 
-/// Returns the cost of a call with this usage, in nano-dollars; the largest amount that a ledger holds if the cost
-/// overflows.
+/// Returns the cost of a call with this usage, in nano-dollars; if it overflows, the largest amount that a ledger
+/// holds.
 fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     if model.prices.is_none() {
         return 0;
@@ -179,7 +179,8 @@ fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     cost(model, usage).map_or(Nanos(i64::MAX), |nanos| nanos).to_u64()
 }
 
-/// Checks the context window before a request. The limits have been checked: a limit wins over a full window.
+/// Checks the context window before a request. The limits were checked before, so a reached limit takes precedence over
+/// a full window.
 pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     if state.attempt.is_some() {
@@ -237,8 +238,8 @@ fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
     (limits, cost)
 }
 
-/// Returns the limit that forbids another child besides the existing ones and `more` others, if any. A tool starts no
-/// threads, so depth does not bound it.
+/// Returns the limit that forbids another child besides the existing ones and `more` others; `None` if none does. A
+/// tool starts no threads, so depth does not bound it.
 pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };

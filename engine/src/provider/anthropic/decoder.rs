@@ -1,7 +1,7 @@
 //! Decoder of Anthropic's stream events: a pure state machine.
 //!
-//! Blocks of unknown kinds are kept whole, unknown events and deltas are named in the reply, and missing block starts
-//! are inferred.
+//! Blocks of unknown kinds are stored whole, the reply names unknown events and deltas, and missing block starts are
+//! inferred.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ const KNOWN_EVENTS: [&str; 7] =
 pub struct AnthropicDecoder {
     model: Option<String>,
     usage: Option<Usage>,
-    /// The provider has reported the input.
+    /// True if the provider has reported the input tokens.
     input_is_counted: bool,
-    /// A reported count is not a number of tokens.
+    /// True if a reported count is not a number of tokens.
     usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,
@@ -38,7 +38,7 @@ pub struct AnthropicDecoder {
     failure: Option<CallError>,
 }
 
-/// A block that may still grow.
+/// A block that is still incomplete.
 #[derive(Debug)]
 enum OpenBlock {
     Text(String),
@@ -181,7 +181,7 @@ impl AnthropicDecoder {
         delta
     }
 
-    /// Handles a delta that [`DeltaEvent`] cannot parse.
+    /// Handles a delta that does not have the form of [`DeltaEvent`].
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;
@@ -238,7 +238,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// The most frequent event in its usual form, for a fast path; other forms are parsed generically.
+/// The most frequent event in its usual form, for which parsing has a fast path.
 #[derive(Deserialize)]
 struct DeltaEvent<'e> {
     #[serde(rename = "type")]

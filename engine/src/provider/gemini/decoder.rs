@@ -1,7 +1,7 @@
 //! Decoder of Gemini's stream of partial responses: a pure state machine.
 //!
-//! The stream is complete after a `finishReason`, or a report that the prompt was blocked. Only the first candidate is
-//! read. Parts of unknown kinds are kept whole, and unknown fields of a candidate are named in the reply.
+//! The stream is complete after a `finishReason`, or after a report that the prompt was blocked. Only the first
+//! candidate is read. Parts of unknown kinds are stored whole, and the reply names unknown fields of a candidate.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -117,7 +117,7 @@ impl ReplyDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    /// Reads the fields of the whole response. `is_complete` states that the event ends the reply.
+    /// Reads the fields of the whole response. `is_complete` is true if the event ends the reply.
     fn read_head(&mut self, head: ResponseHead<'_>, is_complete: bool) {
         let set = |field: &mut String, reported: Option<&str>| {
             if let Some(reported) = reported.filter(|reported| !reported.is_empty() && reported != field) {
@@ -220,7 +220,8 @@ impl GeminiDecoder {
         deltas.push(Delta::Thinking(more.to_owned()));
     }
 
-    /// Reads a call, which is always complete. Older models send no id, so one is generated for the result to refer to.
+    /// Reads a call, which always arrives complete. Older models send no id; then one is generated, to which the result
+    /// can refer.
     fn call(&mut self, function: &Value) -> ToolCall {
         let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         self.calls += 1;
@@ -276,7 +277,7 @@ struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Converts the counts; `None` if they cannot be used.
+    /// Converts the counts; `None` if they are invalid.
     fn usage(self) -> Option<Usage> {
         let [tool_prompt, cache_read, answer, thoughts] =
             [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);
@@ -291,7 +292,7 @@ impl TokenCounts {
     }
 }
 
-/// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
+/// The most frequent event, which holds only a piece of text, for which parsing has a fast path.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TextEvent<'e> {
@@ -346,7 +347,7 @@ impl<'e> TextEvent<'e> {
     }
 }
 
-/// Maps the stop reason; `None` for a malformed call, which only another attempt can fix.
+/// Maps the stop reason; `None` for a malformed call, after which only another attempt can help.
 fn stop_reason(reason: &str) -> Option<StopReason> {
     match reason {
         "STOP" | "FUNCTION_CALL" => Some(StopReason::EndTurn),

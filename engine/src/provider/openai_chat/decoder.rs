@@ -1,7 +1,7 @@
-//! Decoder of Chat Completions chunks: a pure state machine, lenient with compatible servers.
+//! Decoder of Chat Completions chunks: a pure state machine that tolerates the deviations of compatible servers.
 //!
-//! The stream is complete after a `finish_reason` and `[DONE]`, or a `finish_reason` and the usage. Only the first
-//! choice is read. Unknown fields of a delta are named in the reply.
+//! The stream is complete after a `finish_reason` and `[DONE]`, or after a `finish_reason` and the usage. Only the
+//! first choice is read. The reply names unknown fields of a delta.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -29,7 +29,7 @@ pub struct ChatDecoder {
     failure: Option<CallError>,
 }
 
-/// The most frequent event, a piece of text and nothing else, for a fast path; other forms are parsed generically.
+/// The most frequent event, which holds only a piece of text, for which parsing has a fast path.
 #[derive(Deserialize)]
 struct ChatTextChunk<'e> {
     #[serde(borrow)]
@@ -67,11 +67,11 @@ impl<'e> ChatTextChunk<'e> {
     }
 }
 
-/// Fields of a delta that are read, or that repeat what is read.
+/// Fields of a delta that are read, or that repeat fields that are read.
 const KNOWN_DELTA_FIELDS: [&str; 8] =
     ["role", "name", "content", "refusal", "reasoning", "reasoning_content", "tool_calls", "function_call"];
 
-/// A tool call that may still grow.
+/// A tool call that is still incomplete.
 #[derive(Debug)]
 struct OpenCall {
     index: Option<u64>,
@@ -235,7 +235,7 @@ impl ChatDecoder {
         deltas
     }
 
-    /// Reads a part of content that comes as a list: text, or thinking with texts of its own.
+    /// Reads an entry of content that comes as a list: text, or thinking that contains texts.
     fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         match kind {
@@ -294,8 +294,8 @@ impl ChatDecoder {
         }
     }
 
-    /// Returns the index of the call that a chunk belongs to. Some servers number every call 0 and use different ids;
-    /// some send neither.
+    /// Returns the index of the call that a chunk belongs to. Some servers number every call 0 and distinguish calls by
+    /// id; some send neither index nor id.
     fn call_position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if index.is_none() && id.is_empty() {
             return self.calls.len().checked_sub(1).filter(|_| name.is_empty());
@@ -317,7 +317,7 @@ impl OpenCall {
     }
 }
 
-/// Converts the counts; `None` if they cannot be used.
+/// Converts the counts; `None` if they are invalid.
 fn usage(reported: &Value) -> Option<Usage> {
     let counts = PromptCounts {
         prompt: read_count(reported, "/prompt_tokens")??,

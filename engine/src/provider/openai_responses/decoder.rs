@@ -1,7 +1,7 @@
 //! Decoder of Responses events: a pure state machine.
 //!
-//! Items arrive as deltas, then complete; a server may omit either. Items of unknown kinds are stored complete,
-//! unknown events are named in the reply.
+//! Items arrive as deltas, then complete; a server may omit either. Items of unknown kinds are stored whole, and the
+//! reply names unknown events.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct ResponsesDecoder {
     failure: Option<CallError>,
 }
 
-/// The most frequent event, a piece of text, for a fast path; other forms are parsed generically.
+/// The most frequent event, a piece of text, for which parsing has a fast path.
 #[derive(Deserialize)]
 struct OutputTextDelta<'e> {
     #[serde(rename = "type")]
@@ -68,7 +68,7 @@ const KNOWN_EVENTS: [&str; 21] = [
     "keepalive",
 ];
 
-/// An item that may still grow.
+/// An item that is still incomplete.
 #[derive(Debug)]
 enum OpenItem {
     /// Parts by their index: text, or a refusal.
@@ -168,7 +168,7 @@ impl ReplyDecoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// Reads the fields that every form of the response has. `is_complete` states that the reply has ended.
+    /// Reads the fields that every response object has. `is_complete` is true if the reply has ended.
     fn read_head(&mut self, response: Option<&Value>, is_complete: bool) {
         let Some(response) = response else { return };
         if let Some(model) = response.get("model").and_then(Value::as_str) {
@@ -179,8 +179,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles the final event, which repeats the whole output: items that did not stream are taken from it. The
-    /// event's name, and its status, give the outcome.
+    /// Handles the final event, which repeats the whole output: items that were not streamed are taken from it. The
+    /// event's name and its status determine the outcome.
     fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.read_head(response, true);
@@ -223,7 +223,7 @@ impl ResponsesDecoder {
         delta.into_iter().collect()
     }
 
-    /// Handles the finished item; if none of it was streamed, returns its deltas now.
+    /// Handles a finished item. If none of it was streamed, returns its deltas.
     fn close_item(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if !item.is_object() {
@@ -379,7 +379,7 @@ fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
     if summary.is_empty() { texts("content") } else { summary }
 }
 
-/// Converts the counts; `None` if they cannot be used.
+/// Converts the counts; `None` if they are invalid.
 fn usage(reported: &Value) -> Option<Usage> {
     let counts = PromptCounts {
         prompt: read_count(reported, "/input_tokens")??,

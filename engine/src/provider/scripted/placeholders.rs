@@ -14,7 +14,7 @@ const PID: &str = "${pid}";
 
 /// The ids of a thread and of its children, with their placeholders.
 pub(crate) struct IdPlaceholders {
-    /// Longest id first: an id may start with another one.
+    /// The children's ids, longest first, because an id may start with another one.
     children: Vec<(String, String)>,
     own: String,
 }

@@ -1,5 +1,5 @@
-//! The contents of a recorded request, so that a replay can report the first difference. Compares only text that the
-//! model receives, and only what is new since the previous reply.
+//! The contents of a recorded request, by which a replay reports the first difference. Only text for the model is
+//! compared, and only the part since the previous reply.
 
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,8 @@ fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) ->
 /// Compares two texts line by line.
 ///
 /// # Errors
-/// The first line that differs.
+///
+/// Returns the first line that differs.
 fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
     if then == now {
         return Ok(());

@@ -57,7 +57,7 @@ pub struct ScriptedReply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, from = "CallFields", into = "CallFields")]
 pub struct ScriptedCall {
-    /// `None` = `call_<turn>_<n>`, both counted from 1.
+    /// The id; if `None`, `call_<turn>_<n>`, both counted from 1.
     pub id: Option<String>,
     /// The tool's palette name.
     pub name: String,
@@ -152,13 +152,13 @@ pub struct ScriptedFailure {
     pub headers: IndexMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ScriptedErrorBody>,
-    /// Set if the stream breaks off.
+    /// True if the stream is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// Usage that the provider reported before the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ScriptedUsage>,
-    /// The stream breaks off after the final usage, so that the cost is known.
+    /// True if the stream is cut after the final usage, so that the cost is known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub usage_is_final: bool,
 }
@@ -174,7 +174,7 @@ pub struct ScriptedErrorBody {
     pub message: Option<String>,
 }
 
-/// Fragments that the request must contain, so that an outdated script is detected.
+/// Fragments that the request must contain, so that an outdated script is noticed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
@@ -275,16 +275,17 @@ impl Script {
         Ok(script)
     }
 
-    /// Returns the step for the call that `cue` describes: from the branch of this child (`project/review#2`, the
-    /// second that its parent started), else of its directive, else the common steps.
+    /// Returns the step for the call at the position `cue`. The step comes from the branch of this child
+    /// (`project/review#2` is the second child that its parent started), else of its directive, else from the common
+    /// steps.
     pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
         self.step(&branch, turn, cue.attempt)
     }
 
-    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults belong to the
-    /// reply after them; an attempt beyond the faults gets that reply.
+    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults precede the
+    /// reply that they belong to; an attempt after all of its faults gets the reply.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;

@@ -1,4 +1,4 @@
-//! Parsing of calls in text. Text in a code block is not a call, and text after a result that the model made up is
+//! Parsing of calls in text. A call in a code block does not count, and text after a result that the model made up is
 //! ignored.
 
 use serde_json::{Map, Value};

@@ -1,11 +1,11 @@
-//! Filter for streamed replies: passes the text on without the calls.
+//! A filter for streamed replies that removes the calls from the text.
 
 use super::{CALL_END, CALL_START};
 
 /// The state between two pieces of text.
 #[derive(Debug, Default)]
 pub(super) struct CallFilter {
-    /// The current line without calls that ended in it, and the number of its bytes that were passed on.
+    /// The current line without the calls that ended in it, and the number of its bytes that were returned.
     line: String,
     done: usize,
     place: LinePlace,
@@ -17,12 +17,12 @@ enum LinePlace {
     Plain,
     CodeBlock,
     Call,
-    /// After a call on the same line: white space there belongs to the call.
+    /// After a call on the same line, where white space belongs to the call.
     BehindCall,
 }
 
 impl CallFilter {
-    /// Takes more text. Returns the part that can be displayed now, including text held back before.
+    /// Adds text. Returns the part that can be displayed now, including text that was held back.
     pub fn push(&mut self, more: &str) -> String {
         let mut out = String::new();
         for piece in more.split_inclusive('\n') {
@@ -63,7 +63,7 @@ impl CallFilter {
         true
     }
 
-    /// Returns true if the line must be held back: it is hidden, or may turn out to start a call.
+    /// Returns true if the line must be held back: it is part of a call, or may become the start of one.
     fn must_hold_back(&self) -> bool {
         let begun = self.line.trim_start();
         let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(begun);
@@ -75,7 +75,7 @@ impl CallFilter {
         }
     }
 
-    /// Returns the text that was held back and turned out to be plain.
+    /// Returns the text that was held back and proved to be plain.
     pub fn take_rest(&mut self) -> String {
         let hidden = match self.place {
             LinePlace::Call => true,

@@ -1,5 +1,5 @@
-//! Renders the knowledge export of a thread: its conversation, for later search. The text quotes models, tools and
-//! users, and states so at its start.
+//! Renders the knowledge export of a thread: its conversation, for later search. The start of the text states that it
+//! quotes models, tools and users.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> 
     text
 }
 
-/// Renders the messages; leaves out the middle of a long conversation.
+/// Renders the messages, without the middle of a long conversation.
 fn conversation(text: &mut String, messages: &[SharedMessage]) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let (mut first, mut last, mut left) = (0, messages.len(), MAX_CONVERSATION_BYTES / 2);

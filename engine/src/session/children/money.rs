@@ -15,7 +15,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Commits the rows and the reservations of the children. Returns one result per child, in order.
+    /// Commits the rows and the reservations of the children. Returns one result for each child, in order.
     pub(super) async fn reserve_for_children(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -102,7 +102,7 @@ impl EngineContext {
     }
 }
 
-/// Converts the registry's answers for one child.
+/// Converts the registry's answers about one child.
 fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Result<CreatedChild, ChildRefusal> {
     let spend = child.planned.plan.limits.spend;
     let mut made = CreatedChild { thread: child.id.clone(), spend, begun: false };

@@ -11,7 +11,7 @@ use super::{Counters, DirEntry, Disk, FileAccess, HeldLock};
 use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
-/// A [`Disk`] that forwards everything except the syncs it skips.
+/// A [`Disk`] that forwards every operation, except for some syncs.
 pub struct SyncSkippingDisk {
     inner: Arc<dyn Disk>,
     before: Box<StepHook>,
@@ -29,13 +29,13 @@ pub enum DiskStep<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepDecision {
     Done,
-    /// Skip a sync and report success. Changes are made regardless.
+    /// Skip a sync and report success. A change cannot be skipped.
     LeftOut,
 }
 
 type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 
-/// The data that a sync makes durable. One call site of the store requests each kind.
+/// The kind of data that a sync makes durable. Each kind has one call site in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncKind {
     /// Lines of a transcript.
@@ -52,7 +52,7 @@ pub enum SyncKind {
     /// Contents of a control message.
     Mail,
     MailNames,
-    /// Names of the store's own folders.
+    /// Names of the folders of the store itself.
     StateNames,
 }
 
@@ -96,7 +96,7 @@ impl SyncSkippingDisk {
         Self { inner, before: Box::new(before) }
     }
 
-    /// Creates a disk that skips one sync, of a file or of a folder, counted from 0.
+    /// Creates a disk that skips a single sync, of a file or a folder, by its number from 0.
     pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::new(inner, move |step| match step {
@@ -115,7 +115,7 @@ impl SyncSkippingDisk {
         })
     }
 
-    /// Reports a change to the hook and returns the inner disk.
+    /// Reports a change to the hook. Returns the inner disk, on which the change is made.
     fn change(&self, path: &Path) -> &dyn Disk {
         // Only syncs can be skipped, so the decision is ignored.
         let _ = (self.before)(DiskStep::Change(path));

@@ -1,4 +1,4 @@
-//! The real disk, accessed through one directory handle. The operating system rejects names that lead out of the root,
+//! The real disk, accessed through one directory handle. The operating system rejects paths that lead out of the root,
 //! by `..` or by a symbolic link.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
 
-/// Upper bound on open files: thousands of threads may share a process with 1,024 descriptors.
+/// Maximum number of open files. A process may have only 1,024 descriptors, for thousands of threads.
 const MAX_OPEN_FILES: usize = 256;
 
 /// The files below one folder of the real disk.
@@ -25,15 +25,15 @@ pub struct RealDisk {
     written: Mutex<OpenFiles>,
 }
 
-/// Open handles of written files. A handle stays open at least until its file is synced, because the kernel reports a
-/// failed write-back only to descriptors that were open at that time. Synced handles stay open for further writes until
-/// their place is needed.
+/// Open handles of written files. A handle stays open until its file is synced, because the kernel reports a failed
+/// write-back only to descriptors that were open at that time. A synced handle stays open for further writes until it
+/// is evicted.
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
-    /// Counter for the ages of handles; the smallest age is the oldest handle.
+    /// The age of the next handle; the handle with the smallest age is the oldest.
     next: u64,
-    /// Files whose sync failed when their handle was evicted: their next sync fails.
+    /// Files whose sync failed when their handle was evicted, so that their next sync fails too.
     failed: BTreeSet<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ impl RealDisk {
         self.regular(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
     }
 
-    /// Opens a regular file only: opening a pipe would block until its other end opens, and a device has no other end.
+    /// Opens a regular file only: opening a pipe would block until its other end is opened, and a device has no end.
     fn regular(&self, path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = self.root.open_with(path, options.custom_flags(nonblocking))?;
@@ -96,7 +96,7 @@ impl RealDisk {
         written.files.insert(path.to_path_buf(), OpenFile { file, age, is_synced: false });
     }
 
-    /// Returns whether a name still refers to an open file.
+    /// Returns true if a name still refers to an open file.
     fn has_name(&self, path: &Path, file: &std::fs::File) -> io::Result<bool> {
         let named = match self.root.metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -1,5 +1,5 @@
-//! An in-memory disk for tests. The disk tracks which changes were synced, fails on demand, and after a simulated power
-//! failure keeps only what a real disk guarantees. No files are touched.
+//! An in-memory disk for tests. It tracks which changes were synced, fails on request, and after a simulated power
+//! failure keeps only what a real disk guarantees.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ mod node;
 pub use node::SplitMix;
 use node::{DiskNode, FileNode, FileWrite, FolderNode, NameChange};
 
-/// A disk on which every change is one operation, counted from 0, so that a test can aim a fault at it.
+/// A disk on which every change is an operation with a number from 0, by which a test places a fault.
 #[derive(Default)]
 pub struct SimulatedDisk {
     state: Mutex<SimulatedState>,
@@ -25,27 +25,27 @@ pub struct SimulatedDisk {
 pub enum DiskFault {
     /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].
     PowerFailure,
-    /// The operation fails with this error and changes nothing; later operations succeed.
+    /// The operation fails with this error and changes nothing. Later operations succeed.
     Fails(io::ErrorKind),
     /// An append writes this many bytes and then reports a full disk; other operations report a full disk at once.
     Short(usize),
-    /// From this operation on, every operation that needs space fails.
+    /// Every operation that needs space fails, from this one on.
     Full,
 }
 
 /// The unsynced changes that survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// All changes: the process was killed, the machine kept running.
+    /// All changes: the process was killed, but the machine kept running.
     All,
     /// No changes.
     Nothing,
-    /// An arbitrary part in any order, including torn pieces and zeros, derived from the seed.
+    /// A random part of the changes in any order, including torn pieces and zeros, derived from the seed.
     Some(u64),
 }
 
 struct SimulatedState {
-    /// The root folder is node 0.
+    /// The files and folders. Node 0 is the root folder.
     nodes: Vec<DiskNode>,
     operations: u64,
     fault: Option<(u64, DiskFault)>,
@@ -117,7 +117,7 @@ impl SimulatedDisk {
         Self { state: Mutex::new(self.state().fork()), counters: DiskCounters::default() }
     }
 
-    /// Restarts the machine: ends all faults and locks, and keeps what survived.
+    /// Restarts the machine: removes all faults and locks, and applies `survival` to unsynced changes.
     pub fn restart(&self, survival: Survival) {
         let mut state = self.state();
         let mut dice = match survival {
@@ -159,7 +159,7 @@ fn exists(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
 }
 
-/// The space that an operation needs.
+/// The disk space that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpaceNeed {
     Needed,
@@ -175,7 +175,7 @@ impl SimulatedState {
         Self { nodes: self.nodes.clone(), operations: self.operations, boots: self.boots, ..Self::default() }
     }
 
-    /// Counts one operation and applies its fault; `Some(n)` lets an append write `n` bytes before it fails.
+    /// Counts an operation and applies its fault. `Some(n)` means that an append writes `n` bytes before it fails.
     fn step(&mut self, max_chars: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;

@@ -26,10 +26,10 @@ const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 /// The text between the hash and the seal.
 const SEAL_PREFIX: &str = "\",\"s\":\"";
 
-/// A signature of a line, and so of every line before it.
+/// A signature of a line that also covers every earlier line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
-    /// The signed link: the chain hash of the line as if it had no seal.
+    /// The signed value: the chain hash that the line would have without a seal.
     pub link: ChainHash,
     /// The name of the key, `:`, and the signature.
     pub mark: String,
@@ -38,13 +38,13 @@ pub struct Seal {
 /// Signs the link of a line; returns the name of the key, `:`, and the signature.
 pub type LineSigner<'a> = &'a dyn Fn(u64, ChainHash) -> String;
 
-/// A link of the chain: SHA-256, written as 64 hex digits.
+/// A hash of the chain: SHA-256, written as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainHash([u8; 32]);
 
 impl ChainHash {
-    /// Returns the hash that the first line chains to. It depends on the thread, so that a transcript is not valid for
-    /// another one.
+    /// Returns the hash that precedes the first line. It depends on the thread, so that a transcript is not valid for
+    /// another thread.
     pub fn start(thread: &ThreadId) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"rye transcript\n");
@@ -65,7 +65,7 @@ impl ChainHash {
         Some(Self(bytes))
     }
 
-    /// Returns the link for a line that consists of `front`, the hash, and `back`.
+    /// Returns the hash of the line that consists of `front`, the hash itself, and `back`.
     fn next(self, front: &str, back: &str) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(self.0);
@@ -110,7 +110,8 @@ pub struct LinePosition {
     pub before: ChainHash,
 }
 
-/// Returns the line of an event, including its newline, and the record that reading it gives. A signer seals the line.
+/// Returns the line of an event, including its newline, with the record that reading the line gives. If there is a
+/// signer, the line gets a seal.
 pub fn write<T: Serialize>(
     head: &LinePosition,
     event: &T,
@@ -143,7 +144,7 @@ pub fn write<T: Serialize>(
     Ok((text, TranscriptRecord { seq, ts, barrier, hash, seal, body }))
 }
 
-/// An event's fields as written in a line: a reserved name gets `_` before it (`_seq`).
+/// The fields of an event as a line contains them: a reserved name gets the prefix `_` (`_seq`).
 struct Escaped<'a>(&'a Map<String, Value>);
 
 impl Serialize for Escaped<'_> {
@@ -200,7 +201,7 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
     Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
-/// Returns the barrier in the front of a line. The rest of the line may be invalid.
+/// Returns the barrier at the front of a line. The rest of the line may be invalid.
 pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {

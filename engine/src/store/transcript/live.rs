@@ -1,5 +1,5 @@
-//! The file `live.jsonl`: deltas of the current attempt, for followers. It is never synced, never an input, and removed
-//! when the attempt ends.
+//! The file `live.jsonl`: deltas of the current attempt, for processes that follow the thread. The file is never synced
+//! and never an input, and is removed when the attempt ends.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl LiveWriter {
         Self { disk, path: layout::live(thread), written: true }
     }
 
-    /// Appends lines. Lines that cannot be written are lost; the caller decides whether to report that.
+    /// Appends lines. If they cannot be written, they are lost, and the caller decides whether to report the error.
     pub fn append<T: Serialize>(&mut self, deltas: &[T]) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for delta in deltas {
@@ -50,7 +50,7 @@ impl LiveWriter {
         self.disk.append_volatile(&self.path, &bytes).map_err(StoreError::io("write to", &self.path))
     }
 
-    /// Removes the file: the attempt has ended, and its result is in the transcript.
+    /// Removes the file, because the attempt has ended and the transcript contains its result.
     pub fn clear(&mut self) -> Result<(), StoreError> {
         if !self.written {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Readers of transcripts: for the owner, who may cut a torn tail, and for other processes while the transcript grows.
+//! Readers of transcripts: for the owner, who may cut a torn tail, and for other processes, which read while the
+//! transcript grows.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ pub struct TranscriptContents {
     pub ends: Vec<u64>,
     /// Bytes from the start of the file to the end of the last record.
     pub length: u64,
-    /// The invalid rest of the file, if any. While the thread runs, it may be a line being written.
+    /// The invalid rest of the file, if any. While the thread runs, it may be a line that is being written.
     pub torn: Option<TornTail>,
 }
 
@@ -26,8 +27,9 @@ impl TranscriptContents {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
-    /// Treats the lines behind the last seal as a torn tail: a crash cut their write off before its last line, which
-    /// has the seal. Returns false if one of them was acknowledged, so that the seal is missing for another reason.
+    /// Treats the lines after the last seal as a torn tail: a crash interrupted their write before its last line, which
+    /// would have the seal. Returns false if one of these lines was acknowledged, so that the seal is missing for
+    /// another reason.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
@@ -58,9 +60,10 @@ pub struct TornTail {
     pub reason: String,
 }
 
-/// Reads a whole transcript and changes nothing. `synced` as in [`super::Transcript::open`].
+/// Reads a whole transcript without changing it. See [`super::Transcript::open`] for `synced`.
 ///
 /// # Errors
+///
 /// Returns [`StoreError::UnknownThread`] if the thread has no transcript.
 pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
@@ -94,7 +97,8 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContent
 /// Maximum bytes of the head of a transcript: three lines.
 const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
 
-/// Reads the lines behind `last`, whose line ended at offset `length` (see [`TranscriptContents`]), for followers of a thread.
+/// Reads the lines after `last`, whose line ends at offset `length` (see [`TranscriptContents`]), for processes that
+/// follow a thread.
 pub fn read_after(
     disk: &dyn Disk,
     thread: &ThreadId,
@@ -156,8 +160,8 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     Ok(TranscriptContents { records, ends, length, torn })
 }
 
-/// Returns the barriers of lines in these bytes. A line counts even if the newline before it is damaged. Text inside an
-/// event does not count, because `,`, `:`, `[` or `\` precedes it.
+/// Returns the barriers of lines in these bytes, even if the newline before a line is damaged. Text inside an event is
+/// not mistaken for a line, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;

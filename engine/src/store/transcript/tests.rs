@@ -1,4 +1,4 @@
-//! Transcripts on the simulated disk: torn, damaged, foreign, full, and read while they grow.
+//! Transcripts on the simulated disk: torn, damaged, of another thread, full, and read while they grow.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -105,8 +105,8 @@ impl Verifier<'_> {
         self.check_head(path, fields, view, over.is_some());
     }
 
-    /// Checks the last line number and hash in the snapshot, which name the end of the transcript when the snapshot was
-    /// written.
+    /// Checks the line number and hash in the snapshot, which name the last line of the transcript when the snapshot
+    /// was written.
     fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, view: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);
@@ -170,7 +170,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Reads an artifact; notes a missing one.
+    /// Reads an artifact; adds a note if it is missing.
     fn read_artifact(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         match self.disk.read(path) {
             Ok(bytes) => Ok(Some(bytes)),

@@ -17,8 +17,8 @@ use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread::FIRST_OUTSIDE_SPAWN;
 use crate::thread_id::ThreadId;
 
-/// Money of the threads of one tree. INVARIANT: no thread of the tree runs, so that the ledger holds everything that the
-/// transcripts state.
+/// The money of the threads of one tree. INVARIANT: no thread of the tree runs, so that the ledger contains everything
+/// that the transcripts state.
 pub(super) struct TreeMoney {
     threads: BTreeMap<ThreadId, ThreadMoney>,
 }
@@ -28,11 +28,12 @@ struct ThreadMoney {
     account: Option<Account>,
     /// Nano-dollars of the thread's own attempts.
     own: u64,
-    /// Cost of the last end.
+    /// Cost of the thread when it last ended.
     ended: Option<Cost>,
-    /// Every child had ended before the thread did. A surviving child moves to an ancestor, with its money.
+    /// True if every child had ended before the thread did. A surviving child moves to an ancestor, with its money.
     is_complete: bool,
-    /// Nano-dollars that the thread opened with; `None` if a raise, which the ledger may have refused, followed.
+    /// Spend limit of the thread at its start, in nano-dollars; `None` if it was raised later, because the ledger may
+    /// have refused the raise.
     limit: Option<u64>,
 }
 
@@ -49,7 +50,7 @@ impl Threads {
         Ok(Some(TreeMoney { threads }))
     }
 
-    /// Returns the events of a thread, empty if it never recorded one; `None` if they cannot be read.
+    /// Returns the events of a thread, empty if it recorded none; `None` if they cannot be read.
     fn whole_transcript(&self, row: &ThreadRow) -> Result<Option<Vec<Event>>, StoreError> {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = match transcript::read(&*self.disk, &row.id, 0) {
@@ -104,15 +105,16 @@ impl TreeMoney {
         self.threads.values().filter(move |one| one.row.parent == parent)
     }
 
-    /// Returns true if no thread below this one outlived its parent: a survivor moves to an ancestor, with its money. A
-    /// child from outside is unknown to its parent, and may have outlived it.
+    /// Returns true if no descendant of this thread outlived its parent, because a survivor moves to an ancestor with
+    /// its money. A child started with `rye run --parent` is not in its parent's transcript, and may have outlived the
+    /// parent.
     fn keeps_its_children(&self, thread: &ThreadMoney) -> bool {
         let recorded = |spawn: u64| !(FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
         let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.keeps_its_children(child);
         thread.is_complete && self.children(thread).all(kept)
     }
 
-    /// Returns true if a thread of the tree waits for an approval, so that its account is open.
+    /// Returns true if a thread of the tree is suspended for an approval, so that its account is open.
     fn is_suspended(&self) -> bool {
         self.threads.values().any(|one| one.row.status.is_parked())
     }

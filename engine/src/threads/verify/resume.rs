@@ -1,5 +1,5 @@
-//! The part of the verification that runs before a thread is resumed, recovered, forked or continued: the last seal of its
-//! transcript, which covers every line, and `thread.json`.
+//! The part of the verification that precedes a resume, recovery, fork or continuation of a thread: the last seal of
+//! its transcript, which covers every line, and `thread.json`.
 
 use std::sync::Arc;
 
@@ -19,24 +19,25 @@ use crate::thread_id::ThreadId;
 pub(crate) enum SignatureHolder {
     /// A key whose signatures this user can verify, by its id.
     Trusted(String),
-    /// A key that ended with its process.
+    /// A temporary key, which ended with its process.
     Temporary,
     /// A key that this user does not have, by its name.
     Unknown(String),
-    /// The lines from this one on have no signature. From 1.
+    /// The lines from this number (from 1) on have no signature.
     Unsigned { line: u64 },
 }
 
-/// The signers of a transcript and of the `thread.json` beside it, if there is one.
+/// The signers of a transcript, and of `thread.json` if it exists.
 #[derive(Debug)]
 pub(crate) struct SignatureHolders {
     pub transcript: SignatureHolder,
     pub snapshot: Option<SignatureHolder>,
 }
 
-/// Verifies the last seal and `thread.json`. `events` are those of `reading`.
+/// Verifies the last seal and `thread.json`. `events` are the events in `reading`.
 ///
 /// # Errors
+///
 /// [`StoreError::Damaged`] or [`StoreError::Altered`]: a signature does not verify, or `thread.json` contradicts the
 /// transcript.
 pub(crate) fn list_signers(
@@ -78,7 +79,7 @@ impl Verifier<'_> {
         signer
     }
 
-    /// Returns the holder of the key that a mark names, without checking the signature.
+    /// Returns the holder of the key that a signature names, without checking the signature.
     fn signer(&self, mark: &str) -> SignatureHolder {
         let name = mark.split_once(':').map_or(mark, |(name, _)| name);
         if !self.judge.can_verify(name) {
@@ -90,8 +91,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON: it is never synced, so a power
-    /// failure can truncate it.
+    /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON, because the file is never synced
+    /// and a power failure can truncate it.
     fn resumed_snapshot(&mut self, view: &TranscriptView<'_>) -> Result<Option<SignatureHolder>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);

@@ -1,5 +1,5 @@
-//! Validity of signatures: signatures of trusted keys always count; signatures of temporary keys count until the first
-//! signature of a trusted key.
+//! Validity of signatures: those of trusted keys always count; those of temporary keys count until the first signature
+//! of a trusted key.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ impl<'t> SignatureChecker<'t> {
         Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
-    /// Returns the best kind of key seen so far.
+    /// Returns the strongest kind of key so far.
     pub fn best(&self) -> Option<KeyKind> {
         self.best
     }
@@ -48,12 +48,12 @@ impl<'t> SignatureChecker<'t> {
         self.mark(line_signing_input(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
 
-    /// Returns true if signatures under this name can be verified here.
+    /// Returns true if this verifier has the key of this name.
     pub fn can_verify(&self, name: &str) -> bool {
         name.starts_with(TEMPORARY_KEY_PREFIX) || self.trust.trusts(name)
     }
 
-    /// Verifies bytes against a mark `name:signature`.
+    /// Verifies bytes against a signature of the form `name:signature`.
     pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<KeyKind, String> {
         let (name, signature) = mark.split_once(':').ok_or("its signature is incomplete")?;
         self.bytes(name, bytes, signature)
@@ -95,7 +95,7 @@ impl<'t> SignatureChecker<'t> {
         self.accept_signature(Some(name.to_owned()), whose)
     }
 
-    /// Records a valid signature. A temporary key after a trusted key is refused.
+    /// Records a valid signature. Refuses a temporary key after a trusted one.
     fn accept_signature(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a temporary key after a trusted key had signed".into());

@@ -1,4 +1,4 @@
-//! `rye/git/*`: read-only access to the repository. The repository is untrusted: programs named in its configuration or
+//! `rye/git/*`: read-only access to the repository. The repository is untrusted: programs in its configuration or
 //! attributes never run, remotes are not contacted, and no path leads out of the project.
 
 use std::ffi::OsString;
@@ -181,7 +181,7 @@ fn parse_path(text: &str) -> Result<String, ToolFailure> {
     }
 }
 
-/// Returns options that override every setting of the repository that could run a program.
+/// Returns options that override every setting with which the repository could start a program.
 fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     let mut options =
         to_os_strings(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
@@ -222,8 +222,8 @@ fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     Ok(options)
 }
 
-/// Returns an environment that ignores the user's and the system's configuration, and the repository's own location
-/// settings.
+/// Returns an environment in which git ignores the configuration of the user and the system, and variables that select
+/// another repository.
 fn environment(root: &Path) -> Vec<(OsString, OsString)> {
     let fixed = [
         ("GIT_CONFIG_NOSYSTEM", "1"),

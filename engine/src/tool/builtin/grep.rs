@@ -1,5 +1,5 @@
-//! `rye/file-system/grep`: finds lines by regular expression, file by file in path order. Linear-time patterns, bounded
-//! memory, bounded result.
+//! `rye/file-system/grep`: finds lines by regular expression, file by file in path order, with linear time and bounded
+//! memory and output.
 
 use std::collections::VecDeque;
 use std::fs::File;

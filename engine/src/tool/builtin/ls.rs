@@ -1,4 +1,4 @@
-//! `rye/file-system/ls`: lists the entries of a folder, in byte order.
+//! `rye/file-system/ls`: lists the entries of a folder, sorted by bytes.
 
 use std::ffi::OsString;
 

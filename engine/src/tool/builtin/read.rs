@@ -17,7 +17,7 @@ const DEFAULT_MAX_LINES: u64 = 2000;
 const MAX_SHOWN_LINE_BYTES: usize = 2000;
 /// Maximum bytes of a line that are kept while reading.
 const MAX_BUFFERED_LINE_BYTES: u64 = 64 * 1024;
-/// Maximum bytes read after the page to count the lines.
+/// Maximum bytes that are read after the page to count the remaining lines.
 const MAX_COUNTED_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
     }
 }
 
-/// Returns the total number of lines, `number` of which have been read; `None` if there is too much to count.
+/// Returns the total number of lines, of which `number` have been read; `None` if there are too many bytes to count.
 fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCondition) -> std::io::Result<Option<u64>> {
     let mut limited = reader.take(MAX_COUNTED_BYTES);
     let mut total = number;

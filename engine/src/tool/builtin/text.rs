@@ -3,7 +3,7 @@
 /// Number of bytes examined to detect binary files.
 const SNIFF_BYTES: usize = 8 * 1024;
 
-/// Returns true if a file's first bytes contain a zero byte, and so are not text.
+/// Returns true if the first bytes of a file contain a zero byte, so that the file is not text.
 pub fn is_binary(start: &[u8]) -> bool {
     memchr::memchr(0, start.get(..SNIFF_BYTES).unwrap_or(start)).is_some()
 }
@@ -17,7 +17,7 @@ pub fn truncate(text: &str, most: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns a line without its line end, and true if that was CRLF.
+/// Returns a line without its line end, and true if the line end was CRLF.
 pub fn split_line_end(line: &[u8]) -> (&[u8], bool) {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").map_or((line, false), |l| (l, true))

@@ -1,4 +1,4 @@
-//! Explanations of failures that the sandbox caused: the kernel gives a program only an error number.
+//! Explanations of failures that the sandbox caused, because the kernel gives a program only an error number.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
@@ -8,14 +8,14 @@ use regex::Regex;
 use crate::tool::confine::{PathAccess, path_access, printable};
 use crate::tool::process::Sandbox;
 
-/// A path beside a refusal: `touch: cannot touch 'a/b': Permission denied`, `[Errno 13] Permission denied: 'a/b'`,
-/// `EACCES: permission denied, open '/p/a/b'`.
+/// The pattern of a refused path: `touch: cannot touch 'a/b': Permission denied`,
+/// `[Errno 13] Permission denied: 'a/b'`, `EACCES: permission denied, open '/p/a/b'`.
 static REFUSED_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let before = r#"(?:['"‘`]([^'"’`\n]+)['"’`]|([^\s:'"]+)): (?:Permission denied|Operation not permitted|Read-only)"#;
     let after = r#"(?i:permission denied|operation not permitted)[:,][^'"\n]{0,40}['"]([^'"\n]+)['"]"#;
     Regex::new(&format!("{before}|{after}")).ok()
 });
-/// Messages of programs that may not use the network.
+/// Messages of programs that have no access to the network.
 const NETWORK: [&str; 7] = [
     "Could not resolve",
     "Temporary failure in name resolution",
@@ -26,7 +26,7 @@ const NETWORK: [&str; 7] = [
     "socket: Permission denied",
 ];
 
-/// Explains the refusal in a program's output; `None` if the output shows none.
+/// Explains a refusal that a program's output reports; `None` if it reports none.
 pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String> {
     if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
         return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());
@@ -51,7 +51,7 @@ pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String
     })
 }
 
-/// Resolves `.` and `..` in a path by its text.
+/// Resolves `.` and `..` in a path without reading the file system.
 fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

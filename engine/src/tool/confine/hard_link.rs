@@ -1,4 +1,4 @@
-//! Hard links to files under `.ai/state`. A second name would bypass the path policy; files are therefore compared by
+//! Hard links to files under `.ai/state`. A second name would bypass the path policy, so files are compared by
 //! identity.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub(super) struct Inode(u64, u64);
 
 pub(super) type Inodes = BTreeSet<Inode>;
 
-/// Maximum number of files searched. Above it, every file with several names counts as state.
+/// Maximum number of files searched. If there are more, every file with several names counts as state.
 const MAX_FILES: usize = 200_000;
 
 impl Inode {
@@ -31,14 +31,14 @@ impl Inode {
     }
 }
 
-/// Returns the identities of keys and trust records, those of a project included.
+/// Returns the identities of keys and trust records, including those of a project.
 pub(super) fn secret_inodes(project: &Path) -> Inodes {
     let secrets = user_space::secret_folders([project]);
     user_space::file_identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
 }
 
 impl ProjectFiles {
-    /// Checks whether a file with several names has one of them under `.ai/state`.
+    /// Returns true if a file with several names has one of them under `.ai/state`.
     pub(super) fn is_state(&self, inode: Inode) -> bool {
         self.state_links.get_or_init(|| hard_linked_state(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
     }

@@ -1,5 +1,5 @@
-//! The path policy of file tools (`language.md` 9): visible and writable paths of a project. Decisions use the
-//! canonical location of a file, never the text that a model wrote.
+//! The path policy of file tools (`language.md` 9): the visible and the writable paths of a project. Decisions use the
+//! canonical path of a file, not the text that a model wrote.
 
 use std::ffi::OsString;
 
@@ -21,9 +21,9 @@ pub enum PathAccess {
     },
 }
 
-/// Returns the zone of a canonical path, given by its segments from the project root. `.ai` and the protected
-/// names match at every depth, because a folder of a project can itself be a project, and in every spelling that a file system may
-/// fold.
+/// Returns the access to a canonical path, given by its segments from the project root. `.ai` and the protected names
+/// match at every depth, because a folder of a project can itself be a project, and in every spelling that a file
+/// system may treat as equal.
 pub fn path_access(segments: &[OsString]) -> PathAccess {
     let names: Vec<String> = segments.iter().map(|s| fold_case(&s.to_string_lossy())).collect();
     let Some(at) = names.iter().position(|n| n == ".ai" || is_protected(n)) else { return PathAccess::Ordinary };

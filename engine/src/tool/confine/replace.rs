@@ -1,5 +1,5 @@
-//! Atomic replacement of a file: writes a temporary file beside it and renames it through the same directory handle. A
-//! reader sees the old file or the new one, and no link or second name of the old file is written through.
+//! Atomic replacement of a file: writes a temporary file beside it and renames that through the same directory handle.
+//! A reader sees either the old or the new file. Links to the old file and its other names are not written through.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -34,8 +34,8 @@ impl FileVersion {
 }
 
 impl ProjectFiles {
-    /// Replaces the file with `bytes`, or creates it with missing folders. With `expected`, fails if the file changed
-    /// since it was read. Keeps the permission bits of an existing file.
+    /// Replaces the file with `bytes`, or creates it and its missing folders. With `expected`, fails if the file
+    /// changed since it was read. Preserves the permission bits of an existing file.
     pub fn replace(
         &self,
         place: &ResolvedPath,

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A project beside another folder that no path may reach.
+/// A project, and a folder beside it that no path may reach.
 struct World {
     _base: TempDir,
     root: PathBuf,

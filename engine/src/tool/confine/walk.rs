@@ -35,7 +35,7 @@ pub struct VisitedFile<'w> {
     pub name: &'w OsStr,
     /// Relative to the project root.
     pub path: &'w ProjectPath,
-    /// Relative to the folder where the walk started.
+    /// Path relative to the folder where the walk started.
     pub below: &'w Path,
 }
 
@@ -45,7 +45,7 @@ pub enum WalkEnd {
     Complete,
     /// The visitor stopped the walk.
     Enough,
-    /// The walk hit the entry limit or the time limit.
+    /// The walk reached the entry limit or the time limit.
     CutShort,
 }
 

@@ -1,5 +1,5 @@
 //! Configuration of MCP servers: `.mcp.json` of the project and `.ai/config/mcp.yaml` of the three spaces. A server of
-//! `mcp.yaml` overrides one of the same name in `.mcp.json`. Starts nothing; `${NAME}` is filled in at start.
+//! `mcp.yaml` overrides one of the same name in `.mcp.json`. `${NAME}` is filled in when the server is started.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -36,9 +36,9 @@ pub struct McpServer {
     pub timeout: Duration,
     /// The file that configures the server.
     pub origin: String,
-    /// Set if a file of the project configures the server: then it requires trust.
+    /// True if a file of the project configures the server, so that it requires trust.
     pub of_project: bool,
-    /// Requested variables that hold a provider's key; if there are any, the server is not started.
+    /// Requested variables that hold a provider's key. If there are any, the server is not started.
     pub keys: Vec<String>,
 }
 
@@ -46,12 +46,13 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
-    /// A program that speaks the protocol on its standard streams, in a sandbox with these openings; `None` runs
-    /// without a sandbox.
+    /// A program that speaks the protocol on its standard streams. It runs in a sandbox with these openings; with
+    /// `None`, without a sandbox.
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
-        /// Serialized under its name in version 0.1: the hash of the transport is stored in tool files.
+        /// The openings. The field is serialized under its name of version 0.1, because the hash of the transport is
+        /// stored in tool files.
         #[serde(rename = "wall")]
         sandbox: Option<SandboxOpenings>,
     },
@@ -64,7 +65,7 @@ pub enum McpTransport {
 pub struct SandboxOpenings {
     /// Project folders that the server may write.
     pub write: Vec<String>,
-    /// Hosts that the server is meant for; with any, the whole network is open.
+    /// Hosts that the server is meant to reach. If there are any, the whole network is open.
     pub net: Vec<String>,
     /// Paths outside the project that the server may read: absolute, or below `~/`. The trust prompt shows them; no
     /// grant can open them.
@@ -76,20 +77,20 @@ fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Er
 }
 
 impl McpServer {
-    /// Returns the SHA-256 of the transport, lowercase hex. An item listed with another value belongs to another
-    /// server.
+    /// Returns the SHA-256 of the transport, lowercase hex. A listed tool with another hash belongs to another
+    /// configuration of the server.
     pub fn transport_sha256(&self) -> String {
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         hex(&Sha256::digest(text.as_bytes()))
     }
 
-    /// Returns a key that distinguishes all configurations.
+    /// Returns a key that differs for every configuration.
     pub(super) fn key(&self) -> String {
         format!("{self:?}")
     }
 
-    /// Describes what would be started or contacted, for the trust prompt: the command line or URL, the variables that
-    /// are set, and those passed on from the environment.
+    /// Describes the server for the trust prompt: the command line or URL, the variables that are set, and those passed
+    /// on from the environment.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
             McpTransport::Stdio { command, .. } => {
@@ -136,7 +137,7 @@ impl McpServer {
         lone.into_iter().chain(map.values()).flat_map(placeholders).collect()
     }
 
-    /// Returns the isolation of the server from this machine.
+    /// Returns the kind of sandbox that the server runs in.
     pub fn isolation(&self) -> ServerSandbox {
         match &self.transport {
             McpTransport::Http { .. } => ServerSandbox::Net,
@@ -161,8 +162,8 @@ impl McpServer {
         })
     }
 
-    /// Returns the words of the command and its variables that may name project files, with the current values of the
-    /// variables.
+    /// Returns the words of the command and of its variables that may name project files, with the current values of
+    /// the variables.
     fn named_files(&self) -> Vec<String> {
         let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
         // A variable that is not set stays as it is written: the server does not start.
@@ -175,7 +176,7 @@ impl McpServer {
         words
     }
 
-    /// Returns the openings that grants of its tools have to name: the host, or those of its program.
+    /// Returns the openings that the grants of the server's tools must name: the host, or those of its program.
     pub fn required_openings(&self) -> SandboxOpenings {
         match &self.transport {
             McpTransport::Http { url, .. } => {
@@ -224,7 +225,8 @@ pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String
     Ok(all)
 }
 
-/// Returns true if a file of the project sets any part of a node; paths of other spaces start with the space's name.
+/// Returns true if a file of the project sets any part of a node. The paths of files in other spaces begin with the
+/// space's name.
 fn is_of_project(sources: &Sources, node: &Node) -> bool {
     let own =
         sources.get(node.span.source).is_none_or(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"));
@@ -364,7 +366,8 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Str
     Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
 }
 
-/// Refuses a command line in place of a program: no program is called `npx -y server`. A path may contain a space.
+/// Refuses a command line in place of a program (`npx -y server` is not the name of a program). A path may contain a
+/// space.
 fn check_single_program(command: &Node) -> Result<(), String> {
     let Some((program, rest)) = command.as_str().and_then(|text| text.trim().split_once(char::is_whitespace)) else {
         return Ok(());
@@ -400,7 +403,7 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, String> {
     Ok(Some(openings))
 }
 
-/// Returns true for variables that control the dynamic loader, which acts before the sandbox applies.
+/// Returns true for variables of the dynamic loader, which runs before the sandbox applies.
 fn controls_the_loader(name: &str) -> bool {
     const LOADER_PREFIXES: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
     name.is_empty() || name.contains(['=', '\0']) || LOADER_PREFIXES.iter().any(|front| name.starts_with(front))

@@ -31,12 +31,12 @@ use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningPr
 /// Maximum number of tools of a server, and of pages in its tool list.
 const MAX_TOOLS: usize = 2_000;
 const MAX_PAGES: usize = 200;
-/// Maximum total size of a server's definitions, in bytes; a single line may already hold 16 MiB.
+/// Maximum total size of a server's definitions, in bytes. A single line may already hold 16 MiB.
 const MAX_DEFINITIONS_BYTES: usize = 32 << 20;
 /// Maximum characters of a server's message in an error.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// The reason why a server could not be used; a message for the model and the user.
+/// The reason why a server could not be used, as a message for the model and the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     #[error("the server `{server}` cannot be reached: {reason}")]
@@ -59,21 +59,21 @@ pub(super) struct McpResult {
     pub structured: Option<Value>,
     pub text: String,
     pub is_error: bool,
-    /// Descriptions of the parts that are not text, such as images and audio.
+    /// Descriptions of the parts of the result that are not text, such as images and audio.
     pub omitted: Vec<String>,
 }
 
-/// A connection to a running server, with the tools it listed.
+/// A connection to a running server, with the list of its tools.
 pub struct McpConnection {
     name: String,
     service: RunningService<RoleClient, McpClient>,
     changed: Arc<AtomicBool>,
     definitions: Mutex<Vec<McpToolDefinition>>,
-    /// The server's program, if it has one; dropping the connection ends it.
+    /// The server's program, if it has one. Dropping the connection ends the program.
     _held: Option<ProgramHandle>,
 }
 
-/// The client side of the protocol: no sampling, roots or elicitation; only records that the tool list changed.
+/// The client side of the protocol, without sampling, roots or elicitation: it only records that the tool list changed.
 struct McpClient {
     changed: Arc<AtomicBool>,
 }
@@ -147,7 +147,7 @@ impl McpConnection {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// Returns the definitions of the last list.
+    /// Returns the definitions in the last list that the server sent.
     pub async fn definitions(&self) -> Vec<McpToolDefinition> {
         self.definitions.lock().await.clone()
     }
@@ -256,7 +256,7 @@ impl McpConnection {
     }
 }
 
-/// Returns the server's program: the environment of every tool's program, and what the settings add.
+/// Returns the server's program, with the environment of every tool's program and the variables of the settings.
 fn server_program(
     command: &[String],
     environment: &BTreeMap<String, String>,
@@ -295,7 +295,7 @@ fn resolve_home(path: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns a hint about the sandbox, for servers that fail only because of it.
+/// Returns a hint about the sandbox, for servers that may fail only because of it.
 fn sandbox_hint(server: &McpServer) -> &'static str {
     match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",
@@ -346,7 +346,7 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns true if the server has refused the request, so that the call has no outcome.
+/// Returns true if the server refused the request, so that the call has no effect.
 fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))

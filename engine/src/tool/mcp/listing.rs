@@ -1,5 +1,5 @@
 //! Tool items for the definitions of a server: one file per tool with the whole definition, and a hash that detects
-//! later changes. `rye mcp refresh` writes them; they are read like any other tool.
+//! later changes. `rye mcp refresh` writes the items; they are read like any other tool.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct McpToolDefinition {
     pub name: String,
     pub description: String,
     pub schema: Map<String, Value>,
-    /// The server runs the tool only as a task, which rye does not start.
+    /// True if the server runs the tool only as a task, which rye does not start.
     pub requires_task: bool,
     /// SHA-256 of name, description and schema as canonical JSON, and of `requires_task` if it is true.
     pub sha256: String,
@@ -77,7 +77,7 @@ impl McpToolDefinition {
     }
 }
 
-/// The items of a server.
+/// The items for the tools of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerItems {
     /// File names below `.ai/tools/mcp/<server>/`, with their text.
@@ -86,10 +86,11 @@ pub struct ServerItems {
     pub warnings: Vec<String>,
 }
 
-/// Returns the items of a server. A tool whose schema cannot be used, or that is only run as a task, still gets its item, so that `rye check` reports
-/// the place; any other invalid definition is left out.
+/// Returns the items of a server. A tool that is only run as a task, or whose schema cannot be used, still gets its
+/// item, so that `rye check` reports it; any other invalid definition is left out.
 ///
 /// # Errors
+///
 /// A message for the user: two tools with the same name.
 pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Result<ServerItems, String> {
     let mut items = ServerItems::default();

@@ -1,5 +1,5 @@
-//! `execution.taskSupport` of listed tools (protocol 2025-11-25): `rmcp` drops the field, so a reader copies it to the
-//! metadata of the tool before `rmcp` parses the message.
+//! The field `execution.taskSupport` of listed tools (protocol 2025-11-25). `rmcp` drops the field, so a reader copies
+//! it to the metadata of the tool before `rmcp` parses the message.
 
 use std::io;
 use std::pin::Pin;
@@ -42,7 +42,7 @@ fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,
-    /// The bytes of the line that were returned; `None` until the line is complete.
+    /// Number of bytes of the line that were returned; `None` until the line is complete.
     returned: Option<usize>,
 }
 

@@ -10,7 +10,7 @@ use rye_grammar::ItemId;
 
 use super::*;
 
-/// Implements the parts of the protocol that these tests need. `MODE` selects a misbehavior.
+/// A server with the parts of the protocol that these tests need. `MODE` selects a misbehavior.
 const SERVER: &str = r#"
 import json, os, sys, time
 mode = os.environ.get("MODE", "")
@@ -69,7 +69,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// `None` if python3 is not installed.
+    /// Creates the project; `None` if python3 is not installed.
     fn new() -> Option<Self> {
         if std::process::Command::new("python3").arg("--version").output().is_err() {
             eprintln!("skipped: `python3` is not installed");

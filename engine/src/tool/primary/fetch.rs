@@ -12,7 +12,7 @@ use super::search::search;
 use crate::tool::ToolOutcome;
 use crate::tool::guard::{ObjectStore, floor_char_boundary};
 
-/// Default and maximum size of a page in bytes; a page fits into one result.
+/// Default and maximum size of a page in bytes. Such a page fits into one result.
 const DEFAULT_PAGE_BYTES: u64 = 16 * 1024;
 const MAX_PAGE_BYTES: u64 = 28 * 1024;
 
@@ -20,9 +20,9 @@ const MAX_PAGE_BYTES: u64 = 28 * 1024;
 pub struct FetchSources<'l> {
     pub world: &'l dyn World,
     pub objects: &'l dyn ObjectStore,
-    /// Objects that hold results of this thread; it can fetch no others.
+    /// Objects with results of this thread, the only ones that it can fetch.
     pub own_objects: &'l BTreeSet<String>,
-    /// Checks that the caller may fetch items of the user space; the error is a sentence for the model.
+    /// Checks that the caller may fetch items of the user space. The error is a sentence for the model.
     pub user_space: &'l dyn Fn() -> Result<(), String>,
 }
 
@@ -69,7 +69,7 @@ fn fetch_object(
     page_of_text(&bytes, offset, limit)
 }
 
-/// Returns bytes from `offset` on, cut between characters, with a line about how to continue.
+/// Returns the bytes from `offset` on as text, cut between characters, with a line that states how to continue.
 fn page_of_text(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     let total = bytes.len();
     let text = String::from_utf8_lossy(bytes);

@@ -1,5 +1,5 @@
 //! The query language of `rye_fetch`: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`),
-//! parentheses. Adjacent words are optional: one match is enough, and more matches rank higher. Independent of item
+//! parentheses. Of adjacent words, one match is enough, and more matches rank higher. This module does not read item
 //! files.
 
 use rye_compiler::semantics::glob::Glob;
@@ -8,7 +8,7 @@ use rye_compiler::semantics::glob::Glob;
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_QUERY_DEPTH: usize = 16;
-/// Points for each additional matching word; more than any number of repetitions.
+/// Points for each additional matching word, which outweigh any number of repetitions.
 const POINTS_PER_WORD: u32 = 50;
 
 /// A parsed query.

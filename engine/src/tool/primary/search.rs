@@ -1,5 +1,5 @@
-//! The query form of `rye_fetch`: scores every item of a type by where the words occur ([`Query`]). Without an index: a
-//! project has hundreds of items, and an index would have to be kept up to date.
+//! The query form of `rye_fetch`: scores every item of a type by the places where the words occur ([`Query`]). There is
+//! no index, because a project has only hundreds of items and an index would have to be kept up to date.
 
 use rye_compiler::primary::ItemType;
 use rye_compiler::world::Space;
@@ -82,7 +82,7 @@ pub fn search(
     Ok(ToolOutcome::ok(answer))
 }
 
-/// Matches a scope: a pattern over dotted ids, or over whole capabilities of the type.
+/// Returns true if an item is in a scope, which is a pattern over dotted ids or over whole capabilities of the type.
 fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
     let dotted = id.dotted();
     pattern_matches(scope, &dotted)

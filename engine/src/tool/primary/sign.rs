@@ -11,10 +11,10 @@ use crate::keys::{CommentSyntax, SigningIdentity};
 use crate::tool::ToolOutcome;
 use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind, ResolvedPath};
 
-/// Maximum size in bytes of an item that can be signed; the compiler's maximum.
+/// Maximum size in bytes of an item that can be signed; equal to the maximum size that the compiler reads.
 const MAX_SIGNED_ITEM_BYTES: u64 = 64 << 20;
 
-/// Signs an item; only items of the project can be signed. The gate has authorized the call. Reads and writes
+/// Signs an item of the project; items of other spaces are refused. The gate has authorized the call. Reads and writes
 /// files, so call it where blocking is allowed.
 pub fn sign(project_root: &Path, identity: &SigningIdentity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
     sign_item(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)

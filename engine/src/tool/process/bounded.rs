@@ -1,4 +1,4 @@
-//! Bounded storage for output of any length: keeps the start and the end, counts the middle.
+//! Bounded storage for output of any length: the start and the end are kept, the middle is only counted.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub struct CollectedOutput {
 }
 
 impl BoundedOutput {
-    /// Keeps `each` bytes of the start and `each` of the end.
+    /// Creates a collector that keeps `each` bytes of the start and `each` of the end.
     pub fn new(each: usize) -> Self {
         Self { each, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }

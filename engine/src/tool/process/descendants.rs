@@ -1,5 +1,5 @@
 //! The descendants of a process: listing, counting, ending. The files of `/proc` are opened before the program starts
-//! and kept open, so that a shortage of descriptors cannot hide a process. If a list cannot be read, the result is an
+//! and stay open, so that a shortage of descriptors cannot hide a process. If a list cannot be read, the result is an
 //! error, never an empty list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,14 +10,15 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process};
 
 /// Maximum number of processes of one program.
 pub(super) const MAX_PROCESSES: usize = 512;
-/// Samples of the number of tasks that are kept: half a second, at one sample per [`super::supervise`] tick.
+/// Number of samples of the task count that are kept: half a second, at one sample per [`super::supervise`] tick.
 const RECENT_SAMPLES: usize = 25;
 /// Rounds of stopping processes; each round finds the processes that were started during the last round.
 const STOP_ROUNDS: usize = 64;
-/// Passes over the children alone after each pass over all processes: a process that repeatedly forks and exits changes
-/// its number before all processes are listed.
+/// Extra passes, over the children only, after each pass over all processes. A process that repeatedly forks and exits
+/// changes its number before all processes are listed.
 const QUICK_PASSES: usize = 64;
-/// Time for killed processes to disappear. After it, a process is stuck in the kernel with its `SIGKILL` pending.
+/// Maximum time to wait for killed processes to disappear. After it, a remaining process is stuck in the kernel with
+/// its `SIGKILL` pending.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A view of the processes of the machine.
@@ -45,10 +46,11 @@ impl ProcessTable {
         })
     }
 
-    /// Lists the living descendants. An orphan counts as well, because the helper adopts orphans.
+    /// Lists the living descendants, including orphans, which the helper adopts.
     ///
     /// # Errors
-    /// The list is incomplete: a file of `/proc` cannot be read.
+    ///
+    /// The list is incomplete, because a file of `/proc` cannot be read.
     pub(super) fn descendants(&mut self) -> io::Result<Vec<Pid>> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (pid, parent) in self.living()? {
@@ -65,9 +67,9 @@ impl ProcessTable {
         Ok(found)
     }
 
-    /// Ends every descendant, also in other groups and sessions. Stops all of them first, so that none starts others
-    /// while they are killed. Returns when this process has no child, or when every process that is left has its
-    /// `SIGKILL` pending.
+    /// Ends every descendant, including those in other groups and sessions. Stops all of them first, so that none
+    /// starts others while they are killed. Returns when this process has no child, or when every remaining process has
+    /// its `SIGKILL` pending.
     pub(super) fn end_all(&mut self) {
         let mut stopped = BTreeSet::new();
         for _ in 0..STOP_ROUNDS {
@@ -98,8 +100,8 @@ impl ProcessTable {
         }
     }
 
-    /// All descendants that can be found. If the whole list cannot be read, the children alone: the children of a killed
-    /// child become children of the helper.
+    /// Returns all descendants that can be found. If the whole list cannot be read, returns the children only: the
+    /// children of a killed child become children of the helper.
     fn reachable(&mut self) -> impl Iterator<Item = Pid> + use<> {
         let mut found: BTreeSet<_> =
             self.descendants().unwrap_or_default().into_iter().map(Pid::as_raw_nonzero).collect();
@@ -117,7 +119,7 @@ impl ProcessTable {
         self.files.children()
     }
 
-    /// On other systems processes are only ended by group.
+    /// Returns no processes: on other systems, processes are only ended by group.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same function can fail on Linux")]
     fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
@@ -131,7 +133,7 @@ impl ProcessTable {
     }
 }
 
-/// Reaps children that have ended, and checks whether any child lives.
+/// Reaps children that have ended. Returns true if any child lives.
 pub(super) fn has_children() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -161,11 +163,12 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Checks whether the program has more processes than [`MAX_PROCESSES`]. The processes are only counted if the
-    /// machine gained as many tasks since the start, because these tasks may belong to other programs. If the machine
-    /// gains more than that within half a second, counting cannot keep up, and an eighth of the limit applies.
+    /// Returns true if the program has more processes than [`MAX_PROCESSES`]. Its processes are counted only if the
+    /// machine has gained as many tasks since the start, which may also belong to other programs. If the machine gains
+    /// more than that within half a second, counting cannot keep up, and an eighth of the limit applies.
     ///
     /// # Errors
+    ///
     /// The processes cannot be counted.
     pub(super) fn is_exceeded(&mut self, table: &mut ProcessTable) -> io::Result<bool> {
         let limit = match (self.first, table.all_tasks()) {
@@ -214,7 +217,7 @@ mod linux {
 
     use super::living_parent;
 
-    /// Bytes of `children` that are read at once; the rest is read after these children have ended.
+    /// Maximum bytes of `children` that are read at once. The rest is read after these children have ended.
     const MAX_CHILDREN_BYTES: usize = 64 * 1024;
 
     /// Open files of `/proc`.
@@ -268,8 +271,8 @@ mod linux {
             Ok(found)
         }
 
-        /// Reads the children without opening a file. [`super::ProcessTable::living`] finds the same processes; this
-        /// list also holds those that `hidepid` hides.
+        /// Reads the children without opening a file. This list also contains processes that `hidepid` hides from
+        /// [`super::ProcessTable::living`].
         pub(super) fn children(&self) -> Vec<Pid> {
             let Some(file) = &self.children else { return Vec::new() };
             let mut text = vec![0_u8; MAX_CHILDREN_BYTES];
@@ -290,8 +293,8 @@ mod linux {
     }
 }
 
-/// Returns the parent in a line of `/proc/PID/stat`; `None` if the process has ended. The name in brackets may contain
-/// any character.
+/// Returns the parent in a line of `/proc/PID/stat`; `None` if the process has ended. The name in parentheses may
+/// contain any character.
 fn living_parent(stat: &str) -> Option<i32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

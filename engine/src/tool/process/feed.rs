@@ -1,4 +1,4 @@
-//! The input of a running program. It is written while the output is read, so that neither side blocks the other.
+//! The input of a running program, written while the output is read, so that neither side blocks the other.
 
 use std::future::Future;
 use std::io::{self, PipeWriter};
@@ -11,7 +11,7 @@ use tokio::process::ChildStdin;
 /// A write in progress; dropping it closes the input.
 pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or directly to the
+/// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or else directly to the
 /// program.
 pub(super) fn write_input(
     owner: Option<PipeWriter>,

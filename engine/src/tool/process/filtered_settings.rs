@@ -1,12 +1,13 @@
 //! The settings of git and cargo for sandboxed programs. The user's own files can hold tokens, so programs read copies
-//! in their temporary folder, with the keys of a list. Both programs fail if a file of theirs exists and is unreadable.
+//! in their temporary folder that contain only listed keys. Both programs fail if one of their files exists but is
+//! unreadable.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The copied keys of git, in lower case. None of them holds a secret or names a program or a file.
+/// The copied keys of git, in lower case. None of them holds a secret, or names a program or a file.
 const GIT_KEYS: [&str; 15] = [
     "user.name",
     "user.email",
@@ -70,8 +71,8 @@ fn read(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the tables of cargo's settings with the safe keys alone, where a value is complete on its line and names no
-/// user in an address.
+/// Returns the tables of cargo's settings with only the safe keys, where a value is complete on its line and contains
+/// no URL with a user name.
 fn safe_cargo(text: &str) -> String {
     let mut kept = String::new();
     for line in text.lines().map(str::trim) {
@@ -105,7 +106,7 @@ fn git_files() -> Vec<PathBuf> {
     files.into_iter().flatten().collect()
 }
 
-/// Returns the sections of a configuration with the safe keys alone. Values that continue on another line are left out.
+/// Returns the sections of a configuration with only the safe keys. Values that continue on another line are left out.
 fn safe_git(text: &str) -> String {
     let (mut kept, mut section) = (String::new(), None);
     let mut continues = false;

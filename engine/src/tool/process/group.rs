@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, getpgid, kill_process_group};
 
 use super::descendants::ProcessTable;
 
-/// Time for the helper to end every process before its owner kills them.
+/// Time that the helper has to end every process, before its owner kills them.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A process group. If there is an `owner` pipe, the helper leads it.
+/// A process group. If there is an `owner` pipe, the helper is its leader.
 pub(super) struct ProcessGroup {
     pid: Option<Pid>,
     owner: Option<PipeWriter>,
@@ -35,8 +35,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends the group: through the helper, which also finds processes that left the group, or directly with `SIGKILL`.
-    /// Returns true if the helper was notified and the group may live a moment longer.
+    /// Ends the group: through the helper, which also finds processes that left the group, else with `SIGKILL`. Returns
+    /// true if the helper was notified, so that the group may live a moment longer.
     pub(super) fn end(&mut self) -> bool {
         self.owner = None;
         let helped = self.has_helper && self.leader_lives;
@@ -45,7 +45,7 @@ impl ProcessGroup {
         helped
     }
 
-    /// Kills the group, and the helper after all of its descendants.
+    /// Kills the group. If there is a helper, kills all of its descendants first.
     pub(super) fn kill(&self) {
         match self.pid {
             Some(pid) if self.has_helper && self.leader_lives => kill_helper_tree(pid),

@@ -17,9 +17,9 @@ use super::group::ProcessGroup;
 use super::supervise::{InputMode, supervised_command};
 use super::{Sandbox, Scratch};
 
-/// Bytes of standard error that are kept, from the end.
+/// Number of last bytes of standard error that are kept.
 const MAX_STDERR_BYTES: usize = 4 * 1024;
-/// Time to wait for the end of the program before its temporary folder is removed.
+/// Maximum time to wait for the end of the program before its temporary folder is removed.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A program to start.
@@ -29,7 +29,7 @@ pub struct LongLivedProgram {
     pub program: OsString,
     pub arguments: Vec<OsString>,
     pub folder: PathBuf,
-    /// The sandbox; `None` = full access of the user.
+    /// The sandbox; `None` for the full access of the user.
     pub sandbox: Option<Sandbox>,
     /// The whole environment, except for `TMPDIR`.
     pub environment: Vec<(OsString, OsString)>,
@@ -45,7 +45,7 @@ pub struct RunningProgram {
 
 /// A handle that keeps the program running, together with its input. Dropping it ends the program.
 pub struct ProgramHandle {
-    /// Taken on drop.
+    /// The process and its folder; `None` after drop has taken them.
     parts: Option<(ProcessGroup, Child, Option<Scratch>)>,
 }
 
@@ -109,7 +109,7 @@ impl StderrTail {
         }
     }
 
-    /// Returns the kept bytes as text.
+    /// Returns the kept bytes of standard error as text.
     pub fn text(&self) -> String {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = held.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! The sandbox of a tool's program: files that it may read and write, and network access. The process applies the
+//! The sandbox of a tool's program: the files that it may read and write, and network access. The process applies the
 //! sandbox to itself before it executes the program (`language.md` 9, `docs/explanation/security.md`). It uses kernel
 //! features that need no privileges: Landlock, a system call filter and resource limits. If the kernel lacks a feature,
 //! the sandbox is weaker, and [`detect_support`] reports it.
@@ -47,8 +47,8 @@ pub struct Sandbox {
 /// The sandbox features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SandboxSupport {
-    /// The Landlock version of this kernel, at most the newest that this build knows; 0 = none: file access is not
-    /// restricted.
+    /// The Landlock version of this kernel, at most the newest that this build knows; 0 if there is none, so that file
+    /// access is not restricted.
     pub landlock: u8,
     /// True if system call filters can refuse sockets.
     pub sockets: bool,
@@ -99,10 +99,11 @@ fn hidden_paths(project: &Path) -> Vec<PathBuf> {
     hidden
 }
 
-/// Applies the sandbox to this process and all of its descendants. It cannot be removed.
+/// Applies the sandbox to this process and all of its descendants, irrevocably.
 ///
 /// # Errors
-/// A feature of the kernel could not be set up. The program must not be started then.
+///
+/// A feature of the kernel could not be set up. The program must then not be started.
 #[cfg(target_os = "linux")]
 pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     limits::apply()?;
@@ -112,7 +113,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     syscalls::apply(if sandbox.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }
 
-/// Other systems have no sandbox yet.
+/// Does nothing: other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the same function can fail if a sandbox is supported")]
 pub fn apply_sandbox(_wall: &Sandbox) -> io::Result<()> {

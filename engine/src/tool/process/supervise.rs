@@ -1,8 +1,8 @@
 //! The helper that runs a tool's program (`engine.md` 4): this binary, started again with a hidden first argument. The
-//! helper holds a pipe to its owner, adopts orphaned descendants of the program, and ends all of them when the program
-//! ends or the owner dies, also by `SIGKILL`. Its standard output and error are the program's. The pipe starts with the
-//! program's input, preceded by its length in eight bytes. The helper stays outside the sandbox, where the program
-//! cannot signal it: it starts this binary once more, which applies the sandbox and then executes the program.
+//! helper holds a pipe to its owner and adopts orphaned descendants of the program. It ends all of them when the
+//! program ends or the owner dies, even by `SIGKILL`. Its standard output and error are the program's. The pipe starts
+//! with the program's input, preceded by its length in eight bytes. The helper stays outside the sandbox, where the
+//! program cannot signal it: it starts this binary once more, which applies the sandbox and then executes the program.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ use super::sandbox::{self, Sandbox};
 
 /// The first argument of a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
-/// The first argument of a helper for a long-lived program, whose input ends with its owner.
+/// The first argument of a helper for a long-lived program, whose input ends when its owner ends.
 const LONG_LIVED_ARGUMENT: &str = "__attend";
 /// The first argument of a process that applies the sandbox and then executes a program.
 const SANDBOX_ARGUMENT: &str = "__confine";
@@ -41,7 +41,7 @@ const ORPHAN_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The exit code if the program cannot be started, as in shells.
 const START_FAILED: u8 = 127;
 
-/// Maximum bytes of unread input. Above it, the program is ended as one that never reads.
+/// Maximum bytes of buffered input. Beyond it, the program is ended, because it does not read its input.
 const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
@@ -51,7 +51,7 @@ const EXIT_GRACE: Duration = Duration::from_millis(400);
 pub(super) enum InputMode {
     /// The whole input is written at the start.
     Once,
-    /// Input is relayed as long as the program runs.
+    /// Input is passed on as long as the program runs.
     Stream,
 }
 
@@ -61,9 +61,9 @@ const FIRST_UNSHARED_FD: i32 = 3;
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
 /// Runs the helper if this process was started as one. Call this first in `main`. Returns the exit code of the helper;
-/// in any other process records that this binary can act as the helper and returns `None`.
+/// in any other process, records that this binary can act as the helper and returns `None`.
 ///
-/// Marks every inherited descriptor beyond standard error as close-on-exec, so that no child process gets it.
+/// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets it.
 pub fn supervise_if_requested() -> Option<ExitCode> {
     close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
@@ -83,7 +83,7 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     None
 }
 
-/// Returns the path of the running binary. On Linux it stays valid even if the file was replaced.
+/// Returns a path that starts the running binary. On Linux, the path stays valid after the file was replaced.
 fn own_binary() -> OsString {
     let own = "/proc/self/exe".into();
     if cfg!(target_os = "linux") { own } else { std::env::current_exe().map_or(own, PathBuf::into_os_string) }
@@ -105,7 +105,7 @@ pub(super) fn supervised_command(
     Ok(Some((helper.clone(), [first.into(), sandbox.into(), program.clone()])))
 }
 
-/// Applies the sandbox, then executes the program. Only returns on failure.
+/// Applies the sandbox, then executes the program. Returns only on failure.
 fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
     let (Some(sandbox), Some(program)) = (sandbox, program) else { return ExitCode::from(START_FAILED) };
@@ -185,7 +185,7 @@ fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
-    /// The folder for temporary files. Its owner removes it, too, unless the owner was killed.
+    /// The folder for temporary files. The owner also removes it, unless it was killed.
     scratch: Option<PathBuf>,
 }
 
@@ -302,8 +302,8 @@ async fn supervise(
     Ok(status)
 }
 
-/// Waits for the owner's end, and forwards the input meanwhile, so that a program that never reads cannot hide that
-/// end.
+/// Waits for the owner's end and forwards the input meanwhile, so that the owner's end is noticed even if the program
+/// does not read.
 async fn feed_until_owner_ends(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
     let mut nothing = [0_u8; 1];
     // The owner sends nothing after the input, so any result of the read means that the owner has closed the pipe.
@@ -320,8 +320,8 @@ async fn feed_until_owner_ends(owner: &mut pipe::Receiver, stdin: Option<ChildSt
     owner.read_exact(&mut nothing).await.ok();
 }
 
-/// Relays the owner's data until the owner closes the pipe, then closes the program's input. Unread data is buffered,
-/// so that a program that does not read cannot hide the owner's end.
+/// Passes the owner's data on until the owner closes the pipe, then closes the program's input. Data that the program
+/// has not read is buffered, so that the owner's end is noticed even if the program does not read.
 async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
     let mut held: VecDeque<u8> = VecDeque::new();
     let mut chunk = vec![0_u8; 64 * 1024];
@@ -375,7 +375,7 @@ fn signal_group(group: Option<Pid>, signal: Signal) {
     }
 }
 
-/// Ends this process like the program: with the same exit code or by the same signal.
+/// Ends this process as the program ended: with the same exit code or by the same signal.
 fn exit_like(status: ExitStatus) -> ExitCode {
     if let Some(code) = status.code() {
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));

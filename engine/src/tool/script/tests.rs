@@ -1,4 +1,4 @@
-//! Tests of tools in each language: successful, slow, crashing, flooding, and with false results. Skipped with a
+//! Tests of tools in each language: successful, slow, crashing, flooding, and with invalid results. Skipped with a
 //! message if a language is not installed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]

@@ -1,4 +1,5 @@
-//! Typed commands of the terminal: performed one after another beside the session, so that the editor never waits.
+//! Typed commands of the terminal, performed one after another outside of the editor's task, so that the editor never
+//! waits.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::command::chat::json::{ChatRequest, ChatResponse, ChatVerb};
 use crate::command::chat::requests::RequestHandler;
 
-/// The commands that are performed, and their responses.
+/// The queue of commands, and their responses.
 pub(super) struct TypedCommands {
     verbs: UnboundedSender<ChatVerb>,
     responses: UnboundedReceiver<ChatResponse>,
@@ -30,7 +31,7 @@ impl TypedCommands {
         Self { verbs, responses }
     }
 
-    /// Performs a command after the commands before it.
+    /// Performs a command after the earlier ones.
     pub(super) fn perform(&self, verb: ChatVerb) {
         // The task lives as long as the terminal.
         self.verbs.send(verb).ok();

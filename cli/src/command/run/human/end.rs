@@ -11,7 +11,7 @@ use crate::present::{DIM, color_style, format_count, status_style, truncate_line
 use crate::report::printable;
 
 impl HumanRenderer {
-    /// Prints the end of a session. Its replies are printed already.
+    /// Prints the end of a session, whose replies were already printed.
     pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>) {
         if result.status != Status::Idle {
             return self.human(&RunResult { result: None, ..result.clone() });
@@ -75,7 +75,7 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the result, a fact per line.
+    /// Prints the result, one fact per line.
     pub(super) fn plain(&mut self, result: &RunResult) {
         let mut lines = vec![
             format!("thread\t{}", result.thread_id),

@@ -63,8 +63,8 @@ pub struct RunEstimateReport {
 pub struct WorstCaseReport {
     /// Dollars; null if no model has a price, or if nothing bounds the cost.
     pub cost: Option<Value>,
-    /// The limit that sets the bound, `spend`; `prices` if no call has a price above zero; `raise` if a hook may raise
-    /// the limit, so that nothing bounds the cost.
+    /// The part that sets the bound: the limit `spend`; `prices` if every call is free; `raise` if a hook may raise the
+    /// limit, so that nothing bounds the cost.
     #[serde(default)]
     pub set_by: String,
 }
@@ -72,10 +72,10 @@ pub struct WorstCaseReport {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadBoundReport {
-    /// Threads that no run exceeds; null if a hook may raise the limits.
+    /// Upper bound on the threads of every run; null if a hook may raise the limits.
     pub at_most: Option<u64>,
-    /// `spawns` for the limit, `depth` if it is 0, `grants` if nothing starts another thread, `raise` if a hook may raise
-    /// the limits.
+    /// The part that sets the bound: `spawns` for the limit, `depth` if it is 0, `grants` if nothing starts another
+    /// thread, `raise` if a hook may raise the limits.
     pub set_by: String,
 }
 
@@ -86,7 +86,7 @@ pub struct TurnBoundsReport {
     pub at_least: u64,
     /// The limit that sets `at_least`.
     pub at_least_set_by: String,
-    /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
+    /// Upper bound on the turns of every run; null if hooks may raise every limit that bounds them.
     pub at_most: Option<u64>,
     /// The limit that sets `at_most`.
     pub at_most_set_by: Option<String>,

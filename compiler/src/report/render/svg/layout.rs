@@ -36,7 +36,7 @@ pub struct Point {
     pub y: f64,
 }
 
-/// Centers of boxes and points of edges, in the drawing's order.
+/// The layout of a drawing: centers of boxes and points of edges, in the drawing's order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawingLayout {
     pub nodes: Vec<Point>,
@@ -142,7 +142,7 @@ struct LayerPosition {
     end: f64,
 }
 
-/// Computes the position of each layer; a layer is as deep as its deepest box.
+/// Computes the position of each layer. The extent of a layer is that of its largest box.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![BOX_HEIGHT; count];
@@ -163,8 +163,8 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     starts
 }
 
-/// Returns each edge as it counts for the layering: reversed if it closes a cycle, `None` for loops and for edges whose
-/// ends do not exist.
+/// Returns the direction of each edge for the layering: reversed if the edge closes a cycle, `None` for loops and for
+/// edges whose ends do not exist.
 fn acyclic_edges(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
     let count = drawing.nodes.len();
     let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];

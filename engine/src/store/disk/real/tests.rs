@@ -1,4 +1,4 @@
-//! The real disk: rejected paths and file types, and handle eviction without loss.
+//! The real disk: rejected paths and file types, and eviction of handles without loss.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,12 +1,12 @@
-//! Files and folders of the simulated disk: the durable state, the visible state, and the pending changes between the
-//! two.
+//! Files and folders of the simulated disk, each with its durable state, its visible state, and the pending changes
+//! between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Unit that a device overwrites atomically, in bytes.
 const SECTOR_BYTES: u64 = 512;
-/// Unit in which a file grows, in bytes; small, so that the short lines of a test get torn.
+/// Unit in which a file grows, in bytes; small, so that even the short lines of tests are torn.
 const GROWTH_BYTES: u64 = 32;
 
 /// A file or folder. Clones share file contents until one of them changes.
@@ -84,8 +84,8 @@ impl FileNode {
         self.durable.clone_from(&self.current);
     }
 
-    /// Leaves each unit of the file in one of the states that it went through, independently of the others; units
-    /// behind the durable end may also become zeros.
+    /// Chooses the state of a file after a power failure: each unit independently gets one of the states that it has
+    /// had; units after the durable end may also become zeros.
     fn keep_some(&mut self, dice: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();

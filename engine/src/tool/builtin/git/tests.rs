@@ -1,4 +1,4 @@
-//! Tests of the git tools: what they show, bad input, and repositories that try to run something.
+//! Tests of the git tools: output, invalid input, and repositories that try to start programs.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 

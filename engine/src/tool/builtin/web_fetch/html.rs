@@ -1,5 +1,5 @@
 //! Conversion of HTML to text: tags are removed, links and headings become Markdown, scripts and styles are dropped.
-//! Accepts any input, in one pass; not a renderer.
+//! Any input is accepted and read in one pass, without rendering.
 
 /// Elements without readable content.
 const SKIPPED_ELEMENTS: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];

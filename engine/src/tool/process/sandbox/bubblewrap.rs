@@ -1,6 +1,6 @@
-//! An optional outer sandbox by bubblewrap. Everything but the writable paths is mounted read-only, so that modes,
-//! times and attributes cannot be changed either, which Landlock does not restrict. Other processes are invisible, and
-//! without `net` there is no network. The inner sandbox is applied inside.
+//! An optional outer sandbox by bubblewrap. Everything except the writable paths is mounted read-only, so that modes,
+//! times and attributes, which Landlock does not restrict, cannot be changed either. Other processes are invisible, and
+//! without `net` there is no network. The inner sandbox is applied inside of it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,8 @@ const MAX_MOUNTS: usize = 500;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Makes this process start every sandboxed program through bubblewrap. `program` is the binary of bubblewrap.
+/// Starts every sandboxed program of this process through bubblewrap from now on. `program` is the binary of
+/// bubblewrap.
 pub fn use_bubblewrap(program: &Path) {
     PROGRAM.get_or_init(|| program.to_path_buf());
 }
@@ -28,7 +29,8 @@ pub(super) fn program() -> Option<PathBuf> {
 /// inner sandbox cannot.
 ///
 /// # Errors
-/// The grants consist of too many paths, or cannot be read.
+///
+/// The grants contain too many paths, or a path cannot be read.
 pub fn arguments(sandbox: &Sandbox) -> io::Result<Vec<OsString>> {
     let mut places = files::writable_paths(sandbox)?;
     places.extend(sandbox.scratch.clone());

@@ -1,4 +1,4 @@
-//! The file rules of the sandbox. Landlock rules only grant access: to exclude a path below a readable folder, its
+//! The file rules of the sandbox. Landlock rules only grant access, so to exclude a path below a readable folder, its
 //! siblings are granted one by one.
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ use crate::tool::confine::{PathAccess, path_access};
 /// The newest Landlock version that was tested.
 const NEWEST_ABI: ABI = ABI::V7;
 const ABI_VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
-/// Maximum number of entries searched for protected paths in a writable folder.
+/// Maximum number of entries of a writable folder that are searched for protected paths.
 const MAX_ENTRIES: usize = 200_000;
 const MAX_DEPTH: usize = 64;
 
@@ -47,10 +47,10 @@ const SYSTEM: [&str; 17] = [
 /// Entries of `/etc` that hold secrets, whatever their modes are.
 const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
-/// Maximum number of entries of `/etc` whose modes are read. A folder with more stays unreadable.
+/// Maximum number of entries of `/etc` whose modes are read. Beyond it, the rest of the folder stays unreadable.
 const MAX_ETC_ENTRIES: usize = 50_000;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Readable paths of the home folder: the parts of toolchains that hold code. Their settings, caches of requests and
+/// Readable paths of the home folder: the parts of toolchains that hold code. Their settings, request caches and
 /// credentials stay unreadable.
 const HOME: [&str; 47] = [
     ".cargo/bin",
@@ -106,7 +106,7 @@ const USER_SECRETS: [&str; 3] = ["keys", "trust", "state"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileRight {
-    /// Listing a folder and the folders below it.
+    /// Listing the names in a folder and in the folders below it.
     List,
     Read,
     Write,
@@ -114,7 +114,7 @@ enum FileRight {
     Device,
 }
 
-/// Returns the newest known Landlock version that this kernel supports; 0 = none.
+/// Returns the newest known Landlock version that this kernel supports; 0 if there is none.
 pub fn landlock_version() -> u8 {
     let offered = |abi: &&ABI| {
         let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -159,7 +159,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the writable paths of the project, by the same rules. Creates granted folders that are missing.
+/// Returns the paths of the project that these rules make writable. Creates granted folders that are missing.
 pub fn writable_paths(sandbox: &Sandbox) -> io::Result<Vec<PathBuf>> {
     let mut rules = FileRules::new(sandbox, None);
     for folder in &sandbox.write {
@@ -169,11 +169,11 @@ pub fn writable_paths(sandbox: &Sandbox) -> io::Result<Vec<PathBuf>> {
 }
 
 struct FileRules<'w> {
-    /// `None`: only the writable paths are collected.
+    /// The rules; `None` if only the writable paths are collected.
     ruleset: Option<RulesetCreated>,
-    /// Neither readable nor writable.
+    /// Paths that are neither readable nor writable.
     hidden: &'w [PathBuf],
-    /// The user's `.ai`; only its `data` is ever writable.
+    /// The user's `.ai`, of which only `data` can be writable.
     user: Option<PathBuf>,
     places: Vec<PathBuf>,
     /// Number of entries searched so far.
@@ -198,7 +198,7 @@ impl<'w> FileRules<'w> {
     }
 
     /// Makes a folder of the system readable, except for the entries in `but` and the entries that not every user can
-    /// read: private keys and passwords have such modes, and tools may run as root or in a group that can read them.
+    /// read. Private keys and passwords have such modes, and tools may run as root or in a group that can read them.
     fn grant_public(&mut self, folder: &OwnedFd, but: &[&str], depth: usize) -> io::Result<()> {
         self.grant_place(folder, FileRight::List)?;
         for name in names(folder)?.into_iter().filter(|name| !but.iter().any(|but| name == *but)) {
@@ -215,7 +215,7 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Checks that every user can read a folder and everything in it.
+    /// Returns true if every user can read a folder and everything in it.
     fn is_public(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<bool> {
         for name in names(folder)? {
             self.entries += 1;
@@ -317,7 +317,7 @@ impl<'w> FileRules<'w> {
     }
 
     /// Grants a folder as a whole if it contains no protected path, else its unprotected entries. The project root is
-    /// never granted as a whole: a program could create protected paths in it.
+    /// never granted as a whole, because a program could create protected paths in it.
     fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
         if kind(fd) == FileType::RegularFile {
             return self.grant_place(fd, FileRight::Write);
@@ -348,7 +348,7 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Checks that a folder contains no protected path. A folder that is too large to search counts as protected.
+    /// Returns true if a folder contains no protected path. A folder that is too large to search counts as protected.
     fn is_unprotected(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
         if is_repository(fd) {
             return Ok(false);
@@ -367,7 +367,7 @@ impl<'w> FileRules<'w> {
         Ok(true)
     }
 
-    /// Grants an entry of a folder. Skips links: the target has a rule of its own, or none.
+    /// Grants an entry of a folder. Skips links, whose targets need rules of their own.
     fn grant_entry(&mut self, folder: &OwnedFd, name: &OsStr, right: FileRight) -> io::Result<()> {
         let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
         if kind(&fd) == FileType::Symlink { Ok(()) } else { self.grant_place(&fd, right) }
@@ -453,7 +453,7 @@ fn join(segments: &[OsString], name: &OsStr) -> Vec<OsString> {
     inner
 }
 
-/// Checks whether a folder is a git folder under another name: its configuration names programs.
+/// Returns true if a folder is a git folder under another name, because its configuration names programs.
 pub fn is_repository(fd: &OwnedFd) -> bool {
     let has = |name: &str| rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
@@ -474,7 +474,7 @@ pub fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Returns the kind of a place that every user can read; `None` for any other place. The mode of a link means nothing.
+/// Returns the type of a file that every user can read; `None` for any other file. The mode of a link is ignored.
 fn public_kind(fd: &OwnedFd) -> Option<FileType> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);

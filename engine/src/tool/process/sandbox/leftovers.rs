@@ -1,6 +1,7 @@
 //! Protected paths that a program left in its writable folders (`docs/decisions/0030`). Landlock grants a folder with
 //! all names in it, so a program can create a repository or a `.env` there, which the user's next command would obey.
-//! After the program has ended, the helper renames each of them. Folders are walked by handle, and no link is followed.
+//! After the program has ended, the helper renames each of these paths. Folders are walked by handle, and no link is
+//! followed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +13,7 @@ use super::Sandbox;
 use super::files::{is_repository, kind, names, open, path_of, writable_paths};
 use crate::tool::confine::{PathAccess, path_access, printable};
 
-/// Maximum depth of the walk. Deeper folders are reported.
+/// Maximum depth of the walk. Deeper folders are only reported.
 const MAX_DEPTH: usize = 250;
 /// Maximum number of paths in a report.
 const MAX_REPORTED: usize = 20;
@@ -32,7 +33,7 @@ pub struct Leftovers {
 }
 
 impl WritableFolders {
-    /// Opens the folders that the sandbox grants as a whole. At this time none of them contains a protected path.
+    /// Opens the folders that the sandbox grants as a whole. At that time, none of them contains a protected path.
     pub fn open(sandbox: &Sandbox) -> std::io::Result<Self> {
         let root = sandbox.project.canonicalize()?;
         let mut folders = Vec::new();
@@ -57,7 +58,7 @@ impl WritableFolders {
 }
 
 impl Leftovers {
-    /// Returns the line for the program's output; `None` if the program left nothing.
+    /// Returns the line for the program's output; `None` if the program left no protected path.
     pub fn report(&self) -> Option<String> {
         let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
         (!self.shown.is_empty()).then(|| {
@@ -107,7 +108,7 @@ fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut 
     }
 }
 
-/// Opens a folder. A program may have made it unreadable for its owner, who can still name what is in it.
+/// Opens a folder, even if a program has made it unreadable for its owner, who can still use the names in it.
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
@@ -122,8 +123,8 @@ fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     rustix::fs::openat(parent, name, flags, Mode::empty()).ok()
 }
 
-/// Gives an entry a name that no program reads as configuration, and returns that name. An entry that cannot be renamed
-/// is deleted.
+/// Renames an entry to a name that no program reads as configuration, and returns the name. Deletes an entry that
+/// cannot be renamed.
 fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
     let plain = name.to_string_lossy();
     let plain = plain.trim_start_matches('.');

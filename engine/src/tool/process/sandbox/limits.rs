@@ -12,7 +12,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_DATA_BYTES: u64 = 8 << 30;
 const MAX_OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
-/// Processes and threads allowed in addition to the existing ones.
+/// Maximum number of processes and threads beyond the existing ones.
 const MAX_NEW_TASKS: u64 = 1024;
 
 pub fn apply() -> io::Result<()> {
@@ -37,8 +37,8 @@ pub fn apply() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities of a program that runs as root, except for those about files, which the sandbox restricts: no
-/// tracing, kernel modules, mounts or network configuration.
+/// Drops the capabilities of a program that runs as root, such as tracing, kernel modules, mounts and network
+/// configuration. Keeps those about files, which the sandbox restricts.
 pub fn drop_privileges() -> io::Result<()> {
     let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
     let permitted = capabilities(None)?.permitted & files;

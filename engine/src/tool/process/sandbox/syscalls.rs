@@ -1,7 +1,7 @@
-//! The system call filter of a sandboxed program, by default-deny. A call outside the allow-list fails with `ENOSYS`,
-//! so that the C library falls back; a dangerous call fails with `EPERM`, an ungranted socket with `EACCES`. The
-//! program and its descendants cannot remove the filter. A network grant covers the internet only: a Unix socket leads
-//! to daemons of the same user (containers, a session bus, key agents), which start programs outside the sandbox.
+//! The system call filter of a sandboxed program. Calls are denied by default: a call outside the allow-list fails with
+//! `ENOSYS`, so that the C library falls back; a dangerous call fails with `EPERM`, an ungranted socket with `EACCES`.
+//! The program and its descendants cannot remove the filter. A network grant covers the internet only: a Unix socket
+//! leads to daemons of the same user (containers, a session bus, key agents), which start programs outside the sandbox.
 
 mod table;
 
@@ -25,26 +25,27 @@ const INTERNET_FAMILIES: [u64; 3] = [2, 10, NETLINK_FAMILY];
 const NETLINK_FAMILY: u64 = 16;
 const NETLINK_ROUTE: u64 = 0;
 const UNIX_FAMILY: u64 = 1;
-/// Socket pairs of type stream or seqpacket reach no other process; a datagram socket of a pair can send to any
-/// address.
+/// The allowed types of socket pairs, stream and seqpacket, which reach no other process. A datagram socket of a pair
+/// can send to any address.
 const PAIR_TYPES: [u64; 2] = [1, 5];
 /// The bits of a socket's type without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
-/// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
+/// The refused flags: `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
 const NAMESPACE_FLAGS: [u64; 7] =
     [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
-/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`: input to other programs of a terminal, and line disciplines.
+/// The refused requests: `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`, which send input to other programs of a
+/// terminal or set line disciplines.
 const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
-/// `F_SETLEASE`: opening a leased file blocks every other process.
+/// The refused command `F_SETLEASE`, because opening a leased file blocks every other process.
 const FILE_COMMANDS: [u64; 1] = [1024];
-/// `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine checks, `SET_MM`,
-/// system call dispatch, core scheduling of other processes.
+/// The refused options: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine
+/// checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
-/// The last option of `prctl` that was reviewed (`FUTEX_HASH`), and two allowed options beyond it: `SET_VMA`,
-/// `GET_AUXV`.
+/// The last reviewed option of `prctl` (`FUTEX_HASH`), and two allowed options beyond it: `SET_VMA`, `GET_AUXV`.
 const LAST_PROCESS_OPTION: u64 = 78;
 const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
-/// Linux, 32-bit Linux, each with `UNAME26`; no address randomization (sanitizers); the query.
+/// The allowed personalities: Linux and 32-bit Linux, each also with `UNAME26`; no address randomization (for
+/// sanitizers); the query.
 const PERSONALITIES: [u64; 6] = [0, 8, 0x0002_0000, 0x0002_0008, 0x0004_0000, 0xffff_ffff];
 const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
@@ -56,7 +57,7 @@ pub enum Sockets {
     Internet,
 }
 
-/// Filters the system calls of this thread, of the program it becomes and of all descendants.
+/// Filters the system calls of this thread, of the program that it executes and of all descendants.
 pub fn apply(sockets: Sockets) -> io::Result<()> {
     for filter in filters(sockets).map_err(io::Error::other)? {
         seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
@@ -64,8 +65,8 @@ pub fn apply(sockets: Sockets) -> io::Result<()> {
     Ok(())
 }
 
-/// The filters for this processor, in the order in which they are installed. If several filters refuse a call, the last
-/// filter gives the error number.
+/// Returns the filters for this processor, in the order of installation. If several filters refuse a call, the last one
+/// determines the error number.
 pub fn filters(sockets: Sockets) -> Result<[BpfProgram; 3], String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     filters_for(arch, sockets).map_err(|error| error.to_string())
@@ -114,7 +115,7 @@ fn number(arch: TargetArch, x86_64: i64, generic: i64) -> Option<i64> {
     }
 }
 
-/// Arguments that are refused with `EPERM`. The kernel reads each of these arguments as 32 bits.
+/// Returns the rules for arguments that are refused with `EPERM`. The kernel reads each of these arguments as 32 bits.
 fn restrictions() -> Result<NamedRules, BackendError> {
     // A thread that sets its own limits or scheduling passes 0.
     let of_another = |index| rule(&[(index, Ne, 0)]);
@@ -142,7 +143,7 @@ fn restrictions() -> Result<NamedRules, BackendError> {
     ])
 }
 
-/// Sockets that are refused with `EACCES`.
+/// Returns the rules for sockets that are refused with `EACCES`.
 fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
     let socket = match sockets {
         // Without a rule every call is refused.
@@ -159,7 +160,7 @@ fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
     Ok(vec![("socket", socket), ("socketpair", pairs)])
 }
 
-/// A rule that holds if all its conditions on 32-bit arguments hold.
+/// Returns a rule that holds if all of its conditions on 32-bit arguments hold.
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions
         .iter()

@@ -1,10 +1,10 @@
 //! Every system call of Linux 6.18 on x86-64 and on the architectures that share the generic table (aarch64, riscv64),
 //! by class. `docs/decisions/0014-system-calls-by-default-deny.md` gives the reason for each class.
 
-/// A number that an architecture does not assign to the call.
+/// The number of a call that an architecture does not have.
 const NONE: i64 = -1;
 
-/// The result of the filter for the calls of a class.
+/// The decision of the filter about the calls of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyscallVerdict {
     /// The kernel executes the call.
@@ -15,7 +15,7 @@ pub enum SyscallVerdict {
     Network,
     /// The call fails with `EPERM`.
     Refuse,
-    /// The call fails with `ENOSYS`, like a call in no class.
+    /// The call fails with `ENOSYS`, as calls do that are in no class.
     Absent,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the filters: the table is complete, and a small interpreter runs the programs of every architecture.
+//! Tests of the filters: the table is complete, and a small interpreter runs the filters of every architecture.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -63,7 +63,7 @@ impl Filters {
         Self { arch, programs: filters_for(arch, sockets).unwrap() }
     }
 
-    /// Returns the combined result of all filters: the strictest action wins; among equal actions the filter that was
+    /// Returns the combined result of all filters: the strictest action; of equal actions, that of the filter that was
     /// installed last.
     fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> Answer {
         let mut strictest = 0x7fff_0000_u32;
