@@ -45,6 +45,10 @@ crash:
     RYE_EVERY_CRASH=1 cargo nextest run -p rye-engine -E 'test(crash::)'
     RYE_EVERY_CRASH=1 cargo nextest run -p rye-cli --test killed
 
+# What 200 runs and 50 kills leave behind.
+leftovers runs="200" kills="50":
+    RYE_RUNS={{runs}} RYE_KILLS={{kills}} cargo test -p rye-cli --test left_behind
+
 # End to end against an independent mock server.
 e2e:
     e2e/run

@@ -8,6 +8,7 @@ mod filtered_settings;
 mod group;
 mod long_lived;
 pub mod sandbox;
+mod scratch;
 mod supervise;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail
 #[cfg(target_os = "linux")]
 pub use sandbox::bubblewrap::use_bubblewrap;
 pub use sandbox::{Sandbox, SandboxSupport, detect_support};
+use scratch::Scratch;
 pub use supervise::supervise_if_requested;
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
@@ -256,39 +258,6 @@ fn program_exit(status: Option<ExitStatus>) -> ProgramExit {
     let code = status.and_then(|s| s.code());
     let signal = status.and_then(|s| s.signal());
     code.map(ProgramExit::Code).or(signal.map(ProgramExit::Signal)).unwrap_or(ProgramExit::TimedOut)
-}
-
-/// A private folder for temporary files, removed on drop. It holds the settings of git and cargo.
-struct Scratch {
-    folder: PathBuf,
-    /// The variables that name the settings in the folder.
-    settings: Vec<(&'static str, PathBuf)>,
-}
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-        let name = format!("rye-{:016x}", u64::from_le_bytes(random));
-        let folder = std::env::temp_dir().canonicalize()?.join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let mut scratch = Self { folder, settings: Vec::new() };
-        scratch.settings = filtered_settings::write_in(&scratch.folder)?;
-        Ok(scratch)
-    }
-
-    fn environment(&self) -> impl Iterator<Item = (&'static str, &std::ffi::OsStr)> {
-        let settings = self.settings.iter().map(|(name, path)| (*name, path.as_os_str()));
-        settings.chain([("TMPDIR", self.folder.as_os_str())])
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Files that the program made unreadable stay behind.
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
 }
 
 /// The environment that every program gets. It never contains a key.

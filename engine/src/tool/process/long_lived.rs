@@ -13,9 +13,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
+use super::Sandbox;
 use super::group::ProcessGroup;
+use super::scratch::Scratch;
 use super::supervise::{InputMode, supervised_command};
-use super::{Sandbox, Scratch};
 
 /// Number of last bytes of standard error that are kept.
 const MAX_STDERR_BYTES: usize = 4 * 1024;

@@ -25,6 +25,7 @@ use super::descendants::{MAX_PROCESSES, ProcessTable, TaskCount, has_children};
 #[cfg(target_os = "linux")]
 use super::sandbox::leftovers::WritableFolders;
 use super::sandbox::{self, Sandbox};
+use super::scratch;
 
 /// The first argument of a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
@@ -109,6 +110,12 @@ pub(super) fn supervised_command(
 fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
     let (Some(sandbox), Some(program)) = (sandbox, program) else { return ExitCode::from(START_FAILED) };
+    // The program ends with a helper that is killed.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+        report(&format!("`{}` is not started, because it would outlive its helper: {error}\n", program.display()));
+        return ExitCode::from(SANDBOX_FAILED);
+    }
     let sandbox = sandbox.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
     let raised = sandbox
         .and_then(|text| Ok(serde_json::from_str::<Sandbox>(text)?))
@@ -207,8 +214,7 @@ impl Cleanup {
     /// Removes the folder for temporary files.
     fn remove_scratch(&self) {
         if let Some(folder) = &self.scratch {
-            // Files that the program made unreadable stay behind.
-            std::fs::remove_dir_all(folder).ok();
+            scratch::remove_scratch(folder);
         }
     }
 
