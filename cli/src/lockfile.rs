@@ -76,7 +76,7 @@ pub fn current_entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, C
 /// Returns the failure of a directive without a plan.
 pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
     match why {
-        NoPlan::Errors(_) => CommandError::failed(format!("`{id}` has errors, and so no plan"))
+        NoPlan::Errors(_) => CommandError::failed(format!("`{id}` has errors, so it has no plan"))
             .with_help("run `rye check` for the details"),
         NoPlan::Matrix(error) => CommandError::failed(format!("`{id}`: {error}")),
     }

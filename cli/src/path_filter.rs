@@ -17,13 +17,17 @@ pub enum PathFilter {
 
 /// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
 /// everything.
-pub fn resolve_path_filter(asked: &[PathBuf], project: &Path, world: &dyn World) -> Result<PathFilter, CommandError> {
-    if asked.is_empty() {
+pub fn resolve_path_filter(
+    requested: &[PathBuf],
+    project: &Path,
+    world: &dyn World,
+) -> Result<PathFilter, CommandError> {
+    if requested.is_empty() {
         return Ok(PathFilter::All);
     }
     let here = std::env::current_dir()?;
     let mut paths = Vec::new();
-    for path in asked {
+    for path in requested {
         let real = here.join(path).canonicalize().or_else(|_| project.join(path).canonicalize());
         match real {
             Ok(real) => paths.push(path_in_project(path, &real, project)?),
@@ -33,19 +37,19 @@ pub fn resolve_path_filter(asked: &[PathBuf], project: &Path, world: &dyn World)
     Ok(if paths.iter().any(String::is_empty) { PathFilter::All } else { PathFilter::To(paths) })
 }
 
-fn path_in_project(asked: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {
+fn path_in_project(requested: &Path, real: &Path, project: &Path) -> Result<String, CommandError> {
     let inside = real.strip_prefix(project).map_err(|_| {
-        CommandError::usage(format!("`{}` is not in the project `{}`", asked.display(), project.display()))
+        CommandError::usage(format!("`{}` is not in the project `{}`", requested.display(), project.display()))
     })?;
     let segments = inside.components().filter_map(|c| if let Component::Normal(s) = c { s.to_str() } else { None });
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
 /// Returns the files of an id in the project, of all kinds.
-fn files_of_id(asked: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
-    let shown = asked.display().to_string();
+fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
+    let shown = requested.display().to_string();
     let unknown = || CommandError::usage(format!("`{shown}` cannot be opened: {error}"));
-    let id = asked.to_str().and_then(|text| ItemId::parse(text).ok()).ok_or_else(unknown)?;
+    let id = requested.to_str().and_then(|text| ItemId::parse(text).ok()).ok_or_else(unknown)?;
     let mut found = Vec::new();
     let mut near = Vec::new();
     for kind in ItemKind::ALL {

@@ -32,8 +32,8 @@ pub struct Spaces {
 impl Spaces {
     /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that
     /// contains `.ai/`. The search ends at a folder that may contain the user space, and does not return that folder.
-    pub fn find(asked: Option<&Path>) -> Result<Self, CommandError> {
-        let project = match asked {
+    pub fn find(requested: Option<&Path>) -> Result<Self, CommandError> {
+        let project = match requested {
             Some(folder) => asked_project(folder)?,
             None => nearest_project()?,
         };
@@ -44,10 +44,10 @@ impl Spaces {
 
     /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty project,
     /// and false: for commands that also work with only the user space and the standard library.
-    pub fn find_or_here(asked: Option<&Path>) -> Result<(Self, bool), CommandError> {
-        match Self::find(asked) {
+    pub fn find_or_here(requested: Option<&Path>) -> Result<(Self, bool), CommandError> {
+        match Self::find(requested) {
             Ok(spaces) => Ok((spaces, true)),
-            Err(failure) if asked.is_some() => Err(failure),
+            Err(failure) if requested.is_some() => Err(failure),
             Err(_) => {
                 let project = std::env::current_dir()?.canonicalize()?;
                 let user = user_space();

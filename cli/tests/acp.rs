@@ -10,28 +10,14 @@ mod rye;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use rye::TestProject;
+use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
 
-const DIRECTIVE: &str = r#"# Talk
-
-```xml
-<directive name="talk" version="1.0.0">
-  <metadata>
-    <description>Talk.</description>
-    <model provider="scripted" tier="fast"/>
-    <limits turns="4" spend="0.50"/>
-    <permissions><execute><tool write="out/">rye.bash.bash</tool></execute></permissions>
-  </metadata>
-</directive>
-```
-
-Answer briefly.
-"#;
+const TOOL: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
 
 fn project(steps: &str) -> TestProject {
     let place = TestProject::own();
-    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
     place.write("script.yaml", &format!("steps: [{steps}]"));
     place.write("out/log", "");
     place.run_ok(&["trust"]);
@@ -284,7 +270,7 @@ fn errors_of_a_client_get_errors() {
 #[test]
 fn untrusted_project_is_refused() {
     let place = TestProject::own();
-    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
     place.write("script.yaml", "steps: [{ text: One. }]");
     let mut client = AcpClient::start(&place);
     let params = json!({"cwd": client.cwd, "mcpServers": []});

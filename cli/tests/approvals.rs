@@ -175,13 +175,13 @@ fn children_and_trusted_tools_need_no_approval() {
 
 /// Waits for the first approval request.
 fn question(place: &TestProject) -> serde_json::Value {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let first = place.json(&["threads", "approvals"]).1["approvals"][0].clone();
         if !first.is_null() {
             return first;
         }
-        assert!(Instant::now() < patience, "nobody ever asked");
+        assert!(Instant::now() < deadline, "nobody ever asked");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -243,9 +243,9 @@ fn settings_of_a_run_survive_a_crash_and_an_approval() {
         let record = place.project().join(format!(".ai/state/threads/{id}/transcript.jsonl"));
         std::fs::read_to_string(record).ok()?.contains("\"reserved\"").then_some(id)
     };
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while id().is_none() {
-        assert!(Instant::now() < patience, "no model call began");
+        assert!(Instant::now() < deadline, "no model call began");
         std::thread::sleep(Duration::from_millis(10));
     }
     let id = id().unwrap();

@@ -9,29 +9,15 @@ use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rye::{ProcessResult, TestProject};
+use rye::{ProcessResult, TestProject, talk_directive};
 use serde_json::Value;
 
-const DIRECTIVE: &str = r#"# Talk
-
-```xml
-<directive name="talk" version="1.0.0">
-  <metadata>
-    <description>Talk.</description>
-    <model provider="scripted" tier="fast"/>
-    <limits turns="2" spend="0.50"/>
-    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>
-  </metadata>
-</directive>
-```
-
-Answer briefly.
-"#;
+const TOOL: &str = "<tool>rye.file-system.read</tool>";
 
 /// Returns a project with the directive `talk` and this script.
 fn project(script: &str) -> TestProject {
     let place = TestProject::own();
-    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write(".ai/directives/talk.md", &talk_directive(2, TOOL));
     place.write("script.yaml", script);
     place.write("guest.txt", "Ada");
     place
@@ -281,7 +267,7 @@ fn terminated_session_is_closed() {
 #[test]
 fn session_without_a_key_names_the_variables_and_servers_it_looked_for() {
     let place = project("steps: []");
-    place.write(".ai/directives/talk.md", &DIRECTIVE.replace("provider=\"scripted\" ", ""));
+    place.write(".ai/directives/talk.md", &talk_directive(2, TOOL).replace("provider=\"scripted\" ", ""));
     let done = place.rye(&["chat", "talk"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     for part in [
@@ -356,7 +342,7 @@ fn another_model_continues_the_conversation_and_a_wider_plan_asks() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"first\n").unwrap();
     wait_for(&place, "prompt_ended");
-    let wider = DIRECTIVE.replace("<tool>rye.file-system.read</tool>", "<tool>rye.file-system.*</tool>");
+    let wider = talk_directive(2, "<tool>rye.file-system.*</tool>");
     place.write(".ai/directives/talk.md", &wider);
     stdin.write_all(b"/reload\n/reload confirm\nsecond\n").unwrap();
     drop(stdin);

@@ -8,24 +8,10 @@ mod rye;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use rye::TestProject;
+use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
 
-const DIRECTIVE: &str = r#"# Talk
-
-```xml
-<directive name="talk" version="1.0.0">
-  <metadata>
-    <description>Talk.</description>
-    <model provider="scripted" tier="fast"/>
-    <limits turns="4" spend="0.50"/>
-    <permissions><execute><tool>rye.bash.bash</tool></execute></permissions>
-  </metadata>
-</directive>
-```
-
-Answer briefly.
-"#;
+const TOOL: &str = "<tool>rye.bash.bash</tool>";
 
 /// A session whose client reads and writes lines.
 struct Client {
@@ -38,7 +24,7 @@ struct Client {
 
 impl Client {
     fn start(place: &TestProject, script: &str) -> Self {
-        place.write(".ai/directives/talk.md", DIRECTIVE);
+        place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
         place.write("script.yaml", script);
         let args = ["chat", "talk", "--format", "json", "--script", "script.yaml"];
         let mut child =

@@ -10,26 +10,10 @@ mod rye;
 use std::time::Duration;
 
 use pty::PtyTerminal;
-use rye::TestProject;
+use rye::{TestProject, talk_directive};
 use serde_json::Value;
 
-const DIRECTIVE: &str = r#"# Talk
-
-```xml
-<directive name="talk" version="1.0.0">
-  <metadata>
-    <description>Talk.</description>
-    <model provider="scripted" tier="fast"/>
-    <limits turns="9" spend="0.50"/>
-    <permissions>
-      <execute><tool write="out/">rye.bash.bash</tool></execute>
-    </permissions>
-  </metadata>
-</directive>
-```
-
-Answer briefly.
-"#;
+const TOOL: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
 
 const CALLS: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }, \
                      { name: rye_bash_bash, input: { command: 'echo two >> out/log' } }] }";
@@ -37,7 +21,7 @@ const CALLS: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'ec
 /// Returns a project with the directive `talk`, which asks before each command, and this script.
 fn project(steps: &str) -> TestProject {
     let place = TestProject::own();
-    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write(".ai/directives/talk.md", &talk_directive(9, TOOL));
     place.write("script.yaml", &format!("steps: [{steps}]"));
     place.write("out/log", "");
     place
@@ -366,7 +350,7 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
         .chain(["{ text: The end. }".to_owned()])
         .collect();
     let place = project(&steps.join(", "));
-    place.write(".ai/directives/talk.md", &DIRECTIVE.replace("turns=\"9\"", "turns=\"40\""));
+    place.write(".ai/directives/talk.md", &talk_directive(40, TOOL));
     place.run_ok(&["trust"]);
     let socket = format!("rye-test-{}", std::process::id());
     let line = format!(

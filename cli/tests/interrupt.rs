@@ -164,9 +164,9 @@ fn is_streaming(place: &TestProject) -> bool {
 }
 
 fn wait_until(what: &str, is_there: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !is_there() {
-        assert!(Instant::now() < patience, "{what}: it never came to that");
+        assert!(Instant::now() < deadline, "{what}: it never came to that");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

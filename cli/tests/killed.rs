@@ -124,7 +124,7 @@ fn start(place: &TestProject, words: &[String]) -> Child {
 
 /// Runs all commands, and kills the process once there are this many events. Returns false if that never happened.
 fn until_killed(place: &TestProject, run: &KilledRun, after: usize) -> bool {
-    let patience = Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while let Some(words) = next(place, run) {
         let mut child = start(place, &words);
         loop {
@@ -136,7 +136,7 @@ fn until_killed(place: &TestProject, run: &KilledRun, after: usize) -> bool {
             if child.try_wait().unwrap().is_some() {
                 break;
             }
-            assert!(Instant::now() < patience, "{after} events never came");
+            assert!(Instant::now() < deadline, "{after} events never came");
             std::thread::sleep(Duration::from_micros(300));
         }
     }

@@ -9,11 +9,11 @@ use serde_json::Value;
 const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/deploy");
 
 fn rye(args: &[&str]) -> Output {
-    let nobody = tempfile::tempdir().unwrap();
+    let empty_folder = tempfile::tempdir().unwrap();
     Command::new(env!("CARGO_BIN_EXE_rye"))
         .args(args)
         .args(["--project", PROJECT])
-        .env("RYE_USER_SPACE", nobody.path())
+        .env("RYE_USER_SPACE", empty_folder.path())
         .output()
         .unwrap()
 }

@@ -218,9 +218,9 @@ fn ctrl_c_reaches_a_long_tool() {
     let child =
         place.command(&["run", "wait", "--format", "json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let begun = place.project().join("out/begun");
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !begun.exists() {
-        assert!(Instant::now() < patience, "the tool never began");
+        assert!(Instant::now() < deadline, "the tool never began");
         std::thread::sleep(Duration::from_millis(20));
     }
     let asked = Instant::now();

@@ -43,11 +43,11 @@ fn examples_run_without_trust() {
         if let Some(input) = input {
             args.extend(["--input", input]);
         }
-        let nobody = place.project().join("nobody");
-        std::fs::create_dir(&nobody).unwrap();
-        let done = place.command(&args).env("RYE_USER_SPACE", &nobody).output().unwrap();
+        let missing_user_space = place.project().join("nobody");
+        std::fs::create_dir(&missing_user_space).unwrap();
+        let done = place.command(&args).env("RYE_USER_SPACE", &missing_user_space).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{example}: {}", String::from_utf8_lossy(&done.stdout));
-        assert!(!nobody.join(".ai").exists(), "a run writes nothing into the user space");
+        assert!(!missing_user_space.join(".ai").exists(), "a run writes nothing into the user space");
     }
 }
 
@@ -173,7 +173,9 @@ fn project_provider_gets_no_key_without_trust() {
     let refused = run(&place);
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains(&format!("provider anthropic  sends prompts, and the key, by base_url: \"{url}\""))
+        refused
+            .stderr
+            .contains(&format!("provider anthropic  sends prompts and the key as set by base_url: \"{url}\""))
     );
     assert!(listener.accept().is_err(), "nobody was called");
     assert!(!refused.stderr.contains("sk-ant-secret"));

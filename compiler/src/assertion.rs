@@ -306,7 +306,7 @@ fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec
     Some(vec![
         format!("untrusted text by `{untrusted}`"),
         format!("private data by `{private}`"),
-        format!("a way out by `{out}`"),
+        format!("outbound data by `{out}`"),
     ])
 }
 

@@ -102,7 +102,8 @@ fn compose_with_inputs(
 ) -> Option<Composed> {
     let items = Items::new(world);
     let shared = LowerContext::new(&items);
-    let model = |asked: Option<&ModelRequest>| shared.catalog().resolve(asked, model).ok().map(|model| model.id);
+    let model =
+        |requested: Option<&ModelRequest>| shared.catalog().resolve(requested, model).ok().map(|model| model.id);
     compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
@@ -178,8 +179,9 @@ pub(crate) fn compile_with_context(
     request: &CompileRequest,
     diagnostics: &mut Diagnostics,
 ) -> Option<Lowered> {
-    let model =
-        |asked: Option<&ModelRequest>| shared.catalog().resolve(asked, &request.model).ok().map(|model| model.id);
+    let model = |requested: Option<&ModelRequest>| {
+        shared.catalog().resolve(requested, &request.model).ok().map(|model| model.id)
+    };
     let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
     let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
     diagnostics.append(composed.diagnostics);

@@ -61,7 +61,7 @@ pub fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer>
             continue;
         };
         let text = knowledge.body.node.trim().to_owned();
-        layers.push(Layer { id: name.to_owned(), kind: LayerKind::Appended, ..empty_layer(text) });
+        layers.push(Layer::new(name, LayerKind::Appended, vec![Segment::Text { text }]));
     }
     layers
 }
@@ -71,27 +71,8 @@ fn layer(path: &str, file: &ContextFile) -> Layer {
     let (text, escaped) = escape_closing_tags(TAG, text.trim());
     let attribute = path.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
     let text = if text.is_empty() { String::new() } else { format!("<{TAG} path=\"{attribute}\">\n{text}\n</{TAG}>") };
-    Layer {
-        id: format!("context/{path}"),
-        kind: LayerKind::ContextFile,
-        tag: Some(TAG.to_owned()),
-        escaped,
-        ..empty_layer(text)
-    }
-}
-
-fn empty_layer(text: String) -> Layer {
-    Layer {
-        id: String::new(),
-        kind: LayerKind::ContextFile,
-        position: None,
-        hook: None,
-        depends: false,
-        link: None,
-        tag: None,
-        escaped: 0,
-        segments: vec![Segment::Text { text }],
-    }
+    let layer = Layer::new(format!("context/{path}"), LayerKind::ContextFile, vec![Segment::Text { text }]);
+    Layer { tag: Some(TAG.to_owned()), escaped, ..layer }
 }
 
 fn text_tokens(segment: &Segment, tokenizer: Tokenizer) -> u64 {

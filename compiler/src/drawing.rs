@@ -92,7 +92,7 @@ impl Drawing {
 
     /// Returns an identifier for each node, made of letters, digits and `_` and unique in the drawing.
     pub fn identifiers(&self) -> Vec<String> {
-        let mut taken: Vec<String> = Vec::with_capacity(self.nodes.len());
+        let mut used_ids: Vec<String> = Vec::with_capacity(self.nodes.len());
         let mut seen = std::collections::BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {
             let plain: String = node.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -101,9 +101,9 @@ impl Drawing {
                 name = format!("{name}_{i}");
                 seen.insert(name.clone());
             }
-            taken.push(name);
+            used_ids.push(name);
         }
-        taken
+        used_ids
     }
 }
 

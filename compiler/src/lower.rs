@@ -226,8 +226,8 @@ fn resolve_model(
     model: &ModelOverride,
     diagnostics: &mut Diagnostics,
 ) -> Option<PlannedModel> {
-    let asked = composed.model.as_ref().map(|m| &m.value);
-    shared.catalog().resolve(asked, model).map_err(|error| diagnostics.push(error)).ok()
+    let requested = composed.model.as_ref().map(|m| &m.value);
+    shared.catalog().resolve(requested, model).map_err(|error| diagnostics.push(error)).ok()
 }
 
 /// The values that a plan without inputs or a parent would resolve to.
@@ -388,8 +388,8 @@ fn record_other_origins(
     let model = match &composed.model {
         _ if overridden => origin::origin_without_place(OriginCause::GivenWithCall),
         Some(model) => {
-            let asked = &model.value;
-            let words = [&asked.id, &asked.tier, &asked.provider].into_iter().flatten();
+            let requested = &model.value;
+            let words = [&requested.id, &requested.tier, &requested.provider].into_iter().flatten();
             let place = words.map(|word| word.span).next().and_then(|span| origin::plan_place(sources, span));
             let origin = origin::plan_origin(sources, &model.origin);
             Origin { place: place.or(origin.place), ..origin }

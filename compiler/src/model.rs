@@ -118,10 +118,14 @@ impl<'l> ProviderCatalog<'l> {
     ///
     /// # Errors
     /// There is no provider, model or tier of that name; the error lists the known ones.
-    pub fn resolve(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
-        let wanted = self.query(asked, instead);
+    pub fn resolve(
+        &self,
+        requested: Option<&ModelRequest>,
+        instead: &ModelOverride,
+    ) -> Result<PlannedModel, ModelError> {
+        let wanted = self.query(requested, instead);
         let mut model = self.find(&wanted)?;
-        if let Some(fallback) = asked.and_then(|a| a.fallback.as_ref()) {
+        if let Some(fallback) = requested.and_then(|a| a.fallback.as_ref()) {
             // Prefer the same provider, but accept a fallback of another one.
             let near = ModelQuery {
                 name: Some(fallback.clone()),
@@ -145,16 +149,16 @@ impl<'l> ProviderCatalog<'l> {
                 model.fallback = Some(Box::new(found));
             }
         }
-        if let Some(asked) = asked {
-            model.sampling.clone_from(&asked.sampling);
+        if let Some(requested) = requested {
+            model.sampling.clone_from(&requested.sampling);
             if let Some(fallback) = &mut model.fallback {
-                fallback.sampling.clone_from(&asked.sampling);
+                fallback.sampling.clone_from(&requested.sampling);
             }
         }
         Ok(model)
     }
 
-    fn query(&self, asked: Option<&ModelRequest>, instead: &ModelOverride) -> ModelQuery {
+    fn query(&self, requested: Option<&ModelRequest>, instead: &ModelOverride) -> ModelQuery {
         if let Some(text) = &instead.model {
             let (provider, name) = match self.split_provider(text) {
                 Some((provider, name)) => (Some(provider.to_owned()), name),
@@ -164,7 +168,7 @@ impl<'l> ProviderCatalog<'l> {
             return ModelQuery { name, provider, provider_span: None, span: None, unlisted: instead.unlisted };
         }
         let unlisted = UnlistedModels::Refuse;
-        let tier = asked.and_then(|a| a.tier.clone());
+        let tier = requested.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
             // The directive's model id belongs to its own provider; its tier exists at every provider.
             return ModelQuery {
@@ -175,8 +179,8 @@ impl<'l> ProviderCatalog<'l> {
                 unlisted,
             };
         }
-        let name = asked.and_then(|a| a.id.clone()).or(tier);
-        let provider = asked.and_then(|a| a.provider.as_ref());
+        let name = requested.and_then(|a| a.id.clone()).or(tier);
+        let provider = requested.and_then(|a| a.provider.as_ref());
         let span = name.as_ref().map(|n| n.span).or(provider.map(|p| p.span));
         let provider_span = provider.map(|p| p.span);
         ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span, unlisted }

@@ -250,11 +250,11 @@ impl<'l> KnownFacts<'l> {
         &mut self,
         hook: &HookDecl,
         domain: &dyn Fn(&Path) -> Option<Domain>,
-        effort: &mut Fuel,
+        fuel: &mut Fuel,
     ) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
         self.declare_unknowns(condition);
-        condition.evaluate_over(&self.facts, domain, effort)
+        condition.evaluate_over(&self.facts, domain, fuel)
     }
 
     /// Explains why a condition is false, by the facts it read.
@@ -280,8 +280,8 @@ impl<'l> KnownFacts<'l> {
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"
-                && let Some((asked, resolve)) = self.model.take()
-                && let Some(id) = resolve(asked)
+                && let Some((requested, resolve)) = self.model.take()
+                && let Some(id) = resolve(requested)
             {
                 self.facts.set("model", Value::String(id));
                 self.roots.push("model");

@@ -126,9 +126,9 @@ impl std::fmt::Display for ToolSandbox {
         match self.kind {
             SandboxKind::Engine => f.write_str("the engine itself"),
             SandboxKind::Files if !self.write.is_empty() => {
-                write!(f, "files of the project, through handles; writes {} only", self.write.join(", "))
+                write!(f, "project files only; writes only to {}", self.write.join(", "))
             }
-            SandboxKind::Files => f.write_str("files of the project, through handles"),
+            SandboxKind::Files => f.write_str("project files only"),
             SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
@@ -192,7 +192,7 @@ mod tests {
                 "mine: a process; reads the project, writes existing files of it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",
-                "rye_file_system_read: files of the project, through handles",
+                "rye_file_system_read: project files only",
             ]
         );
     }

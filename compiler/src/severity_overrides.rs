@@ -27,7 +27,7 @@ pub enum SeverityOverride {
 pub struct SeverityOverrides {
     by_code: BTreeMap<&'static str, SeverityOverride>,
     /// Codes that the caller allowed.
-    asked: BTreeSet<&'static str>,
+    allowed_codes: BTreeSet<&'static str>,
     deny_warnings: bool,
 }
 
@@ -110,7 +110,7 @@ impl SeverityOverrides {
     pub fn allow(&mut self, code: &str) -> Result<(), UnknownCode> {
         let code = find_code(code)?;
         self.by_code.insert(code, SeverityOverride::Allowed);
-        self.asked.insert(code);
+        self.allowed_codes.insert(code);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl SeverityOverrides {
 
     /// Returns true if the caller allowed the code of an error. Such an error is shown anyway.
     pub fn is_error_despite_allow(&self, diagnostic: &Diagnostic) -> bool {
-        diagnostic.is_error() && self.asked.contains(diagnostic.code())
+        diagnostic.is_error() && self.allowed_codes.contains(diagnostic.code())
     }
 }
 

@@ -327,7 +327,7 @@ pub(crate) fn provider(
         format!("{key}: {}{host}", escape_non_ascii(&value))
     };
     let set: Vec<String> = reach.iter().map(shown).collect();
-    let by = (!set.is_empty()).then(|| format!("sends prompts, and the key, by {}", set.join(", ")));
+    let by = (!set.is_empty()).then(|| format!("sends prompts and the key as set by {}", set.join(", ")));
     let costs =
         (!costs.is_empty()).then(|| "sets the prices of its models, and so the effect of spend limits".to_owned());
     let place = SourcePlace { file: format!(".ai/config/{PROVIDER_PREFIX}{id}.yaml"), line: 1, column: 1 };

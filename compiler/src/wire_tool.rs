@@ -143,9 +143,9 @@ fn take_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     }
     let required: Vec<Value> = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let properties = map.get_mut("properties").and_then(Value::as_object_mut);
-    let taken = properties.map(std::mem::take).unwrap_or_default();
+    let definitions = properties.map(std::mem::take).unwrap_or_default();
     let (kept, moved): (Map<String, Value>, Map<String, Value>) =
-        taken.into_iter().partition(|(name, _)| is_wire_name(name));
+        definitions.into_iter().partition(|(name, _)| is_wire_name(name));
     let note = |(name, schema): (&String, &Value)| {
         let needed = if required.iter().any(|r| r.as_str() == Some(name)) { "required" } else { "optional" };
         format!("there is also the {needed} property {}: {schema}", json!(name))

@@ -4,12 +4,10 @@
 
 use rye_compiler::semantics::condition::{Condition, ReadingResult, Verdict};
 use rye_compiler::semantics::facts::{Facts, Lookup};
-use rye_compiler::semantics::template::{
-    Rendered, RenderedPart, TemplateTree, render_knowledge, render_parts, render_text,
-};
+use rye_compiler::semantics::template::{Rendered, TemplateTree, render_text};
 use rye_compiler::semantics::value::{Type, to_node};
 use rye_grammar::condition::{parse_inline, parse_path};
-use rye_grammar::template::{parse, scan_knowledge};
+use rye_grammar::template::parse;
 use rye_grammar::{SourceId, Span};
 use serde_json::json;
 
@@ -43,25 +41,11 @@ fn lookup_distinguishes_value_absent_and_unknown() {
 }
 
 #[test]
-fn known_facts_are_filled_and_the_rest_stays_pending() {
-    let facts = facts();
+fn text_with_an_unknown_fact_names_the_fact() {
     let template = parse(HERE, "a ${cost.turns} ${thread_id || \"x\"}${model}${gone || \"b\"}!", 0).unwrap();
-    let parts = render_parts(&template, &facts);
-    let text = |text: &str| RenderedPart::Text(text.into());
-    let RenderedPart::Pending { path, fallback, .. } = &parts[1] else { panic!("{parts:?}") };
-    assert_eq!((path.as_str(), fallback.as_deref()), ("thread_id", Some("x")));
-    assert_eq!((parts.len(), &parts[0], &parts[2]), (3, &text("a 3 "), &text("b!")));
-    assert_eq!(render_text(&template, &facts), Err(vec!["thread_id".to_owned()]));
-}
-
-#[test]
-fn knowledge_fills_only_the_facts_of_its_point() {
-    let facts = facts();
-    let text = "${cost.turns} ${HOME} $${cost.turns} $${HOME} ${ ${broken ${gone} ${thread_id}";
-    let parts = render_knowledge(&scan_knowledge(HERE, text, 0), &facts, &|root| root == "cost" || root == "thread_id");
-    assert_eq!(parts[0], RenderedPart::Text("3 ${HOME} ${cost.turns} ${HOME} ${ ${broken ${gone} ".into()));
-    assert!(matches!(&parts[1], RenderedPart::Pending { path, .. } if path == "thread_id"));
-    assert_eq!(parts.len(), 2);
+    assert_eq!(render_text(&template, &facts()), Err(vec!["thread_id".to_owned()]));
+    let template = parse(HERE, "a ${cost.turns} ${model}${gone || \"b\"}!", 0).unwrap();
+    assert_eq!(render_text(&template, &facts()), Ok("a 3 b!".to_owned()));
 }
 
 #[test]

@@ -126,7 +126,7 @@ pub(crate) struct EngineContext {
     pub settings: CommandSettings,
     pub live: Mutex<RunningThreads>,
     /// Notified when a thread of this process ends.
-    pub gone: Notify,
+    pub thread_ended: Notify,
 }
 
 /// A thread of this process.

@@ -127,7 +127,8 @@ impl ControlSender {
         loop {
             let mut states = self.state().subscribe();
             let is_settled = states.borrow_and_update().as_ref().is_some_and(|live| {
-                let is_handled = live.state.mail.taken.contains(id) || (thread.is_some() && live.thread_id() != thread);
+                let is_handled =
+                    live.state.mail.received.contains(id) || (thread.is_some() && live.thread_id() != thread);
                 is_handled && live.is_settled()
             });
             if is_settled || states.changed().await.is_err() {

@@ -38,7 +38,7 @@ pub trait Driver: Send + Sync {
     /// Stops one call of the reply, now or when it starts. The thread continues with the call's error.
     fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
-    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()>;
+    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, artifact: Artifact) -> BoxFuture<'a, ()>;
     /// Removes a control message from the mailbox on disk, after it was recorded durably.
     fn remove_message<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()>;
 }
@@ -149,10 +149,10 @@ pub async fn drive(
                 thread.journal.flush(true).await?;
                 let end = (*ended).clone();
                 let both = !exported && !end.status.is_parked();
-                let paper = if both { Artifact::Both } else { Artifact::Snapshot };
+                let artifact = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
                 // The commit joins a group commit; the artifacts are written meanwhile.
-                let ((), done) = tokio::join!(driver.write_final(thread, &end, paper), driver.perform(step));
+                let ((), done) = tokio::join!(driver.write_final(thread, &end, artifact), driver.perform(step));
                 done?;
                 discard_messages(driver, &mut settled).await;
                 return Ok(end);

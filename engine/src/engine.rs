@@ -181,7 +181,7 @@ impl Engine {
                 plan_check,
                 settings,
                 live: Mutex::default(),
-                gone: Notify::new(),
+                thread_ended: Notify::new(),
             }
         });
         Ok(Self { inner })

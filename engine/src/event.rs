@@ -24,9 +24,6 @@ pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 
-/// The event format of this version. Older formats are read, newer ones are rejected.
-pub const EVENT_FORMAT: u32 = 1;
-
 /// An event of a transcript. The store chains and stores its lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {

@@ -65,7 +65,7 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
         play_prompt(plan, &mut state, input, &mut found);
     } else {
         let message = Message::user_with_images(&input.images, input.text.clone());
-        state.talk.messages.push(message.into());
+        state.conversation.messages.push(message.into());
         found.worst_case = machine::turn_worst_case(plan, &state);
         found.input_bound = machine::bound_input_tokens(plan, &state);
         found.max_output = state.model(plan).requested_output(state.limits.output);
@@ -175,7 +175,7 @@ fn fold(state: &mut ThreadState, body: EventBody) {
 
 /// Returns the tokens of the last request and its reply, which the provider's cache contains.
 fn cached_tokens(state: &ThreadState) -> u64 {
-    state.talk.measured.as_ref().map_or(0, |measured| measured.input.saturating_add(measured.output))
+    state.conversation.measured.as_ref().map_or(0, |measured| measured.input.saturating_add(measured.output))
 }
 
 fn average_reply(state: &ThreadState) -> u64 {
@@ -193,7 +193,7 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
         tokens: by.count(&render_layer(layer, &mut fill)),
     };
     let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
-    if !state.talk.prompted {
+    if !state.conversation.prompted {
         parts.extend(plan.prompt.first_message.iter().map(|layer| of_layer("first_message", layer)));
     }
     parts.extend(plan.palette.iter().map(|tool| ContextPart {
@@ -201,7 +201,7 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
         id: tool.name.to_string(),
         tokens: tool.tokens,
     }));
-    parts.extend(state.talk.messages.iter().enumerate().map(|(index, message)| ContextPart {
+    parts.extend(state.conversation.messages.iter().enumerate().map(|(index, message)| ContextPart {
         kind: message.kind().to_owned(),
         id: (index + 1).to_string(),
         tokens: machine::message_tokens(by, message),

@@ -17,17 +17,17 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
     let mut state = ThreadState::new();
     let mut steps = Vec::new();
     // The request of the current attempt, and the request of the last reply.
-    let (mut asked, mut answered): (Option<RecordedRequest>, Option<RecordedRequest>) = (None, None);
+    let (mut requested, mut answered): (Option<RecordedRequest>, Option<RecordedRequest>) = (None, None);
     for event in events {
         let expect = || {
-            let recorded = asked.clone().filter(|_| exact).unwrap_or_default();
+            let recorded = requested.clone().filter(|_| exact).unwrap_or_default();
             Expectation { recorded: recorded.without_unchanged(answered.as_ref()), ..Expectation::default() }
         };
         match &event.body {
             EventBody::CognitionOut(out) => {
                 let ids = IdPlaceholders::of(&thread_position(plan, &state));
                 steps.push(ScriptStep::Reply(reply(out, expect(), &ids)));
-                answered = asked.take();
+                answered = requested.take();
             }
             EventBody::AttemptFailed(failed) => steps.push(ScriptStep::Fault(fault(failed, expect()))),
             EventBody::Opened(_)
@@ -68,7 +68,7 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             && let Effect::CallModel { call, .. } = next(plan, &state)
         {
             let request = build_request(plan, &state, call, RequestTurns::All);
-            asked = Some(RecordedRequest::from_request(&request));
+            requested = Some(RecordedRequest::from_request(&request));
         }
     }
     steps

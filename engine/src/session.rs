@@ -164,8 +164,8 @@ impl EngineContext {
         init: ThreadInit,
         rows: RowsToWrite,
     ) -> Result<RunningThread, DriveError> {
-        let begun = Box::pin(self.write_init(id.clone(), init, rows)).await;
-        if let Err(error) = &begun {
+        let written = Box::pin(self.write_init(id.clone(), init, rows)).await;
+        if let Err(error) = &written {
             match rows {
                 RowsToWrite::Root { .. } | RowsToWrite::Linked => {
                     if let Err(second) = self.finalize_row(&id, Status::Error).await {
@@ -175,7 +175,7 @@ impl EngineContext {
                 RowsToWrite::There => self.release(&id, None).await,
             }
         }
-        begun
+        written
     }
 
     async fn write_init(
@@ -199,7 +199,7 @@ impl EngineContext {
         };
         let transcript = self.thread_count.run_blocking(prepare).await??;
         let mut state = ThreadState::new();
-        state.talk.messages = init.history;
+        state.conversation.messages = init.history;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
             Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&init.sink), self.thread_count.clone());

@@ -42,10 +42,10 @@ impl Tool for ThreadsTool {
             let Some(engine) = self.engine.upgrade() else { return ToolOutcome::error("the engine is shutting down") };
             let mut halt = invocation.halt.clone();
             let answered = Box::pin(async {
-                let asked = ThreadsToolRequest::parse(&invocation.parameters)?;
+                let requested = ThreadsToolRequest::parse(&invocation.parameters)?;
                 let caller = ThreadId::parse(&invocation.thread_id).map_err(|invalid| invalid.reason)?;
                 let threads = Arc::new(engine.threads());
-                ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.run_operation(asked).await
+                ThreadsToolCall { engine, threads, id: caller, most: invocation.timeout }.run_operation(requested).await
             });
             let answered = tokio::select! {
                 answered = answered => answered,
@@ -70,8 +70,8 @@ struct ThreadsToolCall {
 }
 
 impl ThreadsToolCall {
-    async fn run_operation(&self, asked: ThreadsToolRequest) -> Result<Value, RefusalText> {
-        match asked {
+    async fn run_operation(&self, requested: ThreadsToolRequest) -> Result<Value, RefusalText> {
+        match requested {
             ThreadsToolRequest::Wait { threads, timeout } => self.wait(threads, timeout).await,
             ThreadsToolRequest::Cancel(thread) => self.stop(thread, ControlMessage::Cancel).await,
             ThreadsToolRequest::Kill(thread) => self.stop(thread, ControlMessage::Kill).await,
@@ -236,16 +236,16 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `asked` is the requested id; `not_over` is the state to report for a running thread.
-fn render_outcome(asked: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
+/// Renders the outcome of a wait. `requested` is the requested id; `not_over` is the state to report for a running thread.
+fn render_outcome(requested: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),
         WaitOutcome::Orphaned(listed) => (render_row(&listed), Some("orphaned")),
         WaitOutcome::TimedOut(listed) => (render_row(&listed), Some(not_over)),
-        WaitOutcome::Unknown => (json!({"thread_id": asked}), Some("unknown")),
+        WaitOutcome::Unknown => (json!({"thread_id": requested}), Some("unknown")),
     };
     if let Value::Object(map) = &mut answer {
-        map.insert("requested".into(), asked.as_str().into());
+        map.insert("requested".into(), requested.as_str().into());
         map.extend(state.map(|state| ("wait".to_owned(), state.into())));
     }
     answer

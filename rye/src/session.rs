@@ -389,7 +389,7 @@ impl Questions {
             let question = Question {
                 id: QuestionId(state.last),
                 thread: request.thread.clone(),
-                is_limit: request.asked == ApprovalOrigin::Limit,
+                is_limit: request.origin == ApprovalOrigin::Limit,
                 what: request.what.to_owned(),
             };
             state.open.insert(question.id, (question.clone(), sender));

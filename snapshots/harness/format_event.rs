@@ -62,7 +62,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
             &hit.current_value,
             &hit.current_max,
         )),
-        EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
+        EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),
         EventBody::CommandRan(ran) => line(format!("/{} {}: {}", ran.name, ran.args, ran.answer)),

@@ -27,10 +27,10 @@ fn seeds_and_their_mutations_never_panic() {
 }
 
 fn around(target: &FuzzTarget, seeds: &[Vec<u8>]) {
-    let mut dice = SplitMix::new(7);
+    let mut rng = SplitMix::new(7);
     let count = if matches!(target.name, "project" | "hooks_yaml") { PROJECT_MUTATIONS } else { MUTATIONS };
     for _ in 0..count {
-        let input = mutate(seeds, &mut dice);
+        let input = mutate(seeds, &mut rng);
         let survived = std::panic::catch_unwind(|| (target.run)(&input)).is_ok();
         assert!(survived, "{} panics over {:?}", target.name, String::from_utf8_lossy(&input));
     }

@@ -85,7 +85,7 @@ const RELATED_FILES: [(&str, &str); 12] = [
 ];
 
 struct Editor {
-    dice: SeededRng,
+    rng: SeededRng,
     files: SpaceFiles,
     /// Texts that edits insert: texts of earlier files, and variants.
     pool: Vec<(String, Vec<u8>)>,
@@ -99,7 +99,7 @@ impl Editor {
         let pool = forty.clone().into_iter().chain(twin.clone()).chain(deploy).chain(more).collect();
         let begin = if seed.is_multiple_of(2) { forty } else { twin };
         let files = begin.into_iter().map(|(path, bytes)| ((Space::Project, path), bytes)).collect();
-        Self { dice: SeededRng(seed), files, pool }
+        Self { rng: SeededRng(seed), files, pool }
     }
 
     fn world<'b>(&self, system: &'b MapWorld<'b>) -> MapWorld<'b> {
@@ -111,22 +111,22 @@ impl Editor {
     }
 
     fn space(&mut self) -> Space {
-        if self.dice.below(5) == 0 { Space::User } else { Space::Project }
+        if self.rng.below(5) == 0 { Space::User } else { Space::Project }
     }
 
     /// Applies a random edit; returns a description of it.
     fn edit(&mut self) -> String {
         let keys: Vec<_> = self.files.keys().cloned().collect();
-        let at = self.dice.of(&keys).clone();
-        match self.dice.below(10) {
+        let at = self.rng.of(&keys).clone();
+        match self.rng.below(10) {
             0 => {
                 self.files.remove(&at);
                 format!("removed {at:?}")
             }
             1 => {
                 let bytes = self.files.remove(&at).unwrap();
-                let renamed = match self.dice.below(3) {
-                    0 => self.dice.of(&keys).1.clone(),
+                let renamed = match self.rng.below(3) {
+                    0 => self.rng.of(&keys).1.clone(),
                     1 => at.1.replacen("mill", "mil", 1),
                     _ => at.1.replace(".md", "_2.md"),
                 };
@@ -135,12 +135,12 @@ impl Editor {
                 format!("renamed {at:?} to {to:?}")
             }
             2 => {
-                let from = self.dice.of(&keys).clone();
+                let from = self.rng.of(&keys).clone();
                 self.files.insert(at.clone(), self.files[&from].clone());
                 format!("copied {from:?} over {at:?}")
             }
             3..=6 => {
-                let (path, bytes) = self.dice.of(&self.pool).clone();
+                let (path, bytes) = self.rng.of(&self.pool).clone();
                 let to = (self.space(), path);
                 self.files.insert(to.clone(), bytes);
                 format!("wrote another {to:?}")
@@ -151,22 +151,22 @@ impl Editor {
                 if text.is_empty() {
                     text.push(String::new());
                 }
-                let (a, b) = (self.dice.below(text.len()), self.dice.below(text.len()));
-                match self.dice.below(4) {
+                let (a, b) = (self.rng.below(text.len()), self.rng.below(text.len()));
+                match self.rng.below(4) {
                     0 => drop(text.remove(a)),
                     1 => text.swap(a, b),
                     2 => text[a] = text[a].replacen("mill/", "mil/", 1),
                     _ => {
-                        let (_, other) = self.dice.of(&self.pool).clone();
+                        let (_, other) = self.rng.of(&self.pool).clone();
                         let other = String::from_utf8_lossy(&other).into_owned();
                         let lines: Vec<&str> = other.lines().collect();
                         if !lines.is_empty() {
-                            text.insert(a, (*self.dice.of(&lines)).to_owned());
+                            text.insert(a, (*self.rng.of(&lines)).to_owned());
                         }
                     }
                 }
                 let mut bytes = (text.join("\n") + "\n").into_bytes();
-                if self.dice.below(25) == 0 {
+                if self.rng.below(25) == 0 {
                     bytes.push(0xff);
                 }
                 self.files.insert(at.clone(), bytes);
@@ -223,12 +223,12 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
         for step in 0..EDITS {
             if step > 0 {
                 // Sometimes two edits happen between two checks.
-                for _ in 0..=usize::from(editor.dice.below(4) == 0) {
+                for _ in 0..=usize::from(editor.rng.below(4) == 0) {
                     history.push(editor.edit());
                 }
             }
             let world = editor.world(&system);
-            let selection = if editor.dice.below(4) == 0 {
+            let selection = if editor.rng.below(4) == 0 {
                 Selection::Paths(vec![".ai/directives/mill".to_owned()])
             } else {
                 Selection::All
@@ -285,7 +285,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
             if step > 0 {
-                for _ in 0..=usize::from(editor.dice.below(4) == 0) {
+                for _ in 0..=usize::from(editor.rng.below(4) == 0) {
                     // Replacing a folder by a file is not covered here.
                     let before = editor.files.clone();
                     let what = editor.edit();
@@ -322,7 +322,7 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let mut files = areas(2);
     let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
     files.insert((Space::User, ".ai/tools/area1/other.yaml".into()), broken.as_bytes().to_vec());
-    let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
+    let mut editor = Editor { rng: SeededRng(0), files, pool: Vec::new() };
     let mut memory = CheckSession::new();
     for text in ["One.", "Two.", "Two."] {
         editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
@@ -352,7 +352,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     let tool = "description: x\nkind: nope\nbogus: 1\ncommand: [echo]\nparameters: {type: object}\n";
     files.insert((Space::User, ".ai/tools/ut.yaml".into()), tool.as_bytes().to_vec());
     files.insert((Space::User, ".ai/knowledge/uk.md".into()), b"---\nname: [\n---\n\nText.".to_vec());
-    let mut editor = Editor { dice: SeededRng(0), files, pool: Vec::new() };
+    let mut editor = Editor { rng: SeededRng(0), files, pool: Vec::new() };
     let mut memory = CheckSession::new();
     let mut history = Vec::new();
     let texts =
@@ -377,7 +377,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
 #[test]
 fn evicted_patterns_are_evaluated_again() {
     let system = standard_library();
-    let mut editor = Editor { dice: SeededRng(0), files: areas(2), pool: Vec::new() };
+    let mut editor = Editor { rng: SeededRng(0), files: areas(2), pool: Vec::new() };
     let mut memory = CheckSession::new();
     for round in (0..120).chain([3, 119, 0]) {
         let tools = format!("<tool>area0.*</tool><tool>rye.file-system.read{round}</tool><tool>areas{round}.*</tool>");
@@ -428,7 +428,7 @@ fn areas(count: usize) -> SpaceFiles {
 #[test]
 fn recheck_recomputes_only_dependents() {
     let system = standard_library();
-    let mut editor = Editor { dice: SeededRng(0), files: areas(20), pool: Vec::new() };
+    let mut editor = Editor { rng: SeededRng(0), files: areas(20), pool: Vec::new() };
     let mut memory = CheckSession::new();
     let mut scan = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
     let first = scan(&editor);

@@ -153,7 +153,7 @@ fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result
     Ok(levels)
 }
 
-fn print_result(found: &CheckResult, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
+fn print_result(found: &CheckResult, requested: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let summary = found.summary();
     let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Fine };
     let sources = &found.report.sources;
@@ -162,7 +162,7 @@ fn print_result(found: &CheckResult, asked: OutputFormat, report: &Printer) -> R
         let output = |(one, severity)| DiagnosticOutput::new(one, sources).with_severity(severity);
         (printed.into_iter().map(output).collect(), omitted)
     };
-    match asked {
+    match requested {
         OutputFormat::Json => {
             let (diagnostics, omitted) = outputs();
             report.json(&CheckOutput { diagnostics, omitted, summary })?;

@@ -282,9 +282,9 @@ impl Findings {
         }
     }
 
-    fn sandbox(&mut self, offers: SandboxSupport, asked: &BubblewrapState) {
+    fn sandbox(&mut self, offers: SandboxSupport, requested: &BubblewrapState) {
         let sockets = if offers.sockets { "sockets refused unless granted" } else { "sockets not refused" };
-        let around = match asked {
+        let around = match requested {
             BubblewrapState::At(program) => format!(", within bubblewrap ({})", program.display()),
             BubblewrapState::Missing => {
                 let fix = "install bubblewrap, or remove the setting from `agent/agent.yaml`";
@@ -299,7 +299,12 @@ impl Findings {
             return self.fine("sandbox", text);
         }
         let state = if offers.landlock == 0 { FindingState::Wrong } else { FindingState::Note };
-        self.add("sandbox", state, format!("{text}: {}", gaps.join("; ")), Some("a newer kernel closes this"));
+        self.add(
+            "sandbox",
+            state,
+            format!("{text}: {}", gaps.join("; ")),
+            Some("a newer kernel supports this restriction"),
+        );
     }
 
     fn runtimes(&mut self, spaces: &Spaces) {
@@ -397,7 +402,7 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
         let kind = SandboxKind::of(&tool.spec.kind);
         let text = match kind {
             SandboxKind::Engine => "runs inside the engine, without access to the machine".to_owned(),
-            SandboxKind::Files => "files of the project alone, through handles of its folder".to_owned(),
+            SandboxKind::Files => "project files only".to_owned(),
             SandboxKind::Requests => {
                 "HTTP requests of the engine to granted hosts only, without access to the machine".to_owned()
             }
@@ -452,11 +457,12 @@ fn show(findings: Vec<Finding>, sandboxes: Vec<SandboxOutput>, report: &Printer)
     if !plain {
         report.line("\nTool sandboxes")?;
     }
+    let width = sandboxes.iter().map(|sandbox| sandbox.tool.chars().count()).max().unwrap_or_default();
     for sandbox in &sandboxes {
         let text = if plain {
             format!("sandbox\t{}\t{}\t{}", sandbox.tool, sandbox.kind, sandbox.text)
         } else {
-            format!("  {:<28}  {}", sandbox.tool, sandbox.text)
+            format!("  {:<width$}  {}", sandbox.tool, sandbox.text)
         };
         report.line(&printable(&text))?;
     }

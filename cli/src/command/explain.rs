@@ -43,10 +43,10 @@ pub struct GroupOutput {
 }
 
 pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
-    let Some(asked) = &args.code else {
+    let Some(requested) = &args.code else {
         return print_codes(report);
     };
-    let code = asked.trim().trim_start_matches("rye::").replace('/', "::");
+    let code = requested.trim().trim_start_matches("rye::").replace('/', "::");
     let groups = standard_groups();
     if code == "capabilities" {
         return print_groups(&groups, report);

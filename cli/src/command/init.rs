@@ -100,7 +100,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
         })?,
         Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
         Format::Human => {
-            report.line(&format!("Made in {}:", project.display()))?;
+            report.line(&format!("Created in {}:", project.display()))?;
             written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
             let next = match directive {

@@ -76,11 +76,11 @@ pub struct NoPlanOutput {
 }
 
 pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    if let Some(asked) = &args.diff {
-        return diff::run(asked, args, global, report);
+    if let Some(requested) = &args.diff {
+        return diff::run(requested, args, global, report);
     }
-    let asked = args.directive.as_deref().unwrap_or_default();
-    let id = parse_directive_id(asked)?;
+    let requested = args.directive.as_deref().unwrap_or_default();
+    let id = parse_directive_id(requested)?;
     let spaces = Spaces::find(global.project.as_deref())?;
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
@@ -93,7 +93,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut sources = Sources::default();
     let compiled = compile_with_sources(&world, &request, &mut sources);
     let Some(compilation) = compiled.value else {
-        print_no_plan(asked, &compiled.diagnostics, &sources, report)?;
+        print_no_plan(requested, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
@@ -165,7 +165,7 @@ fn show(
 
 /// Prints the diagnostics of a directive that has no plan.
 pub fn print_no_plan(
-    asked: &str,
+    requested: &str,
     diagnostics: &Diagnostics,
     sources: &Sources,
     report: &Printer,
@@ -173,11 +173,11 @@ pub fn print_no_plan(
     match report.format() {
         Format::Json => {
             let (diagnostics, omitted) = bounded::diagnostic_outputs(diagnostics, sources);
-            report.json(&NoPlanOutput { plan_id: None, directive: asked.to_owned(), diagnostics, omitted })
+            report.json(&NoPlanOutput { plan_id: None, directive: requested.to_owned(), diagnostics, omitted })
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, sources);
-            report.note(&format!("`{}` has errors, and so no plan", printable(asked)));
+            report.note(&format!("`{}` has errors, so it has no plan", printable(requested)));
             Ok(())
         }
     }

@@ -125,13 +125,13 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let lock = args.locked.then(|| lockfile::read_required(&spaces.project)).transpose()?;
     let mut model = None;
     let start = match (&args.directive, &args.resume) {
-        (asked, _) if args.plan.is_some() => {
+        (requested, _) if args.plan.is_some() => {
             // The tool of a thread must stay within the bounds of the thread.
             if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
                 return Err(CommandError::usage("`--plan` is not allowed in a tool of a thread"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
-            match pinned_plan::compile_pinned(file, asked.as_deref(), args.script.is_some(), &spaces, report)? {
+            match pinned_plan::compile_pinned(file, requested.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent: None },
                 Err(exit) => return Ok(exit),
             }

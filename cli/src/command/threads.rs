@@ -94,8 +94,8 @@ pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit
         return repair::run(&spaces.project, report);
     }
     let reader = &ThreadReader::open(&spaces.project)?;
-    if let Some(trouble) = reader.registry_error() {
-        report.note(&format!("{trouble}; reading the transcripts instead"));
+    if let Some(error) = reader.registry_error() {
+        report.note(&format!("{error}; reading the transcripts instead"));
     }
     match &args.command {
         ThreadsCommand::List(args) => list::run(args, reader, report),

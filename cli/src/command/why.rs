@@ -154,21 +154,21 @@ fn answers_of_all_directives(
 ) -> Result<(Vec<AnswerOutput>, Option<String>), CommandError> {
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
-    let asked = ids.filter_map(|id| {
+    let requested = ids.filter_map(|id| {
         let compilation = compile(world, &CompileRequest::new(id.clone()).with_default_inputs(world)).value?;
         Some((id.to_string(), explain(world, &compilation, thing)))
     });
-    Ok(merge_answers(asked))
+    Ok(merge_answers(requested))
 }
 
 /// Merges equal answers, with the directives they apply to.
 fn merge_answers(
-    asked: impl IntoIterator<Item = (String, Result<Vec<Explanation>, NotInPlan>)>,
+    requested: impl IntoIterator<Item = (String, Result<Vec<Explanation>, NotInPlan>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {
     let mut answers: IndexMap<String, AnswerOutput> = IndexMap::new();
     let mut near = Vec::new();
     let mut thing = String::new();
-    for (directive, answer) in asked {
+    for (directive, answer) in requested {
         let found = match answer {
             Ok(found) => found,
             Err(missing) => {

@@ -76,7 +76,7 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::ChildEnded(child) => line(child_ended(child)),
         EventBody::Mail(mail) => control_message_view(&mail.message),
         EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
-        EventBody::ApprovalAsked(asked) => line(asked.what.clone()),
+        EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(given) => line(match given.answer {
             Approval::Approved => "approved".to_owned(),
             Approval::Refused => "denied by you".to_owned(),

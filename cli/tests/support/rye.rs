@@ -24,6 +24,16 @@ pub struct ProcessResult {
     pub stderr: String,
 }
 
+/// Returns the directive `talk`, whose sessions have these turns and one granted tool.
+pub fn talk_directive(turns: u32, tool: &str) -> String {
+    format!(
+        "# Talk\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n  <metadata>\n    \
+         <description>Talk.</description>\n    <model provider=\"scripted\" tier=\"fast\"/>\n    \
+         <limits turns=\"{turns}\" spend=\"0.50\"/>\n    <permissions><execute>{tool}</execute></permissions>\n  \
+         </metadata>\n</directive>\n```\n\nAnswer briefly.\n"
+    )
+}
+
 impl TestProject {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();

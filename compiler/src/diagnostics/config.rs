@@ -67,9 +67,9 @@ impl Problem for ConfigError {
             Self::Servers { .. } => {
                 Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
-            Self::ChangesNothing { about, .. } => {
-                Some(format!("the standard library's file of this name is documentation: {about}; remove this one"))
-            }
+            Self::ChangesNothing { about, .. } => Some(format!(
+                "the standard library's file with this name is only documentation: {about}; remove this file"
+            )),
         }
     }
 

@@ -18,11 +18,11 @@ pub enum SpawnError {
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little, if the parent's
     /// own limit would be enough.
-    #[error("`{child}` requests {asked}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
+    #[error("`{child}` requests {requested}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
     NoBudget {
         parent: String,
         child: String,
-        asked: String,
+        requested: String,
         most: String,
         span: Span,
         asked_span: Option<Span>,
@@ -31,24 +31,24 @@ pub enum SpawnError {
     /// `above` is the directive whose `depth` leaves none for the child.
     #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
-    /// `limit` is `spawns` or `spend`; `asked` is the total that all children request.
-    #[error("`{parent}` names {children} children that take {asked} together, but its `{limit}` is {most}")]
+    /// `limit` is `spawns` or `spend`; `requested` is the total that all children request.
+    #[error("`{parent}` names {children} children that take {requested} together, but its `{limit}` is {most}")]
     OverBudget {
         parent: String,
         children: usize,
         limit: &'static str,
-        asked: String,
+        requested: String,
         most: String,
         span: Span,
         limit_span: Option<Span>,
     },
     /// The child's explicit limit is above the parent's, which also bounds the child.
-    #[error("`{child}` sets `{limit}` to {asked}, but `{parent}` starts it with at most {most}")]
+    #[error("`{child}` sets `{limit}` to {requested}, but `{parent}` starts it with at most {most}")]
     ClippedLimit {
         parent: String,
         child: String,
         limit: &'static str,
-        asked: u64,
+        requested: u64,
         most: u64,
         span: Span,
         asked_span: Option<Span>,
@@ -155,13 +155,13 @@ impl Problem for SpawnError {
                 std::iter::once(new_label(*span, "the last one")).chain(limit).collect()
             }
             Self::ClippedLimit { span, asked_span, .. } => {
-                let asked = asked_span.iter().map(|span| new_label(*span, "no effect"));
-                std::iter::once(new_label(*span, "bounded here")).chain(asked).collect()
+                let requested = asked_span.iter().map(|span| new_label(*span, "no effect"));
+                std::iter::once(new_label(*span, "bounded here")).chain(requested).collect()
             }
             Self::NoBudget { span, asked_span, above, parent, .. } => {
-                let asked = asked_span.iter().map(|span| new_label(*span, "requested here"));
+                let requested = asked_span.iter().map(|span| new_label(*span, "requested here"));
                 let above = above.iter().map(|(_, span)| new_label(*span, format!("`{parent}` is started here")));
-                std::iter::once(new_label(*span, "will be refused")).chain(asked).chain(above).collect()
+                std::iter::once(new_label(*span, "will be refused")).chain(requested).chain(above).collect()
             }
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no directive returns this")],
         }

@@ -16,7 +16,7 @@ pub fn check(
     diagnostics: &mut Diagnostics,
 ) {
     let Some(fallback) = model.fallback.as_deref() else { return };
-    let Some(written) = composed.model.as_ref().and_then(|asked| asked.value.fallback.as_ref()) else { return };
+    let Some(written) = composed.model.as_ref().and_then(|requested| requested.value.fallback.as_ref()) else { return };
     let output = fallback.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
     let prompt = opening.tokens.saturating_add(first_request_tokens(composed, fallback.counted_by));
     let texts = sum_first_request(composed, |text| fallback.counted_by.bound(text));

@@ -125,12 +125,12 @@ pub fn lower(
             Some(resolved.limits)
         }
         Err(faults) => {
-            let told_elsewhere = |fault: &LimitResolutionError<LimitOrigin>| match fault {
+            let is_reported_elsewhere = |fault: &LimitResolutionError<LimitOrigin>| match fault {
                 LimitResolutionError::Unknown { source, .. }
                 | LimitResolutionError::Invalid { source, .. }
                 | LimitResolutionError::TooDeep { source } => source.span.is_some(),
             };
-            diagnostics.extend(faults.into_iter().filter(|f| !told_elsewhere(f)).map(to_limit_error));
+            diagnostics.extend(faults.into_iter().filter(|f| !is_reported_elsewhere(f)).map(to_limit_error));
             None
         }
     }

@@ -71,24 +71,13 @@ pub fn add_chat_layers(prompt: &mut Prompt, items: &Items<'_>, tokenizer: Tokeni
 fn first_prompt() -> Layer {
     let pending = RuntimePlaceholder::Fact { path: "prompt".to_owned(), fallback: None };
     let why = "the first prompt of the session".to_owned();
-    Layer {
-        id: "prompt".to_owned(),
-        kind: LayerKind::Prompt,
-        position: None,
-        hook: None,
-        depends: false,
-        link: None,
-        tag: None,
-        escaped: 0,
-        segments: vec![Segment::Pending { pending, why }],
-    }
+    Layer::new("prompt", LayerKind::Prompt, vec![Segment::Pending { pending, why }])
 }
 
 /// Returns the layer that lists the skills; `None` without skills.
 fn skills_layer(skills: &SkillList) -> Option<Layer> {
     let segments = vec![Segment::Text { text: skills.text.clone() }];
-    let layer = Layer { id: "skills".to_owned(), kind: LayerKind::Skills, segments, ..first_prompt() };
-    (!skills.text.is_empty()).then_some(layer)
+    (!skills.text.is_empty()).then(|| Layer::new("skills", LayerKind::Skills, segments))
 }
 
 struct LayerCollector<'a, 'f> {

@@ -44,9 +44,9 @@ fn load(id: &str, text: &str) -> (Option<Provider>, Diagnostics) {
     (provider, diagnostics)
 }
 
-fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
+fn resolve(requested: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedModel, ModelError> {
     let word = |key| {
-        let found = asked.iter().find(|(k, _)| *k == key);
+        let found = requested.iter().find(|(k, _)| *k == key);
         found.map(|(_, v)| Spanned::new((*v).to_owned(), Span::new(SourceId(0), 3, 4)))
     };
     let request = ModelRequest {
@@ -64,8 +64,8 @@ fn resolve(asked: &[(&str, &str)], instead: &ModelOverride) -> Result<PlannedMod
     ProviderCatalog::new(settings, names, loader).resolve(Some(&request), instead)
 }
 
-fn chosen(asked: &[(&str, &str)]) -> String {
-    let model = resolve(asked, &ModelOverride::default()).unwrap();
+fn chosen(requested: &[(&str, &str)]) -> String {
+    let model = resolve(requested, &ModelOverride::default()).unwrap();
     format!("{}/{}", model.provider, model.id)
 }
 
@@ -83,11 +83,11 @@ fn resolve_follows_ids_tiers_aliases_and_defaults() {
 
 #[test]
 fn override_ignores_the_directives_provider() {
-    let asked = [("provider", "scripted"), ("tier", "general")];
+    let requested = [("provider", "scripted"), ("tier", "general")];
     let with = |model: Option<&str>, provider: Option<&str>| {
         let instead =
             ModelOverride { provider: provider.map(Into::into), ..ModelOverride::of_user(model.map(Into::into)) };
-        resolve(&asked, &instead).map(|m| format!("{}/{}", m.provider, m.id))
+        resolve(&requested, &instead).map(|m| format!("{}/{}", m.provider, m.id))
     };
     assert_eq!(with(Some("general"), None).unwrap(), "alpha/a-large");
     assert_eq!(with(Some("beta/general"), None).unwrap(), "beta/b-one");
@@ -135,7 +135,7 @@ fn fallback_may_name_its_provider() {
 
 #[test]
 fn unknown_model_is_reported_with_suggestion() {
-    let unknown = |asked: &[(&str, &str)]| resolve(asked, &ModelOverride::default()).unwrap_err();
+    let unknown = |requested: &[(&str, &str)]| resolve(requested, &ModelOverride::default()).unwrap_err();
     let ModelError::Unknown { suggestion, span, known, .. } = unknown(&[("tier", "genral")]) else { panic!() };
     assert_eq!((suggestion.as_deref(), span.map(|s| s.start)), (Some("general"), Some(3)));
     assert!(known.contains(&"a-small".to_owned()) && known.contains(&"haiku".to_owned()), "{known:?}");

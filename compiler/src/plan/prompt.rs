@@ -48,6 +48,21 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// Creates a layer without a position, a hook or a tag.
+    pub fn new(id: impl Into<String>, kind: LayerKind, segments: Vec<Segment>) -> Self {
+        Self {
+            id: id.into(),
+            kind,
+            position: None,
+            hook: None,
+            depends: false,
+            link: None,
+            tag: None,
+            escaped: 0,
+            segments,
+        }
+    }
+
     /// Returns the id that the transcript records for this layer.
     pub fn contributor(&self) -> &str {
         self.hook.as_deref().unwrap_or(&self.id)
@@ -221,24 +236,6 @@ pub fn render_sent_layers<'l>(
         }
     }
     sent
-}
-
-/// Renders all layers, joined by blank lines, with their placeholders filled by `fill`.
-pub fn render_layers(layers: &[Layer], fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
-    join_layers(&render_sent_layers(layers, &mut AllHooksFire(fill), &mut BTreeSet::new()))
-}
-
-/// A run in which every hook fires.
-struct AllHooksFire<'f>(&'f mut dyn FnMut(&RuntimePlaceholder) -> String);
-
-impl PromptFacts for AllHooksFire<'_> {
-    fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
-        (self.0)(placeholder)
-    }
-
-    fn fires(&mut self, _: &str) -> bool {
-        true
-    }
 }
 
 /// Lists every placeholder of these layers, in order.

@@ -213,7 +213,7 @@ impl PlanAccess {
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {
-            return "only answer: nothing to write, run, reach or start".to_owned();
+            return "answer only: nothing to write, run, reach or start".to_owned();
         }
         let mut parts: Vec<String> =
             lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();
@@ -286,7 +286,7 @@ mod tests {
         let long = PlanAccess { run: tools, reach: hosts, ..short };
         assert_eq!(long.line(), "write out/ · run 4 tools · reach a.test, b.test");
         let none = PlanAccess::default().line();
-        assert!(none.starts_with("only answer") && none.chars().count() <= LINE_CHARS, "{none}");
+        assert!(none.starts_with("answer only") && none.chars().count() <= LINE_CHARS, "{none}");
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
     explain_layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
         // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
-        let told_apart = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
-        if !told_apart && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
+        let has_subject = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
+        if !has_subject && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
             let mut one = explain_origin(compilation, key, origin);
             if let Some(limit) = key.strip_prefix("limit.").and_then(LimitName::parse) {
                 one.steps = limit_lattice(world, compilation, limit);

@@ -76,7 +76,7 @@ impl WorkspaceScan<'_, '_> {
         } else {
             // The trust in a directive covers its hooks.
             let how = describe_steering(&action.node).filter(|_| is_of_file)?;
-            (TrustRequirementKind::Hook, at(&format!("{how}, also of directives with a shell or the network")))
+            (TrustRequirementKind::Hook, at(&format!("{how}, even of directives that can use a shell or the network")))
         };
         Some(TrustRequirement {
             kind,

@@ -79,8 +79,8 @@ const REQUEST_KINDS: [(&str, &[&str]); 11] = [
 /// # Errors
 /// The request is invalid; `code` names the part of the language that rejects it.
 pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
-    let mut asked = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
-    let (Some((kind, beside)), None) = (asked.next(), asked.next()) else {
+    let mut requested = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
+    let (Some((kind, beside)), None) = (requested.next(), requested.next()) else {
         let names: Vec<&str> = REQUEST_KINDS.iter().map(|(kind, _)| *kind).collect();
         return Err(EvalError::request(format!("a request has exactly one of `{}`", names.join("`, `"))));
     };

@@ -72,7 +72,11 @@ pub enum Refusal {
     #[error("the thread has an account already")]
     AlreadyRegistered { thread: String },
     #[error("more than the remaining amount")]
-    MoreThanIsLeft { asked: Nanos, left: Nanos },
+    MoreThanIsLeft {
+        #[serde(rename = "asked")]
+        requested: Nanos,
+        left: Nanos,
+    },
     #[error("the account of an ancestor is overspent")]
     Overspent { thread: String },
     #[error("an amount cannot be negative")]
@@ -143,13 +147,13 @@ impl Ledger {
         let left = self.open_account(parent)?.available_to_children();
         let amount = match amount {
             Some(amount) if non_negative(amount)? > left => {
-                return Err(Refusal::MoreThanIsLeft { asked: amount, left });
+                return Err(Refusal::MoreThanIsLeft { requested: amount, left });
             }
             Some(amount) => amount,
             None => non_negative(default)?.min(left),
         };
         if amount.is_negative() {
-            return Err(Refusal::MoreThanIsLeft { asked: default, left });
+            return Err(Refusal::MoreThanIsLeft { requested: default, left });
         }
         self.accounts.insert(thread.to_owned(), Account::new(Some(parent.to_owned()), amount));
         self.update(parent, |account| account.add_child(amount))?;
@@ -169,7 +173,7 @@ impl Ledger {
         // Issuing the same attempt again replaces the first amount.
         let left = account.remaining().saturating_add(account.issued(attempt));
         if worst_case > left {
-            return Err(Refusal::MoreThanIsLeft { asked: worst_case, left });
+            return Err(Refusal::MoreThanIsLeft { requested: worst_case, left });
         }
         self.check_no_overspent_ancestor(account)?;
         self.update(thread, |account| account.issue(attempt, worst_case))?;
@@ -203,14 +207,14 @@ impl Ledger {
     fn raise(&mut self, thread: &str, spend: Nanos) -> Result<LedgerReply, Refusal> {
         let spend = non_negative(spend)?;
         let account = self.open_account(thread)?;
-        let asked = spend.saturating_sub(account.reserved());
-        if asked.is_negative() {
+        let requested = spend.saturating_sub(account.reserved());
+        if requested.is_negative() {
             return Err(Refusal::NoRaise { thread: thread.to_owned() });
         }
         if let Some(parent) = account.parent() {
             let left = self.account_of(parent)?.available_to_children();
-            if asked > left {
-                return Err(Refusal::MoreThanIsLeft { asked, left });
+            if requested > left {
+                return Err(Refusal::MoreThanIsLeft { requested, left });
             }
         }
         self.update(thread, |account| account.set_reserved(spend))?;

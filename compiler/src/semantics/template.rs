@@ -5,7 +5,6 @@ mod hook_text;
 mod tree;
 
 use rye_grammar::Span;
-use rye_grammar::condition::Path;
 use rye_grammar::template::{
     InputPlaceholder, InputsPart, InputsText, Placeholder, Template, TemplatePart, WhenMissing,
 };
@@ -22,18 +21,6 @@ use super::value::inline_text;
 pub enum Rendered {
     Value(Value),
     Pending(Vec<String>),
-}
-
-/// A part of a template that is rendered as far as possible.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RenderedPart {
-    Text(String),
-    /// A placeholder that only a run can fill.
-    Pending {
-        path: String,
-        fallback: Option<String>,
-        span: Span,
-    },
 }
 
 /// A required input without a value.
@@ -101,59 +88,6 @@ pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<Str
         }
     }
     if pending.is_empty() { Ok(text) } else { Err(pending) }
-}
-
-/// Renders the known placeholders; those over unknown paths remain, named by their own paths.
-pub fn render_parts(template: &Template, facts: &Facts) -> Vec<RenderedPart> {
-    render_where(template, facts, &|_| true)
-}
-
-/// Renders the content of fetched knowledge, parsed by the grammar's `scan_knowledge`: only placeholders whose root is
-/// a fact of the hook point are filled; any other `${…}` stays literal text.
-pub fn render_knowledge(template: &Template, facts: &Facts, is_fact: &dyn Fn(&str) -> bool) -> Vec<RenderedPart> {
-    render_where(template, facts, &|path| root(path).is_some_and(is_fact))
-}
-
-fn render_where(template: &Template, facts: &Facts, is_placeholder: &dyn Fn(&Path) -> bool) -> Vec<RenderedPart> {
-    let mut parts: Vec<RenderedPart> = Vec::new();
-    for part in &template.parts {
-        match part {
-            TemplatePart::Text(text) => push_text(&mut parts, text),
-            TemplatePart::Placeholder(placeholder) if !is_placeholder(&placeholder.path) => {
-                push_text(&mut parts, &placeholder.raw);
-            }
-            TemplatePart::Placeholder(placeholder) => match fill_placeholder(placeholder, facts) {
-                FilledPlaceholder::Value(value) => push_text(&mut parts, &inline_text(value)),
-                FilledPlaceholder::Fallback(text) => push_text(&mut parts, text),
-                FilledPlaceholder::Nothing => {}
-                FilledPlaceholder::Unknown(_) => parts.push(RenderedPart::Pending {
-                    path: placeholder.path.to_string(),
-                    fallback: placeholder.fallback.clone(),
-                    span: placeholder.span,
-                }),
-            },
-        }
-    }
-    parts
-}
-
-fn push_text(parts: &mut Vec<RenderedPart>, text: &str) {
-    if text.is_empty() {
-        return;
-    }
-    if let Some(RenderedPart::Text(last)) = parts.last_mut() {
-        last.push_str(text);
-    } else {
-        parts.push(RenderedPart::Text(text.to_owned()));
-    }
-}
-
-fn root(path: &Path) -> Option<&str> {
-    use rye_grammar::condition::Segment;
-    match path.segments.first()? {
-        Segment::Name(name) => Some(name),
-        Segment::Number(_) => None,
-    }
 }
 
 enum FilledPlaceholder<'a> {

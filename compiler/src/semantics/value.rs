@@ -266,16 +266,6 @@ pub fn are_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Orders two numbers, or two strings by code points; all other pairs have no order.
-pub fn compare_values(a: &Value, b: &Value) -> Option<Ordering> {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => Some(Num::of(a).compare(Num::of(b))),
-        // UTF-8 preserves the order of code points.
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        _ => None,
-    }
-}
-
 /// Formats a value for the inside of a longer text: a string unchanged, null as an empty text, any other value as
 /// compact JSON.
 pub fn inline_text(value: &Value) -> Cow<'_, str> {

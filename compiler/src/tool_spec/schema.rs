@@ -74,7 +74,7 @@ pub(super) fn read_parameters(r: &mut ToolSpecReader, node: &Node) -> Value {
 fn check_parameters(r: &mut ToolSpecReader, parameters: &Node, author: SchemaAuthor) {
     let mut checker = SchemaChecker { r, root: parameters, author };
     if author == SchemaAuthor::Project {
-        checker.check_stray_parameter(parameters);
+        checker.check_misplaced_parameter(parameters);
     }
     checker.check_schema(parameters, Position { depth: 0, composed: false });
 }
@@ -101,7 +101,7 @@ impl Position {
 
 impl SchemaChecker<'_, '_> {
     /// Reports a parameter at the top level, where `properties` was forgotten.
-    fn check_stray_parameter(&mut self, parameters: &Node) {
+    fn check_misplaced_parameter(&mut self, parameters: &Node) {
         let known = |key: &str| TOP_LEVEL_KEYWORDS.contains(&key) || key.starts_with("x-");
         if parameters.get("properties").is_none()
             && let Some(unknown) = parameters.entries().iter().find(|e| !known(&e.key.node))

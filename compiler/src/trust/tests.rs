@@ -87,7 +87,7 @@ fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
         ),
         ("hook", "s", "at agent_end: signs tool `t` with your key"),
         ("hook", "o", "at after_step: executes directive `a`"),
-        ("provider", "anthropic", "sends prompts, and the key, by base_url: \"https://elsewhere.test\""),
+        ("provider", "anthropic", "sends prompts and the key as set by base_url: \"https://elsewhere.test\""),
         ("risk", "agent/capability_risk", "sets the risk tiers of its own capabilities"),
         ("tool", "t", "starts [\"bash\",\"scripts/x.sh\",\"{a}\"]"),
     ];
@@ -219,7 +219,11 @@ fn non_ascii_address_is_escaped() {
     let found = compile_without_inputs(&world, "a").trust_requirements;
     assert_eq!(
         summaries(&found),
-        [("provider", "anthropic", "sends prompts, and the key, by base_url: \"https://\\u{430}pi.anthropic.com\"")]
+        [(
+            "provider",
+            "anthropic",
+            "sends prompts and the key as set by base_url: \"https://\\u{430}pi.anthropic.com\""
+        )]
     );
     let world = stdlib_world()
         .project(".ai/directives/a.md", directive(model, ""))

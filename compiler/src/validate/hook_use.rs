@@ -62,7 +62,7 @@ impl RouteUse {
 impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
-    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, launch: &Launch<'_>, effort: &mut Fuel) {
+    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, launch: &Launch<'_>, fuel: &mut Fuel) {
         let bounds = FactBounds::new(items, composed);
         self.add_routes(composed);
         for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
@@ -80,7 +80,7 @@ impl HookUses {
             if one.fires {
                 continue;
             }
-            let mut fires = |without| could_fire(composed, decl, launch, &bounds, without, effort);
+            let mut fires = |without| could_fire(composed, decl, launch, &bounds, without, fuel);
             one.fires = match &hook.verdict {
                 PlanVerdict::Removed { .. } => true,
                 PlanVerdict::Fires if !depends => true,
@@ -260,7 +260,7 @@ impl Merge for HookUses {
 /// fuel, so that the order of hooks does not matter.
 #[derive(Default)]
 pub struct ConditionVerdicts {
-    effort: Fuel,
+    fuel: Fuel,
     by: BTreeMap<Span, Option<bool>>,
 }
 
@@ -268,15 +268,15 @@ impl ConditionVerdicts {
     /// Starts a new pass for this number of hooks. Returns the verdicts of the previous pass if they are still valid.
     fn start_pass(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
-        self.effort = Fuel::share(hooks);
-        if self.effort == before.effort { before.by } else { BTreeMap::new() }
+        self.fuel = Fuel::share(hooks);
+        if self.fuel == before.fuel { before.by } else { BTreeMap::new() }
     }
 
     /// Returns the verdict of a hook's condition; `None` if it depends on facts.
     fn verdict_of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
-            let (point, mut effort) = (hook_point::row_of(hook.event), self.effort);
-            match KnownFacts::empty().verdict_over(hook, &|path| domain::fact_domain(point, path, None), &mut effort) {
+            let (point, mut fuel) = (hook_point::row_of(hook.event), self.fuel);
+            match KnownFacts::empty().verdict_over(hook, &|path| domain::fact_domain(point, path, None), &mut fuel) {
                 Verdict::True => Some(true),
                 Verdict::False => Some(false),
                 Verdict::Unknown(_) => None,
@@ -331,7 +331,7 @@ fn could_fire(
     launch: &Launch<'_>,
     bounds: &FactBounds<'_, '_>,
     without: Option<BoundCause>,
-    effort: &mut Fuel,
+    fuel: &mut Fuel,
 ) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
     let launch = &Launch { inputs: launch.inputs, model: &|_| None };
@@ -346,7 +346,7 @@ fn could_fire(
         let bounded = bounds.domain(hook, path, without);
         bounded.or_else(|| domain::fact_domain(point, path, Some(&composed.inputs)))
     };
-    known.verdict_over(hook, &domain, effort) != Verdict::False
+    known.verdict_over(hook, &domain, fuel) != Verdict::False
 }
 
 /// Returns true if a hook's condition reads the fact `model`.

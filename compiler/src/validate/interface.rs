@@ -259,8 +259,8 @@ pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
 
 impl HookInputs {
     fn of_hooks(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
-        let asked = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
-        composed.hooks.iter().filter(asked).map(|h| self.inputs_read_by(items, &h.decl)).collect()
+        let is_evaluated = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
+        composed.hooks.iter().filter(is_evaluated).map(|h| self.inputs_read_by(items, &h.decl)).collect()
     }
 
     /// Returns the inputs that a hook's condition, action and fetched knowledge read.

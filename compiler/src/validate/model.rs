@@ -11,10 +11,10 @@ use crate::world::ItemKind;
 
 /// Reports a fallback that is the same model, and so of no use.
 pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
-    let Some(asked) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
-    let Some(fallback) = &asked.fallback else { return };
+    let Some(requested) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
+    let Some(fallback) = &requested.fallback else { return };
     // Unknown models and fallbacks are reported when they are resolved.
-    let Ok(model) = catalog.resolve(Some(asked), &ModelOverride::default()) else { return };
+    let Ok(model) = catalog.resolve(Some(requested), &ModelOverride::default()) else { return };
     if model.fallback.is_none() {
         let (fallback, span) = (fallback.node.clone(), fallback.span);
         found.push(ModelError::SameFallback { fallback, model: model.id, span });

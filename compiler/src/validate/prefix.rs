@@ -48,8 +48,8 @@ pub struct CachePrefixChecks {
 
 impl CachePrefixChecks {
     pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
-        let asked = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
-        let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && asked.contains(&hook.decl.event);
+        let points = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
+        let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && points.contains(&hook.decl.event);
         if !composed
             .hooks
             .iter()

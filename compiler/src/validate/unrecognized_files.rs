@@ -57,7 +57,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
         if let Some(declaration) = find_declaration(&unrecognized_file, &mut uses) {
             found.push(ItemError::StrayProgram { path: shorten(&unrecognized_file.path), declaration });
-        } else if let Some((reason, suggestion)) = explain_stray(&unrecognized_file) {
+        } else if let Some((reason, suggestion)) = explain_unrecognized(&unrecognized_file) {
             let slash = if unrecognized_file.is_folder { "/" } else { "" };
             found.push(ItemError::Stray {
                 path: format!("{}{slash}", shorten(&unrecognized_file.path)),
@@ -69,7 +69,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
 }
 
 /// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
-fn explain_stray(unrecognized_file: &UnrecognizedFile) -> Option<(String, Option<String>)> {
+fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     if let Some(kind) =
         ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &unrecognized_file.path))
     {
@@ -207,12 +207,12 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
     }
     let foreign = OTHER_FOLDER_NAMES.iter().find(|(words, _)| words.split(' ').any(|word| word == name));
     if let Some((_, meant)) = foreign {
-        let reason = format!("a folder of `.ai/` is one of `{}`", known().collect::<Vec<_>>().join("`, `"));
+        let reason = format!("`.ai/` may contain only the folders `{}`", known().collect::<Vec<_>>().join("`, `"));
         return Some((reason, Some((*meant).to_owned())));
     }
     let meant =
         closest(name, known()).or_else(|| kinds.into_iter().find(|k| *k == format!("{name}s")).map(str::to_owned));
-    let reason = format!("a folder of `.ai/` is one of `{}`", known().collect::<Vec<_>>().join("`, `"));
+    let reason = format!("`.ai/` may contain only the folders `{}`", known().collect::<Vec<_>>().join("`, `"));
     Some((reason, meant.map(|m| format!(".ai/{m}/"))))
 }
 
@@ -237,7 +237,8 @@ mod tests {
     /// Returns the suggestion, empty if there is none, or `fine` if nothing is reported.
     fn suggested(path: &str) -> String {
         let is_folder = path.ends_with('/');
-        let explanation = explain_stray(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
+        let explanation =
+            explain_unrecognized(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
         explanation.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
     }
 

@@ -19,17 +19,7 @@ pub const LAYER_ID: &str = "tool instructions";
 /// offered no tool.
 pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Option<Layer> {
     let text = instructions_text(model, palette)?;
-    Some(Layer {
-        id: LAYER_ID.to_owned(),
-        kind: LayerKind::Tools,
-        position: None,
-        hook: None,
-        depends: false,
-        link: None,
-        tag: None,
-        escaped: 0,
-        segments: vec![Segment::Text { text }],
-    })
+    Some(Layer::new(LAYER_ID, LayerKind::Tools, vec![Segment::Text { text }]))
 }
 
 /// Returns the text of the layer.

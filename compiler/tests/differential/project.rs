@@ -58,13 +58,6 @@ pub enum Action {
     Route(&'static str),
 }
 
-impl Rng {
-    /// Returns true with probability 1/`n`.
-    pub fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
-
 /// The names and types of all inputs. Every directive declares some of them.
 const INPUTS: [(&str, &str); 6] = [
     ("word", "string"),

@@ -16,6 +16,12 @@ impl Rng {
         usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
     }
 
+    /// Returns true with probability 1/`n`.
+    #[allow(dead_code, reason = "each test file uses a part of it")]
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
     #[allow(dead_code, reason = "each test file uses a part of it")]
     pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]

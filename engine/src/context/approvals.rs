@@ -18,7 +18,7 @@ use crate::thread_id::ThreadId;
 #[derive(Debug, Clone, Copy)]
 pub struct ApprovalRequest<'a> {
     pub thread: &'a ThreadId,
-    pub asked: ApprovalOrigin,
+    pub origin: ApprovalOrigin,
     /// The recorded subject of the request: the capability and the call, or the limit.
     pub what: &'a str,
     /// The call; `None` at a limit.
@@ -74,7 +74,7 @@ impl ApprovalPolicy {
 
     /// Answers a request.
     pub async fn answer(&self, request: ApprovalRequest<'_>) -> Approval {
-        match (self, request.asked) {
+        match (self, request.origin) {
             (Self::Ask(handler), _) => handler.ask(request).await,
             (Self::Allow, ApprovalOrigin::Call) => Approval::Approved,
             (Self::Deny, ApprovalOrigin::Call) => Approval::PolicyRefused,

@@ -95,7 +95,7 @@ pub(crate) struct AwaitedChildGuard(Arc<EngineContext>);
 impl Drop for AwaitedChildGuard {
     fn drop(&mut self) {
         self.0.live().attended -= 1;
-        self.0.gone.notify_waiters();
+        self.0.thread_ended.notify_waiters();
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct RecoveryGuard {
 impl Drop for RecoveryGuard {
     fn drop(&mut self) {
         let undelivered = self.engine.live().taking.remove(&self.thread).unwrap_or_default();
-        self.engine.gone.notify_waiters();
+        self.engine.thread_ended.notify_waiters();
         // The recovery failed: the next one, perhaps in another process, takes the messages from the mailbox.
         for message in undelivered {
             if let Err(error) = self.engine.write_message(&self.thread, &message) {
@@ -132,11 +132,11 @@ impl EngineContext {
     /// Waits until no thread of this process runs, including children that outlived their parents.
     pub async fn wait_idle(&self) {
         loop {
-            let gone = self.gone.notified();
+            let thread_ended = self.thread_ended.notified();
             if self.is_idle() {
                 return;
             }
-            gone.await;
+            thread_ended.await;
         }
     }
 
@@ -236,7 +236,7 @@ impl EngineContext {
         live.threads.remove(thread);
         self.publish_count(&live);
         drop(live);
-        self.gone.notify_waiters();
+        self.thread_ended.notify_waiters();
     }
 
     /// Publishes the number of running threads to the thread count and to the group commit.

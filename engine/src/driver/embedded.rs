@@ -192,9 +192,9 @@ impl EmbeddedDriver {
     }
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
-    async fn ask(&self, asked: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
+    async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
         let request =
-            ApprovalRequest { thread: &self.id, asked, what, call, plan: &self.plan, grants: &self.launch.grants };
+            ApprovalRequest { thread: &self.id, origin, what, call, plan: &self.plan, grants: &self.launch.grants };
         let _asking = self.engine.mark_asking(&self.launch.root);
         tokio::select! {
             biased;
@@ -298,7 +298,7 @@ impl Driver for EmbeddedDriver {
                     }
                     None => Fact::Tick,
                 },
-                Effect::Ask { asked, what, call } => Fact::Answered(self.ask(asked, &what, call.as_deref()).await),
+                Effect::Ask { origin, what, call } => Fact::Answered(self.ask(origin, &what, call.as_deref()).await),
                 Effect::Wait => {
                     self.commit_settlements(&unsettled).await?;
                     std::future::pending().await
@@ -341,16 +341,16 @@ impl Driver for EmbeddedDriver {
         });
     }
 
-    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, paper: Artifact) -> BoxFuture<'a, ()> {
-        Box::pin(self.engine.write_final(thread, ended, paper))
+    fn write_final<'a>(&'a self, thread: &'a DrivenThread, ended: &'a Ended, artifact: Artifact) -> BoxFuture<'a, ()> {
+        Box::pin(self.engine.write_final(thread, ended, artifact))
     }
 
     fn remove_message<'a>(&'a self, mail: &'a str) -> BoxFuture<'a, ()> {
         let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
         Box::pin(async move {
-            let gone = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
+            let outcome = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
             // The event records the message, so a file that stays is recognized as taken.
-            if let Ok(Err(error)) = gone {
+            if let Ok(Err(error)) = outcome {
                 tracing::warn!(%error, "a recorded control message stays in the mailbox");
             }
         })

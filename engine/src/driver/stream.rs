@@ -98,7 +98,7 @@ struct PieceBuffer {
     bytes: usize,
     dropped: u64,
     /// True once a piece was taken for writing.
-    begun: bool,
+    is_started: bool,
 }
 
 impl AttemptStream {
@@ -150,7 +150,7 @@ impl AttemptStreamState {
     fn close(&self) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.pieces.clear();
-        gathered.begun
+        gathered.is_started
     }
 
     fn buffer(&self, delta: &Delta) {
@@ -174,9 +174,9 @@ impl AttemptStreamState {
 
     fn take(&self) -> Vec<LiveLine> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = gathered.begun || !gathered.pieces.is_empty();
+        let is_started = gathered.is_started || !gathered.pieces.is_empty();
         let PieceBuffer { pieces, dropped, .. } =
-            std::mem::replace(&mut *gathered, PieceBuffer { begun, ..PieceBuffer::default() });
+            std::mem::replace(&mut *gathered, PieceBuffer { is_started, ..PieceBuffer::default() });
         drop(gathered);
         let (turn, attempt) = (self.turn, self.attempt);
         let mut dropped = Some(dropped);

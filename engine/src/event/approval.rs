@@ -5,13 +5,15 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAsked {
-    pub asked: ApprovalOrigin,
+    #[serde(rename = "asked")]
+    pub origin: ApprovalOrigin,
     pub what: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalGiven {
-    pub asked: ApprovalOrigin,
+    #[serde(rename = "asked")]
+    pub origin: ApprovalOrigin,
     pub answer: Approval,
 }
 

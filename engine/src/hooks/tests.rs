@@ -76,10 +76,10 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
     with_hook(&mut plan, HookPoint::ToolCall, execute(json!({"spent": "${cost.spend}", "who": "{input:who}"})));
     let facts = json!({"cost": {"spend": 0.5}});
     let block = json!("{\"action\":\"block\",\"reason\":\"no\"}\n");
-    let (_, answer, asked) = run_point(&plan, HookPoint::ToolCall, facts.clone(), block);
+    let (_, answer, recorded_actions) = run_point(&plan, HookPoint::ToolCall, facts.clone(), block);
     assert_eq!(answer, HookOutcome::Block { reason: "no".into() });
     // Input values are never parsed as templates.
-    assert_eq!(asked, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
+    assert_eq!(recorded_actions, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
     for other in [
         json!({"action": "terminate"}),
         json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}}),

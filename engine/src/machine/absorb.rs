@@ -133,8 +133,8 @@ fn events_of_answer(
         return Vec::new();
     }
     match advance(plan, state, at).decision {
-        StepResult::Do(super::Effect::Ask { asked, .. }) => {
-            vec![EventBody::ApprovalGiven(ApprovalGiven { asked, answer })]
+        StepResult::Do(super::Effect::Ask { origin, .. }) => {
+            vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer })]
         }
         StepResult::Do(_) | StepResult::Write(_) | StepResult::Gives(_) => Vec::new(),
     }
@@ -251,7 +251,7 @@ fn events_of_summary(
         let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
-    let keep = super::retained_messages::kept_beside_summary(plan, &state.talk.messages);
+    let keep = super::retained_messages::kept_beside_summary(plan, &state.conversation.messages);
     vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
 }
 
@@ -315,7 +315,7 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     if answer.content.len() < MIN_REFERENCE_BYTES {
         return None;
     }
-    state.talk.messages.iter().find_map(|message| match &**message {
+    state.conversation.messages.iter().find_map(|message| match &**message {
         Message::ToolResult { call_id, name, content, is_error }
             if *content == answer.content && *is_error == answer.is_error && *call_id != call.call.id =>
         {
@@ -365,7 +365,7 @@ fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
 }
 
 fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, at: i64) -> Vec<EventBody> {
-    if state.mail.taken.contains(&id) {
+    if state.mail.received.contains(&id) {
         return Vec::new();
     }
     let answer = match &message {

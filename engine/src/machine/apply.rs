@@ -42,7 +42,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.chat = bound.chat.then(ChatState::default);
         }
         EventBody::Continues(continues) => chat::on_continues(state, continues),
-        EventBody::SystemPrompt(prompt) => state.talk.system = Some(Arc::clone(&prompt.text)),
+        EventBody::SystemPrompt(prompt) => state.conversation.system = Some(Arc::clone(&prompt.text)),
         EventBody::CognitionIn(input) => on_user_message(state, input),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {
@@ -85,12 +85,12 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::ChildEnded(ended) => child_ended(state, ended),
         EventBody::Mail(mail) => {
-            state.mail.taken.insert(mail.id.clone());
+            state.mail.received.insert(mail.id.clone());
             on_control_message(state, &mail.id, &mail.message);
         }
         EventBody::Limit(hit) => limit(state, hit),
-        EventBody::ApprovalAsked(ApprovalAsked { asked, what }) => {
-            state.question = Some(OpenApprovalRequest { seq: event.seq, asked: *asked, what: what.clone() });
+        EventBody::ApprovalAsked(ApprovalAsked { origin, what }) => {
+            state.question = Some(OpenApprovalRequest { seq: event.seq, origin: *origin, what: what.clone() });
         }
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
@@ -133,7 +133,7 @@ fn open(state: &mut ThreadState, opened: &Opened) {
     state.clock.before = i64::try_from(opened.carried_ms).unwrap_or(0);
     if let Some(call) = &opened.call {
         // The thread runs one call and has no conversation.
-        state.talk.prompted = true;
+        state.conversation.prompted = true;
         state.calls.list = vec![CallState::new((**call).clone())];
     }
     state.launch = Some(Box::new(opened.clone()));
@@ -142,13 +142,13 @@ fn open(state: &mut ThreadState, opened: &Opened) {
 fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
     match input.source {
         MessageSource::Prompt => {
-            state.talk.prompted = true;
+            state.conversation.prompted = true;
             chat::on_prompt_delivered(state);
             chat::show_outputs(state);
             state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
         }
         MessageSource::Continuation => {
-            state.talk.prompted = true;
+            state.conversation.prompted = true;
             chat::on_prompt_continued(state);
             // A handoff, and a resume without a message, continue the work on a prompt that has passed its hooks.
             if state.resume_message().is_some() {
@@ -166,7 +166,7 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
         MessageSource::ContinueReply => {
             state.continued_replies += 1;
             if let Some(text) = state.final_text() {
-                state.talk.cut_text.push_str(&text);
+                state.conversation.cut_text.push_str(&text);
             }
             // No user wrote the message, so it passes no `input` hooks.
             state.position = RunPosition::After(Node::Inbox, Outcome::Clear);
@@ -183,22 +183,22 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
     }
     if input.source != MessageSource::ContinueReply {
         state.continued_replies = 0;
-        state.talk.cut_text.clear();
+        state.conversation.cut_text.clear();
     }
-    state.talk.messages.push(input.message.clone().into());
+    state.conversation.messages.push(input.message.clone().into());
 }
 
 fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     let owed = state.attempt.as_ref().map(|attempt| attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
-    let counted = reply.uncounted.is_none() && state.talk.operations.is_empty();
-    state.talk.measured = counted.then(|| MeasuredTokens {
+    let counted = reply.uncounted.is_none() && state.conversation.operations.is_empty();
+    state.conversation.measured = counted.then(|| MeasuredTokens {
         input: reply.usage.whole_input(),
         output: reply.usage.output,
-        messages: state.talk.messages.len(),
+        messages: state.conversation.messages.len(),
         system: request::thread_system(state),
         of_fallback: state.on_fallback,
     });
-    state.talk.operations.clear();
+    state.conversation.operations.clear();
     state.cost.turns += 1;
     state.owed = owed;
     state.attempt = None;
@@ -215,7 +215,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     state.stop_reason = Some(reply.stop.clone());
     if !state.calls.list.is_empty() {
         state.continued_replies = 0;
-        state.talk.cut_text.clear();
+        state.conversation.cut_text.clear();
     }
     if reply.stop.is_cut()
         && let (Some(ContentBlock::ToolCall(_)), Some(last)) = (reply.content.last(), state.calls.list.last_mut())
@@ -228,7 +228,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
         state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = RunPosition::After(Node::Model, outcome);
-    state.talk.messages.push(Message::Assistant { content: reply.content.clone() }.into());
+    state.conversation.messages.push(Message::Assistant { content: reply.content.clone() }.into());
 }
 
 fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
@@ -236,7 +236,7 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     state.owed = state.attempt.as_ref().map(|attempt| attempt.owed_after_failure(&failed.error, state.on_fallback));
     state.attempt = None;
     state.failures += 1;
-    state.talk.operations.clear();
+    state.conversation.operations.clear();
     let too_long = failed.classification.name == retry::PROMPT_TOO_LONG;
     let outcome = if too_long && state.can_shorten_prompt() {
         // The check of the context window follows the limits.
@@ -265,19 +265,20 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
 
 /// Replaces the conversation with the summary, except for the thread's own prompt and the last messages.
 fn summarised(state: &mut ThreadState, compacted: &Compacted) {
-    let messages = std::mem::take(&mut state.talk.messages);
+    let messages = std::mem::take(&mut state.conversation.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
     // Commands of the user may precede the thread's own prompt.
     let own = messages.iter().position(|message| matches!(**message, Message::User { .. })).map_or(0, |at| at + 1);
-    let prompt = if state.talk.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
+    let prompt = if state.conversation.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
     let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();
     let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
-    state.talk.messages = head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
-    if state.talk.denied > 0 {
-        state.talk.denied = state.talk.messages.len();
+    state.conversation.messages =
+        head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
+    if state.conversation.denied > 0 {
+        state.conversation.denied = state.conversation.messages.len();
     }
-    state.talk.measured = None;
-    state.talk.operations.clear();
+    state.conversation.measured = None;
+    state.conversation.operations.clear();
     state.compacted = Some(state.cost.turns);
     state.is_prompt_too_long = false;
     if !chat::end_compaction(state) {
@@ -336,11 +337,11 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
         Approval::Refused | Approval::PolicyRefused => Outcome::Refused,
         Approval::Suspended => Outcome::Suspended,
     };
-    state.position = RunPosition::After(Node::Ask(given.asked), outcome);
-    if (given.asked, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
+    state.position = RunPosition::After(Node::Ask(given.origin), outcome);
+    if (given.origin, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
         state.limit = None;
     }
-    if given.asked == ApprovalOrigin::Call
+    if given.origin == ApprovalOrigin::Call
         && given.answer != Approval::Suspended
         && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == CallPhase::Waiting)
     {
@@ -390,7 +391,7 @@ fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
 
 fn answered(state: &mut ThreadState, result: &ToolCallResult) {
     // An answered call needs no approval any more.
-    state.question.take_if(|question| question.asked == ApprovalOrigin::Call);
+    state.question.take_if(|question| question.origin == ApprovalOrigin::Call);
     enter_group(state, result.index, result.group_end);
     let Some(call) = state.calls.list.get_mut(result.index) else { return };
     if call.phase == CallPhase::Answered {
@@ -418,7 +419,7 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
     if members().any(|call| call.phase != CallPhase::Answered) {
         return;
     }
-    let begun = members().any(|call| call.started_at.is_some());
+    let has_started = members().any(|call| call.started_at.is_some());
     state.position = match &result.why {
         ResultKind::Returned { .. } => RunPosition::After(Node::Return, Outcome::Accepted),
         ResultKind::Incomplete { .. } => RunPosition::After(Node::Return, Outcome::Incomplete),
@@ -429,7 +430,7 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
         | ResultKind::Refused
         | ResultKind::Skipped
         | ResultKind::Interrupted => {
-            if begun {
+            if has_started {
                 RunPosition::After(Node::Tools, Outcome::Finished)
             } else {
                 RunPosition::After(Node::Gate, Outcome::Denied)
@@ -445,7 +446,7 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
             Some(Message::ToolResult { call_id, name, content, is_error }.into())
         })
         .collect();
-    state.talk.messages.extend(results);
+    state.conversation.messages.extend(results);
     if let ResultKind::Incomplete { outputs, .. } = &result.why {
         state.partial_outputs = Some(outputs.clone());
     }

@@ -43,7 +43,7 @@ pub enum Effect {
         until: i64,
     },
     Ask {
-        asked: ApprovalOrigin,
+        origin: ApprovalOrigin,
         what: String,
         /// The call; `None` at a limit.
         call: Option<Box<CallToApprove>>,

@@ -31,11 +31,11 @@ pub(super) fn point_facts(
         HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
         HookPoint::BeforeAgentStart => {
             put("prompt", last_user(state).into());
-            put("system_prompt", state.talk.system.as_deref().unwrap_or_default().into());
+            put("system_prompt", state.conversation.system.as_deref().unwrap_or_default().into());
             put("images", images(state));
         }
         HookPoint::Context => {
-            put("messages", serde_json::to_value(&state.talk.messages).unwrap_or(Value::Null));
+            put("messages", serde_json::to_value(&state.conversation.messages).unwrap_or(Value::Null));
             put("usage_ratio", usage_ratio(plan, state));
             put("turn", state.turn().into());
         }
@@ -159,7 +159,7 @@ fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {
 
 /// Returns references to the images of the last user message.
 fn images(state: &ThreadState) -> Value {
-    let last = state.talk.messages.iter().rev().find_map(|message| match &**message {
+    let last = state.conversation.messages.iter().rev().find_map(|message| match &**message {
         Message::User { content } => Some(content),
         Message::Assistant { .. }
         | Message::ToolResult { .. }
@@ -173,7 +173,7 @@ fn images(state: &ThreadState) -> Value {
 }
 
 fn last_user(state: &ThreadState) -> String {
-    match state.talk.messages.iter().rev().find(|m| m.kind() == "user").map(|m| &**m) {
+    match state.conversation.messages.iter().rev().find(|m| m.kind() == "user").map(|m| &**m) {
         Some(Message::User { content }) => text_of(content),
         _ => String::new(),
     }

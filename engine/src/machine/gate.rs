@@ -273,19 +273,19 @@ pub fn authorize_hook_call(
     launch: &Opened,
     hook: &PlannedHook,
     id_is_static: bool,
-    asked: HookCall,
+    requested: HookCall,
 ) -> Result<Allowed<Dispatch>, String> {
     let mut dispatch = Dispatch {
-        turn: asked.turn,
+        turn: requested.turn,
         index: 0,
         call_id: format!("hook.{}", hook.id),
         name: hook.id.clone(),
-        call: asked.call,
+        call: requested.call,
         idempotent: false,
         write: Vec::new(),
         net: Vec::new(),
         patterns: patterns(&launch.grants),
-        remaining_ms: asked.remaining_ms,
+        remaining_ms: requested.remaining_ms,
     };
     let (primary, item_type, item_id) = match &dispatch.call {
         GatedCall::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),

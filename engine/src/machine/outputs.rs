@@ -55,8 +55,8 @@ pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &
         let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
         text.extend([" missing ", &names.join(", "), ";"]);
     }
-    for complaint in &wrong {
-        text.extend([" ", complaint, ";"]);
+    for problem in &wrong {
+        text.extend([" ", problem, ";"]);
     }
     text.push_str(" call rye_directive_return again with every required output");
     let mut outputs = accepted(declared, given);

@@ -53,7 +53,7 @@ struct RuntimeFacts<'a> {
 impl PromptFacts for RuntimeFacts<'_> {
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String {
         match placeholder {
-            RuntimePlaceholder::Hook { id } => self.state.talk.texts.get(id).cloned().unwrap_or_default(),
+            RuntimePlaceholder::Hook { id } => self.state.conversation.texts.get(id).cloned().unwrap_or_default(),
             RuntimePlaceholder::Fact { path, fallback } => match facts::lookup(&self.facts, path) {
                 None | Some(Value::Null) => fallback.clone().unwrap_or_default(),
                 Some(value) => inline_text(value).into_owned(),
@@ -62,6 +62,6 @@ impl PromptFacts for RuntimeFacts<'_> {
     }
 
     fn fires(&mut self, hook: &str) -> bool {
-        self.state.talk.fired.contains(hook)
+        self.state.conversation.fired.contains(hook)
     }
 }

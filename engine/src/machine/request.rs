@@ -31,7 +31,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
         RequestTurns::All => &*messages,
         RequestTurns::SinceReply => since_reply(&messages),
     };
-    let untouched = state.talk.operations.is_empty();
+    let untouched = state.conversation.operations.is_empty();
     let text_tools = state.model(plan).tool_use == ToolUse::TextParsed;
     Request {
         model: state.model(plan).id.clone(),
@@ -85,7 +85,12 @@ fn tool_definitions(plan: &Plan) -> Vec<ToolDefinition> {
 
 /// Returns the thread's system prompt, as recorded or as a hook replaced it.
 pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
-    state.talk.system_now.as_ref().or(state.talk.system.as_ref()).map_or_else(|| Arc::from(""), Arc::clone)
+    state
+        .conversation
+        .system_now
+        .as_ref()
+        .or(state.conversation.system.as_ref())
+        .map_or_else(|| Arc::from(""), Arc::clone)
 }
 
 /// Returns the system prompt of the next request, in the form that its model needs.
@@ -96,11 +101,11 @@ fn system(plan: &Plan, state: &ThreadState) -> Arc<str> {
 
 /// Returns the messages with the operations of `context` hooks applied.
 fn edited_messages(state: &ThreadState) -> Cow<'_, [SharedMessage]> {
-    if state.talk.operations.is_empty() {
-        return Cow::Borrowed(&state.talk.messages);
+    if state.conversation.operations.is_empty() {
+        return Cow::Borrowed(&state.conversation.messages);
     }
-    let mut messages = state.talk.messages.clone();
-    for operation in &state.talk.operations {
+    let mut messages = state.conversation.messages.clone();
+    for operation in &state.conversation.operations {
         apply(operation, &mut messages);
     }
     Cow::Owned(messages)
@@ -182,10 +187,10 @@ pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum =
         |messages: &[SharedMessage]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
-    if state.talk.operations.is_empty()
-        && let Some(measured) = &state.talk.measured
+    if state.conversation.operations.is_empty()
+        && let Some(measured) = &state.conversation.measured
     {
-        let fresh = state.talk.messages.get(measured.messages..).unwrap_or_default();
+        let fresh = state.conversation.messages.get(measured.messages..).unwrap_or_default();
         // The provider has counted the reply as output.
         let fresh = fresh.get(1..).unwrap_or_default();
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));

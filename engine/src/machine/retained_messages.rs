@@ -88,26 +88,29 @@ mod tests {
         let input = json!({"content": "x".repeat(4_000)});
         let call = ToolCall { id: "c".into(), name: "write".into(), input };
         let long = Message::Assistant { content: vec![ContentBlock::ToolCall(call)] }.into();
-        let talk = [user("first"), long, result(10), user("second")];
-        assert_eq!(trailing_messages(&talk, 900).len(), 1);
-        assert_eq!(trailing_messages(&talk, 1_100).len(), 4);
+        let conversation = [user("first"), long, result(10), user("second")];
+        assert_eq!(trailing_messages(&conversation, 900).len(), 1);
+        assert_eq!(trailing_messages(&conversation, 1_100).len(), 4);
     }
 
     #[test]
     fn trailing_messages_keep_calls_with_their_results() {
-        let talk = [user("first"), call(), result(100), user("second"), call(), result(100)];
+        let conversation = [user("first"), call(), result(100), user("second"), call(), result(100)];
         for tokens in 0..400 {
             for list in [
-                trailing_messages(&talk, tokens),
-                talk.get(start(&talk, tokens, |m| m.kind() == "assistant")..).unwrap_or_default().to_vec(),
+                trailing_messages(&conversation, tokens),
+                conversation
+                    .get(start(&conversation, tokens, |m| m.kind() == "assistant")..)
+                    .unwrap_or_default()
+                    .to_vec(),
             ] {
                 let calls = list.iter().filter(|m| m.kind() == "assistant").count();
                 let results = list.iter().filter(|m| m.kind() == "tool_result").count();
                 assert_eq!(calls, results, "{tokens} tokens");
             }
-            let first = trailing_messages(&talk, tokens);
+            let first = trailing_messages(&conversation, tokens);
             assert!(first.first().is_none_or(|m| m.kind() == "user"));
         }
-        assert_eq!(trailing_messages(&talk, 1_000).len(), 6);
+        assert_eq!(trailing_messages(&conversation, 1_000).len(), 6);
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> 
 
 /// Returns the effect that runs the `input` hooks on the message of a resumed thread; `None` if no hook has to run.
 pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> {
-    let message = state.resume_message().filter(|_| !state.talk.resume_screened)?;
+    let message = state.resume_message().filter(|_| !state.conversation.resume_screened)?;
     if !needs_intake(plan, state, message) {
         return None;
     }
@@ -102,7 +102,7 @@ pub(super) fn accept_new(
 /// Returns true if messages can pass their intake. In a run, they cannot before its prompt; the first prompt of a chat
 /// precedes the conversation.
 fn can_accept(state: &ThreadState) -> bool {
-    state.talk.prompted || state.chat.is_some()
+    state.conversation.prompted || state.chat.is_some()
 }
 
 /// Returns true if `input` hooks or the expansion of skills and prompt templates must process a message.

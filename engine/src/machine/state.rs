@@ -41,7 +41,7 @@ pub struct ThreadState {
     /// The state of a chat; `None` in a run.
     pub chat: Option<ChatState>,
     pub cost: Cost,
-    pub talk: Conversation,
+    pub conversation: Conversation,
     /// The model call in progress.
     pub attempt: Option<Attempt>,
     /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
@@ -276,7 +276,7 @@ pub struct ChildState {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
     /// Ids of received messages.
-    pub taken: BTreeSet<String>,
+    pub received: BTreeSet<String>,
     pub steering: VecDeque<QueuedMessage>,
     pub following: VecDeque<QueuedMessage>,
     pub cancelled: bool,
@@ -289,7 +289,7 @@ pub struct Mailbox {
 pub struct OpenApprovalRequest {
     /// The number of its event.
     pub seq: u64,
-    pub asked: ApprovalOrigin,
+    pub origin: ApprovalOrigin,
     pub what: String,
 }
 
@@ -335,7 +335,7 @@ impl ThreadState {
             thread_limits: NO_LIMITS,
             chat: None,
             cost: Cost::default(),
-            talk: Conversation::default(),
+            conversation: Conversation::default(),
             attempt: None,
             attempts: 0,
             failures: 0,
@@ -467,7 +467,7 @@ impl ThreadState {
 
     /// Returns true if the last message is the model's, so that the run would end here.
     pub fn would_stop(&self) -> bool {
-        matches!(self.talk.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
+        matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
     /// Returns the defect of the last reply, if the reply ends the turns and is incomplete.
@@ -514,7 +514,7 @@ impl ThreadState {
 
     /// Returns the text of the last reply, if it has any.
     pub fn final_text(&self) -> Option<String> {
-        let last = self.talk.messages.iter().rev().find(|message| message.kind() == "assistant");
+        let last = self.conversation.messages.iter().rev().find(|message| message.kind() == "assistant");
         let Some(Message::Assistant { content }) = last.map(|last| &**last) else { return None };
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
     }
@@ -522,10 +522,10 @@ impl ThreadState {
     /// Returns the text of the last reply that contains text, joined with the replies that it continues.
     pub fn last_text(&self) -> Option<String> {
         let last = self.last_reply_text();
-        if self.talk.cut_text.is_empty() {
+        if self.conversation.cut_text.is_empty() {
             return last;
         }
-        let mut joined = self.talk.cut_text.clone();
+        let mut joined = self.conversation.cut_text.clone();
         if let Some(last) = last.filter(|_| self.would_stop() && self.final_text().is_some()) {
             joined.push_str(&last);
         }
@@ -533,7 +533,7 @@ impl ThreadState {
     }
 
     fn last_reply_text(&self) -> Option<String> {
-        self.talk.messages.iter().skip(self.talk.denied).rev().find_map(|m| match &**m {
+        self.conversation.messages.iter().skip(self.conversation.denied).rev().find_map(|m| match &**m {
             Message::Assistant { content } => {
                 let text = crate::message::reply_text(content);
                 (!text.is_empty()).then_some(text)

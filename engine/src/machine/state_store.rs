@@ -56,9 +56,9 @@ pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
 /// Returns the result of an operation, and the event of a write.
 pub(crate) fn apply_state_op(
     store: &BTreeMap<String, Value>,
-    asked: StateOp,
+    requested: StateOp,
 ) -> Result<(Value, Option<StateSet>), String> {
-    match asked {
+    match requested {
         StateOp::Get(Some(key)) => Ok((store.get(&key).cloned().unwrap_or(Value::Null), None)),
         StateOp::Get(None) => {
             let all: Map<String, Value> = store.iter().map(|(key, value)| (key.clone(), value.clone())).collect();

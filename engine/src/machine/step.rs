@@ -40,7 +40,7 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
         Node::Model => model::model(walk),
         Node::Nudge => nudge(walk),
         Node::Gate => calls::gate(walk),
-        Node::Ask(asked) => request_approval(walk, asked),
+        Node::Ask(origin) => request_approval(walk, origin),
         Node::Tools => calls::tools(walk),
         Node::Guard => calls::guard(walk),
         Node::Return => calls::returned(walk),
@@ -221,7 +221,7 @@ fn inbox(walk: &WalkContext<'_>) -> StepResult {
     if state.mail.cancelled {
         return StepResult::Gives(Outcome::Cancelled);
     }
-    if !state.talk.prompted {
+    if !state.conversation.prompted {
         if let Some(effect) = screen::screen_resume(walk.plan, state) {
             return StepResult::Do(effect);
         }
@@ -274,9 +274,9 @@ fn nudge(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![user_event(MessageSource::Nudge, &text)])
 }
 
-fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> StepResult {
-    let call = if asked == ApprovalOrigin::Call { calls::call_to_approve(walk) } else { None };
-    let what = match asked {
+fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResult {
+    let call = if origin == ApprovalOrigin::Call { calls::call_to_approve(walk) } else { None };
+    let what = match origin {
         ApprovalOrigin::Limit => walk.state.limit.as_ref().map_or_else(
             || "continue beyond a limit".to_owned(),
             |hit| {
@@ -291,11 +291,11 @@ fn request_approval(walk: &WalkContext<'_>, asked: ApprovalOrigin) -> StepResult
         }
     };
     match &walk.state.question {
-        Some(open) if open.asked == asked && open.what == what => {
-            StepResult::Do(Effect::Ask { asked, what, call: call.map(Box::new) })
+        Some(open) if open.origin == origin && open.what == what => {
+            StepResult::Do(Effect::Ask { origin, what, call: call.map(Box::new) })
         }
         // The request is recorded before it is asked: other processes have to find it, and recovery repeats it.
-        Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { asked, what })]),
+        Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { origin, what })]),
     }
 }
 

@@ -377,7 +377,7 @@ fn hooks_block_modify_and_end() {
     play.run();
     assert_eq!(play.results()[0], (ResultKind::Blocked, "no".into()));
     assert_eq!(play.dispatched, [["rye.execute.tool.a.look"]]);
-    let last = serde_json::to_value(play.state.talk.messages.last().unwrap()).unwrap();
+    let last = serde_json::to_value(play.state.conversation.messages.last().unwrap()).unwrap();
     assert_eq!(last["content"], "changed");
     assert_eq!(play.ended().status, Status::Cancelled);
 }

@@ -37,14 +37,14 @@ impl EngineContext {
 
     /// Writes the final `thread.json` and the knowledge export of an ended thread. A temporary key does not sign the
     /// export, because `rye fetch` rejects a file whose signature cannot be verified.
-    pub(crate) async fn write_final(self: &Arc<Self>, thread: &DrivenThread, ended: &Ended, paper: Artifact) {
+    pub(crate) async fn write_final(self: &Arc<Self>, thread: &DrivenThread, ended: &Ended, artifact: Artifact) {
         let now = self.clock.now();
         // A detached tool run has no conversation of its own. The thread that receives its result exports it.
         let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
-        let exports = speaks && matches!(paper, Artifact::Export | Artifact::Both);
+        let exports = speaks && matches!(artifact, Artifact::Export | Artifact::Both);
         let export = exports.then(|| export::render_export(thread, ended, &time(now)));
         let fields =
-            matches!(paper, Artifact::Snapshot | Artifact::Both).then(|| self.snapshot_of(thread, Some(ended)));
+            matches!(artifact, Artifact::Snapshot | Artifact::Both).then(|| self.snapshot_of(thread, Some(ended)));
         let (engine, id, directive) = (Arc::clone(self), thread.id.clone(), thread.plan.directive.clone());
         self.write_artifact(&thread.id, "the artifacts of an ended thread", move || {
             let mut written = Ok(());

@@ -64,7 +64,7 @@ pub(super) struct CreatedChild {
     pub thread: ThreadId,
     pub spend: u64,
     /// True if the child has started, or if another task recovers it.
-    pub begun: bool,
+    pub started: bool,
 }
 
 /// The reason for a refused child, for the model.
@@ -254,13 +254,13 @@ impl EngineContext {
         let mut taking = Vec::new();
         for (one, known) in wanted.into_iter().zip(known) {
             let name = match known {
-                Some(made) if made.begun => {
+                Some(made) if made.started => {
                     results.push((one.spawn, Ok(made)));
                     continue;
                 }
                 Some(made) => {
                     let Some(mine) = self.reserve_recovery(&made.thread) else {
-                        results.push((one.spawn, Ok(CreatedChild { begun: true, ..made })));
+                        results.push((one.spawn, Ok(CreatedChild { started: true, ..made })));
                         continue;
                     };
                     taking.push(mine);
@@ -286,14 +286,14 @@ impl EngineContext {
         }
         let children = self.allocate_ids(planned).await?;
         let set_aside = self.reserve_for_children(parent, &children, terms).await?;
-        let mut begun: JoinSet<Result<(u64, CreatedChild), DriveError>> = JoinSet::new();
+        let mut started: JoinSet<Result<(u64, CreatedChild), DriveError>> = JoinSet::new();
         for (child, answer) in children.into_iter().zip(set_aside) {
             let IdentifiedChild { spawn, id, known, planned } = child;
             match answer {
-                Ok(made) if made.thread == id && !made.begun => {
+                Ok(made) if made.thread == id && !made.started => {
                     let init = spawn_init(parent, spawn, planned, made.spend, terms)?;
                     let engine = Arc::clone(self);
-                    begun.spawn(async move {
+                    started.spawn(async move {
                         let running: RunningThread = engine.start_thread(id, init, RowsToWrite::There).await?;
                         drop(running);
                         Ok((spawn, made))
@@ -318,7 +318,7 @@ impl EngineContext {
         }
         // Await every child, even if another one could not start.
         let mut failed = None;
-        while let Some(done) = begun.join_next().await {
+        while let Some(done) = started.join_next().await {
             match done.map_err(DriveError::from).flatten() {
                 Ok((spawn, made)) => results.push((spawn, Ok(made))),
                 Err(error) => failed = failed.or(Some(error)),
@@ -343,9 +343,9 @@ impl EngineContext {
             let known = |spawn: u64| -> Result<Option<CreatedChild>, DriveError> {
                 let Some(thread) = registry.child(&parent, spawn)? else { return Ok(None) };
                 let path = layout::transcript(&thread);
-                let begun = engine.disk.exists(&path).map_err(StoreError::io("access", &path))?;
+                let started = engine.disk.exists(&path).map_err(StoreError::io("access", &path))?;
                 let spend = registry.account(&thread)?.map_or(0, |account| account.reserved().to_u64());
-                Ok(Some(CreatedChild { thread, spend, begun }))
+                Ok(Some(CreatedChild { thread, spend, started }))
             };
             spawns.into_iter().map(known).collect()
         })
@@ -417,8 +417,8 @@ impl EngineContext {
         let compiled = self.with_world(move |world| {
             let one = |request: &CompileRequest| {
                 let checked = (engine.compile)(world, request);
-                let complaint = || render_compile_errors(&checked.diagnostics.iter().collect::<Vec<_>>());
-                let compiled = checked.value.map(Arc::new).ok_or_else(complaint)?;
+                let compile_errors = || render_compile_errors(&checked.diagnostics.iter().collect::<Vec<_>>());
+                let compiled = checked.value.map(Arc::new).ok_or_else(compile_errors)?;
                 let admitted = engine.check_requirements(&compiled.plan.directive, compiled.trust_requirements.clone());
                 match admitted.and_then(|()| engine.check_plan(&compiled.plan)) {
                     Ok(()) => Ok(compiled),

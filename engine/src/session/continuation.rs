@@ -68,11 +68,11 @@ impl EngineContext {
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let next = row.and_then(|row| row.continued_by);
         let next = next.ok_or_else(|| DriveError::Plan(format!("`{thread}` cannot be continued")))?;
-        let begun = self.start_handoff(thread, &next, PriorOwner::ThisProcess, sink).await;
-        if begun.is_err() {
+        let started = self.start_handoff(thread, &next, PriorOwner::ThisProcess, sink).await;
+        if started.is_err() {
             self.release(&next, None).await;
         }
-        begun
+        started
     }
 
     /// Starts the continuation of a thread from that thread's transcript.
@@ -135,7 +135,7 @@ impl EngineContext {
                 sent: Vec::new(),
                 queue: waiting_messages(&state),
             }),
-            history: trailing_messages(&state.talk.messages, max_trailing_tokens(&plan)),
+            history: trailing_messages(&state.conversation.messages, max_trailing_tokens(&plan)),
             shown: Vec::new(),
             sink,
             queue: None,
@@ -194,7 +194,7 @@ impl EngineContext {
         // The message of a resumed chat is its next prompt.
         let prompts = state.chat.as_ref().map(|chat| chat.prompts);
         let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits });
-        let history = state.talk.messages;
+        let history = state.conversation.messages;
         let (origin, text, history) = match place {
             ResumePoint::End => (ThreadOrigin::Resume, message.text, history),
             ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, history),

@@ -85,11 +85,11 @@ impl EngineContext {
             return Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into());
         };
         let was = self.acquire(thread).await?;
-        let taken = Box::pin(self.recover_leased(thread, sink, messages)).await;
-        if taken.is_err() {
+        let recovered = Box::pin(self.recover_leased(thread, sink, messages)).await;
+        if recovered.is_err() {
             self.release(thread, Some(was)).await;
         }
-        taken
+        recovered
     }
 
     /// Recovers a thread whose lease this process holds.
@@ -164,7 +164,7 @@ impl EngineContext {
         self.check_launch(thread, &events, &plan, transcript_trust)?;
         self.verify_stored_plan(&plan)?;
         let mut state = ThreadState::new();
-        state.talk.messages = self.history(&events, MAX_CHAIN_THREADS)?;
+        state.conversation.messages = self.history(&events, MAX_CHAIN_THREADS)?;
         for event in &events {
             apply(&mut state, event);
         }
@@ -185,15 +185,15 @@ impl EngineContext {
             return Err(DriveError::Plan(format!("`{id}` continues itself")));
         }
         let (state, hash) = self.state_at(&id, continues.at_seq, most)?;
-        let talk = state.talk.messages;
+        let conversation = state.conversation.messages;
         if hash != continues.at_h {
             return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
         }
         if !head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff) {
-            return Ok(talk);
+            return Ok(conversation);
         }
         let plan = stored_plan(self, head.plan_id.unwrap_or_default())?;
-        Ok(trailing_messages(&talk, max_trailing_tokens(&plan)))
+        Ok(trailing_messages(&conversation, max_trailing_tokens(&plan)))
     }
 
     /// Returns the state of a thread after an event, with that event's chain hash.
@@ -212,7 +212,7 @@ impl EngineContext {
         let events: Vec<Event> =
             records.iter().map(|record| restore_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
         let mut state = ThreadState::new();
-        state.talk.messages = self.history(&events, most - 1)?;
+        state.conversation.messages = self.history(&events, most - 1)?;
         for event in &events {
             apply(&mut state, event);
         }

@@ -44,7 +44,7 @@ impl EngineContext {
             at,
             hash,
             plan_id: old_id.clone(),
-            messages: state.talk.messages.clone(),
+            messages: state.conversation.messages.clone(),
         };
         let place = match successor.before_prompt {
             None => whole(),
@@ -110,7 +110,7 @@ impl EngineContext {
             if let Some(at) = end_before(&events, prompt) {
                 let plan_id = head.plan_id.unwrap_or_default().to_owned();
                 let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
-                return Ok(BranchPoint { thread, at, hash, plan_id, messages: state.talk.messages });
+                return Ok(BranchPoint { thread, at, hash, plan_id, messages: state.conversation.messages });
             }
             let Some(continues) = head.continues else { break };
             thread = ThreadId::parse(&continues.thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;

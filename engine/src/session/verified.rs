@@ -404,7 +404,11 @@ fn check_child(
     let is_bounded = inherited.len() == above.grants.len()
         && inherited.iter().zip(&above.grants).all(within)
         && own.iter().all(|set| *set == now.plan.capabilities.grants);
-    if is_bounded { Ok(()) } else { Err(invalid_claim(thread, "its grants differ from its plan's and its parent")) }
+    if is_bounded {
+        Ok(())
+    } else {
+        Err(invalid_claim(thread, "its grants differ from those of its plan or its parent"))
+    }
 }
 
 /// Returns the error for a transcript that claims more than its plan and its spawn chain grant. The first line of the

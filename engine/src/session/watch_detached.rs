@@ -92,8 +92,8 @@ impl EngineContext {
             // The recovery runs as a task of its own: if the waiting caller is dropped, no thread stays leased but
             // idle.
             let (engine, id, out) = (Arc::clone(self), thread.clone(), Arc::clone(sink));
-            let taken = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
-            match taken.map_err(|lost| DriveError::Lost(lost.to_string()))? {
+            let recovered = tokio::spawn(async move { Box::pin(engine.recover(&id, out, Vec::new())).await }).await;
+            match recovered.map_err(|lost| DriveError::Lost(lost.to_string()))? {
                 Ok(Some(running)) => return running.end().await.into_result(),
                 Ok(None) => return Ok(Self::never_started_result(thread)),
                 // Another process owns the thread: wait for its end.

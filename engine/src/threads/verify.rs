@@ -251,9 +251,9 @@ impl Verifier<'_> {
             let read = ObjectId::parse(&object).and_then(|id| self.objects.get(&id));
             if let Err(error) = read {
                 let path = Path::new(layout::OBJECTS).join(&object);
-                let gone =
+                let is_missing =
                     matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-                let reason = if gone { "the file is missing".to_owned() } else { error.to_string() };
+                let reason = if is_missing { "the file is missing".to_owned() } else { error.to_string() };
                 self.fault(&path, None, format!("{reason}; line {line} of the transcript names it"));
             }
         }

@@ -145,7 +145,7 @@ impl<'t> TreeBuilder<'t> {
     fn report_unclosed(&mut self, start: usize) -> Option<usize> {
         let rest = self.raw(start, self.end);
         if rest.starts_with('&') {
-            return Some(self.stray_ampersand(start));
+            return Some(self.unescaped_ampersand(start));
         }
         let (what, close) = if rest.starts_with("<!--") {
             ("this comment", "-->")
@@ -156,7 +156,7 @@ impl<'t> TreeBuilder<'t> {
         } else if rest.starts_with("</") || rest.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
             ("this tag", ">")
         } else {
-            return Some(self.stray_angle(start));
+            return Some(self.unescaped_angle(start));
         };
         let line = rest.lines().next().map_or(1, str::len);
         let help = format!("add `{close}`");
@@ -165,13 +165,13 @@ impl<'t> TreeBuilder<'t> {
     }
 
     /// Reports a `<` that starts no markup, and reads it as text.
-    fn stray_angle(&mut self, start: usize) -> usize {
+    fn unescaped_angle(&mut self, start: usize) -> usize {
         self.syntax_error(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
         self.push_text(start, start + 1, String::push_str);
         start + 1
     }
 
-    fn stray_ampersand(&mut self, start: usize) -> usize {
+    fn unescaped_ampersand(&mut self, start: usize) -> usize {
         self.errors.push(reference_error(self.span(start, start + 1), None));
         self.push_text(start, start + 1, String::push_str);
         start + 1
@@ -180,7 +180,7 @@ impl<'t> TreeBuilder<'t> {
     fn start(&mut self, start: usize, end: usize) -> Option<usize> {
         let raw = self.raw(start, end);
         if !raw.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
-            return Some(self.stray_angle(start));
+            return Some(self.unescaped_angle(start));
         }
         let empty = raw.ends_with("/>");
         if self.skipped > 0 {
@@ -309,7 +309,7 @@ impl<'t> TreeBuilder<'t> {
         let name = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
         let Some(c) = resolve_reference(name) else {
             if name_len(name) != name.len() && !name.starts_with('#') {
-                return Some(self.stray_ampersand(start));
+                return Some(self.unescaped_ampersand(start));
             }
             self.errors.push(reference_error(self.span(start, end), Some(name)));
             return None;

@@ -81,36 +81,36 @@ const KEYWORDS: [&str; 48] = [
 ];
 
 /// Returns a random seed after a few mutations.
-pub fn mutate(seeds: &[Vec<u8>], dice: &mut SplitMix) -> Vec<u8> {
-    let mut bytes = seeds.get(dice.below(seeds.len())).cloned().unwrap_or_default();
-    for _ in 0..=dice.below(6) {
-        let at = dice.below(bytes.len() + 1);
-        let to = (at + dice.below(24)).min(bytes.len());
-        match dice.below(7) {
+pub fn mutate(seeds: &[Vec<u8>], rng: &mut SplitMix) -> Vec<u8> {
+    let mut bytes = seeds.get(rng.below(seeds.len())).cloned().unwrap_or_default();
+    for _ in 0..=rng.below(6) {
+        let at = rng.below(bytes.len() + 1);
+        let to = (at + rng.below(24)).min(bytes.len());
+        match rng.below(7) {
             0 => {
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= 1 << dice.below(8);
+                    *byte ^= 1 << rng.below(8);
                 }
             }
             1 => drop(bytes.drain(at..to)),
             2 => {
-                let word = KEYWORDS.get(dice.below(KEYWORDS.len())).copied().unwrap_or_default();
+                let word = KEYWORDS.get(rng.below(KEYWORDS.len())).copied().unwrap_or_default();
                 bytes.splice(at..at, word.bytes());
             }
             3 => {
-                let part = bytes.get(at..to).unwrap_or_default().repeat(1 + dice.below(8));
+                let part = bytes.get(at..to).unwrap_or_default().repeat(1 + rng.below(8));
                 bytes.splice(at..at, part);
             }
             4 => bytes.truncate(at),
             5 => {
-                let other = seeds.get(dice.below(seeds.len())).map(Vec::as_slice).unwrap_or_default();
-                let from = dice.below(other.len() + 1);
-                let part = other.get(from..(from + dice.below(64)).min(other.len())).unwrap_or_default();
+                let other = seeds.get(rng.below(seeds.len())).map(Vec::as_slice).unwrap_or_default();
+                let from = rng.below(other.len() + 1);
+                let part = other.get(from..(from + rng.below(64)).min(other.len())).unwrap_or_default();
                 bytes.splice(at..to, part.iter().copied());
             }
             _ => {
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = u8::try_from(dice.below(256)).unwrap_or(0);
+                    *byte = u8::try_from(rng.below(256)).unwrap_or(0);
                 }
             }
         }

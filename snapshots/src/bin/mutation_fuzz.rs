@@ -36,18 +36,18 @@ type Mutated = (u64, usize, Option<Vec<u8>>);
 fn fuzz_target(target: &FuzzTarget, time: Duration) -> Result<Mutated, Box<dyn Error>> {
     let mut pool: Vec<Vec<u8>> = seeds(target.name)?.into_iter().map(|(_, bytes)| bytes).collect();
     let began = Instant::now();
-    let mut dice = SplitMix::new(u64::from(std::process::id()));
+    let mut rng = SplitMix::new(u64::from(std::process::id()));
     let (mut inputs, mut total) = (0, 0);
     while began.elapsed() < time {
-        let input = mutate(&pool, &mut dice);
+        let input = mutate(&pool, &mut rng);
         inputs += 1;
         total += input.len();
         if catch_unwind(|| (target.run)(&input)).is_err() {
             return Ok((inputs, total, Some(input)));
         }
         // Occasionally a surviving input becomes a seed.
-        if input.len() < 4096 && dice.below(64) == 0 {
-            let at = dice.below(512);
+        if input.len() < 4096 && rng.below(64) == 0 {
+            let at = rng.below(512);
             if let Some(slot) = pool.get_mut(at) { *slot = input } else { pool.push(input) }
         }
     }

@@ -120,7 +120,23 @@ const MODULES: [&str; 24] = [
 ];
 
 /// Replaced names of local variables.
-const VARIABLES: [&str; 9] = ["deed", "goes_on", "heard", "looked", "said", "stray", "strays", "told", "walls"];
+const VARIABLES: [&str; 15] = [
+    "complaint",
+    "deed",
+    "dice",
+    "goes_on",
+    "heard",
+    "judged",
+    "looked",
+    "patience",
+    "said",
+    "stray",
+    "strays",
+    "talk",
+    "told",
+    "trouble",
+    "walls",
+];
 
 /// Returns the name that a line declares, with the replaced names of its kind.
 fn declared_name(line: &str) -> Option<(&str, &'static [&'static str])> {

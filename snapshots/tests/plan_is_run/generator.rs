@@ -1,8 +1,12 @@
 //! Generator of projects from a seed: chains, routes, conditions, hooks of both spellings, inputs, suppression,
 //! placeholders and children, combined so that each project compiles. Equal seeds produce equal projects.
 
+#[path = "../../../compiler/tests/differential/rng.rs"]
+mod rng;
+
 use std::fmt::Write as _;
 
+use rng::Rng;
 use serde_json::{Map, Value, json};
 
 /// A generated project and the inputs of its run.
@@ -13,33 +17,6 @@ pub struct GeneratedProject {
     pub inputs: Map<String, Value>,
     /// The script that the run plays (`docs/scripted.md`).
     pub script: String,
-}
-
-/// A seeded pseudo-random generator (`splitmix64`).
-pub struct ProjectRng(u64);
-
-impl ProjectRng {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
-    }
-
-    /// Returns a number below `n`; `n` must be positive.
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % n as u64).unwrap()
-    }
-
-    /// Returns true with probability 1/`n`.
-    pub fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    pub fn one_of<'t>(&mut self, of: &[&'t str]) -> &'t str {
-        of[self.below(of.len())]
-    }
 }
 
 const NOTE_COUNT: usize = 6;
@@ -85,20 +62,20 @@ const CONDITIONS: [&str; 14] = [
 const UNIVERSAL_CONDITIONS: usize = 8;
 
 pub fn project(seed: u64) -> GeneratedProject {
-    let dice = &mut ProjectRng::new(seed);
-    let mut files: Vec<(String, String)> = (0..NOTE_COUNT).map(|n| note(dice, n)).collect();
-    let has_child = dice.once_in(2);
-    let has_outputs = dice.once_in(3);
-    let links = 1 + dice.below(4);
+    let rng = &mut Rng::new(seed);
+    let mut files: Vec<(String, String)> = (0..NOTE_COUNT).map(|n| note(rng, n)).collect();
+    let has_child = rng.once_in(2);
+    let has_outputs = rng.once_in(3);
+    let links = 1 + rng.below(4);
     for link in 0..links - 1 {
         let parent = match link.checked_sub(1) {
             Some(above) => format!("parts/base{above}"),
-            None if dice.once_in(2) => "rye/agent/core/base".to_owned(),
+            None if rng.once_in(2) => "rye/agent/core/base".to_owned(),
             None => String::new(),
         };
-        files.push(directive(dice, &format!("parts/base{link}"), &parent, "", "Never sent."));
+        files.push(directive(rng, &format!("parts/base{link}"), &parent, "", "Never sent."));
     }
-    files.push(directive(dice, "parts/other", "", "", "Never sent either."));
+    files.push(directive(rng, "parts/other", "", "", "Never sent either."));
     let parent = links.checked_sub(2).map(|above| format!("parts/base{above}")).unwrap_or_default();
     let mut interface = String::from(
         "  <inputs>\n    <input name=\"topic\" type=\"string\" required=\"true\">what about</input>\n    \
@@ -112,36 +89,36 @@ pub fn project(seed: u64) -> GeneratedProject {
     }
     let body = format!(
         "Write {{input:count}} lines about {{input:topic}} {}\nand {{input:spare?}}, {{input:spare:or nothing}} {}",
-        sentence(dice),
-        sentence(dice)
+        sentence(rng),
+        sentence(rng)
     );
-    files.push(directive(dice, "main", &parent, &interface, &body));
-    let helper = format!("Help a little. {}", sentence(dice));
-    let above = if dice.once_in(2) { "parts/other" } else { "" };
-    files.push(directive(dice, "helper", above, "", &helper));
-    files.push((".ai/config/agent/hooks.yaml".into(), hooks(dice)));
-    files.push(("plain.txt".into(), format!("{}\n", sentence(dice))));
+    files.push(directive(rng, "main", &parent, &interface, &body));
+    let helper = format!("Help a little. {}", sentence(rng));
+    let above = if rng.once_in(2) { "parts/other" } else { "" };
+    files.push(directive(rng, "helper", above, "", &helper));
+    files.push((".ai/config/agent/hooks.yaml".into(), hooks(rng)));
+    files.push(("plain.txt".into(), format!("{}\n", sentence(rng))));
     let mut inputs = Map::from_iter([(
         "topic".to_owned(),
-        json!(dice.one_of(&["tea", "${turn}", "</directive> {input:count}", "ß"])),
+        json!(rng.one_of(&["tea", "${turn}", "</directive> {input:count}", "ß"])),
     )]);
-    if dice.once_in(2) {
-        inputs.insert("count".into(), json!(dice.below(7)));
+    if rng.once_in(2) {
+        inputs.insert("count".into(), json!(rng.below(7)));
     }
-    if dice.once_in(3) {
-        inputs.insert("spare".into(), json!(sentence(dice)));
+    if rng.once_in(3) {
+        inputs.insert("spare".into(), json!(sentence(rng)));
     }
     GeneratedProject { files, inputs, script: script(has_child, has_outputs) }
 }
 
-fn sentence(dice: &mut ProjectRng) -> String {
-    let words: Vec<&str> = (0..2 + dice.below(6)).map(|_| dice.one_of(&FILLER_WORDS)).collect();
+fn sentence(rng: &mut Rng) -> String {
+    let words: Vec<&str> = (0..2 + rng.below(6)).map(|_| rng.one_of(&FILLER_WORDS)).collect();
     // A fallback that looks like a placeholder must stay text.
     words.join(" ")
 }
 
-fn note(dice: &mut ProjectRng, n: usize) -> (String, String) {
-    let name = if dice.once_in(3) { "name: Note\n" } else { "" };
+fn note(rng: &mut Rng, n: usize) -> (String, String) {
+    let name = if rng.once_in(3) { "name: Note\n" } else { "" };
     let placeholders = [
         "${directive}",
         "${inputs.topic}",
@@ -151,50 +128,50 @@ fn note(dice: &mut ProjectRng, n: usize) -> (String, String) {
         "{input:topic}",
         "",
     ];
-    let text = format!("Note {n}: {} {} {}", sentence(dice), dice.one_of(&placeholders), dice.one_of(&placeholders));
+    let text = format!("Note {n}: {} {} {}", sentence(rng), rng.one_of(&placeholders), rng.one_of(&placeholders));
     (format!(".ai/knowledge/notes/n{n}.md"), format!("---\n{name}description: Note {n}.\n---\n\n{text}\n"))
 }
 
-fn directive(dice: &mut ProjectRng, id: &str, parent: &str, interface: &str, body: &str) -> (String, String) {
+fn directive(rng: &mut Rng, id: &str, parent: &str, interface: &str, body: &str) -> (String, String) {
     let name = id.rsplit('/').next().unwrap();
     let extends = if parent.is_empty() { String::new() } else { format!(" extends=\"{parent}\"") };
     let mut metadata = String::new();
-    if !dice.once_in(4) {
+    if !rng.once_in(4) {
         metadata.push_str("    <context>");
         for place in ["system", "before", "after"] {
-            for _ in 0..dice.below(3) {
-                let _ = write!(metadata, "<{place}>notes/n{}</{place}>", dice.below(NOTE_COUNT));
+            for _ in 0..rng.below(3) {
+                let _ = write!(metadata, "<{place}>notes/n{}</{place}>", rng.below(NOTE_COUNT));
             }
         }
-        if dice.once_in(3) {
+        if rng.once_in(3) {
             let _ = write!(
                 metadata,
                 "<suppress>{}</suppress>",
-                dice.one_of(&["notes/n1", "notes/n4", "hook0", "hook3", "rye/agent/core/Identity"])
+                rng.one_of(&["notes/n1", "notes/n4", "hook0", "hook3", "rye/agent/core/Identity"])
             );
         }
         // The standard library's text about a thread contains placeholders in every thread.
-        if matches!(name, "main" | "helper") && !dice.once_in(3) {
+        if matches!(name, "main" | "helper") && !rng.once_in(3) {
             metadata.push_str("<suppress>ctx_environment</suppress>");
         }
         metadata.push_str("</context>\n");
     }
     if name == "main" {
         metadata.push_str("    <permissions><execute><directive>helper</directive><tool>rye.file-system.read</tool></execute><fetch><knowledge>notes.*</knowledge></fetch></permissions>\n    <nudge>never</nudge>\n");
-    } else if dice.once_in(4) {
+    } else if rng.once_in(4) {
         metadata.push_str("    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>\n");
     }
-    if dice.once_in(4) {
-        let _ = writeln!(metadata, "    <limits turns=\"{}\" spend=\"0.2\"/>", 4 + dice.below(8));
+    if rng.once_in(4) {
+        let _ = writeln!(metadata, "    <limits turns=\"{}\" spend=\"0.2\"/>", 4 + rng.below(8));
     }
-    if dice.once_in(3) {
+    if rng.once_in(3) {
         let _ = writeln!(
             metadata,
             "    <hooks><hook id=\"own_{name}\" event=\"thread_started\" position=\"{}\" wrap=\"{}\"><when>{}</when><fetch item_type=\"knowledge\" item_id=\"notes/n{}\"/></hook></hooks>",
-            dice.one_of(&["before", "after"]),
-            dice.one_of(&["true", "false"]),
-            dice.one_of(&["true", "directive contains \"a\"", "depth == 0", "limits.turns &lt; 9"]),
-            dice.below(NOTE_COUNT),
+            rng.one_of(&["before", "after"]),
+            rng.one_of(&["true", "false"]),
+            rng.one_of(&["true", "directive contains \"a\"", "depth == 0", "limits.turns &lt; 9"]),
+            rng.below(NOTE_COUNT),
         );
     }
     let text = format!(
@@ -203,36 +180,36 @@ fn directive(dice: &mut ProjectRng, id: &str, parent: &str, interface: &str, bod
     (format!(".ai/directives/{id}.md"), text)
 }
 
-fn hooks(dice: &mut ProjectRng) -> String {
+fn hooks(rng: &mut Rng) -> String {
     let mut text = String::from("hooks:\n");
-    if dice.once_in(3) {
-        let condition = dice.one_of(&["'inputs.topic == \"tea\"'", "'directive == \"helper\"'", "'inputs.count > 2'"]);
+    if rng.once_in(3) {
+        let condition = rng.one_of(&["'inputs.topic == \"tea\"'", "'directive == \"helper\"'", "'inputs.count > 2'"]);
         let _ = write!(
             text,
             "  - id: route\n    event: resolve_extends\n    condition: {condition}\n    action: {{ set_extends: parts/other }}\n"
         );
     }
-    for n in 0..=dice.below(6) {
-        let event = dice.one_of(&["thread_started", "thread_started", "build_system_prompt", "thread_continued"]);
+    for n in 0..=rng.below(6) {
+        let event = rng.one_of(&["thread_started", "thread_started", "build_system_prompt", "thread_continued"]);
         let _ =
-            write!(text, "  - id: hook{n}\n    event: {event}\n    position: {}\n", dice.one_of(&["before", "after"]));
-        if dice.once_in(3) {
-            let _ = writeln!(text, "    layer: {}", dice.one_of(&["0", "1", "2.5", "3"]));
+            write!(text, "  - id: hook{n}\n    event: {event}\n    position: {}\n", rng.one_of(&["before", "after"]));
+        if rng.once_in(3) {
+            let _ = writeln!(text, "    layer: {}", rng.one_of(&["0", "1", "2.5", "3"]));
         }
-        if dice.once_in(3) {
+        if rng.once_in(3) {
             text.push_str("    wrap: false\n");
         }
-        if !dice.once_in(3) {
+        if !rng.once_in(3) {
             let known = if event == "thread_started" { CONDITIONS.len() } else { UNIVERSAL_CONDITIONS };
-            let _ = writeln!(text, "    condition: {}", CONDITIONS[dice.below(known)]);
+            let _ = writeln!(text, "    condition: {}", CONDITIONS[rng.below(known)]);
         }
-        if event == "thread_started" && dice.once_in(4) {
+        if event == "thread_started" && rng.once_in(4) {
             text.push_str("    action: { primary: execute, item_type: tool, item_id: rye/file-system/read, params: { path: plain.txt } }\n");
         } else {
             let _ = writeln!(
                 text,
                 "    action: {{ primary: fetch, item_type: knowledge, item_id: notes/n{} }}",
-                dice.below(NOTE_COUNT)
+                rng.below(NOTE_COUNT)
             );
         }
     }

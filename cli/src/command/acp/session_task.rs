@@ -130,8 +130,8 @@ impl SessionTask {
                             }
                             self.answer_prompts(&event.body, &mut pending);
                         }
-                        if let EventBody::ApprovalAsked(asked) = &event.body
-                            && let Some(question) = waiting.event(&thread, &asked.what)
+                        if let EventBody::ApprovalAsked(question) = &event.body
+                            && let Some(question) = waiting.event(&thread, &question.what)
                         {
                             self.ask(question, &grants, &main);
                         }

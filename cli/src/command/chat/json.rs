@@ -195,8 +195,9 @@ pub struct ChatResponse {
 impl ChatRequest {
     /// Parses a line. If the line is not a request, returns the response that reports the error.
     pub fn parse(line: &str) -> Result<Self, Box<ChatResponse>> {
-        let value: Value = serde_json::from_str(line)
-            .map_err(|error| Box::new(ChatResponse::refused(Value::Null, None, format!("no JSON object: {error}"))))?;
+        let value: Value = serde_json::from_str(line).map_err(|error| {
+            Box::new(ChatResponse::refused(Value::Null, None, format!("the line is not a JSON object: {error}")))
+        })?;
         let Value::Object(mut fields) = value else {
             return Err(Box::new(ChatResponse::refused(Value::Null, None, "no JSON object".to_owned())));
         };

@@ -107,18 +107,18 @@ impl Completer {
     /// Returns the completions of a word: commands, prompt templates and skills for `/…` at the start of the text, files
     /// for `@…`.
     pub fn entries(&self, word: &str, is_first: bool) -> Vec<Entry> {
-        if let Some(begun) = word.strip_prefix('@') {
+        if let Some(typed) = word.strip_prefix('@') {
             let files = self.files();
-            return best_matches(files.into_iter().map(|path| (path, String::new())), begun, '@');
+            return best_matches(files.into_iter().map(|path| (path, String::new())), typed, '@');
         }
         match word.strip_prefix('/') {
-            Some(begun) if is_first => {
+            Some(typed) if is_first => {
                 let mut names = self.commands();
                 // A name that begins with the typed characters is meant.
-                if names.iter().any(|(name, _)| name.starts_with(begun)) {
-                    names.retain(|(name, _)| name.starts_with(begun));
+                if names.iter().any(|(name, _)| name.starts_with(typed)) {
+                    names.retain(|(name, _)| name.starts_with(typed));
                 }
-                best_matches(names, begun, '/')
+                best_matches(names, typed, '/')
             }
             Some(_) | None => Vec::new(),
         }
@@ -140,9 +140,9 @@ impl Completer {
     }
 }
 
-/// Returns the names that contain the characters of `begun` in the same order, best match first.
-fn best_matches(names: impl IntoIterator<Item = (String, String)>, begun: &str, sign: char) -> Vec<Entry> {
-    let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, begun)?, name, note)));
+/// Returns the names that contain the characters of `typed` in the same order, best match first.
+fn best_matches(names: impl IntoIterator<Item = (String, String)>, typed: &str, sign: char) -> Vec<Entry> {
+    let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, typed)?, name, note)));
     let mut scored: Vec<_> = scored.collect();
     scored.sort();
     let entry = |(_, name, note)| Entry { text: format!("{sign}{name} "), note };

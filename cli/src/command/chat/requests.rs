@@ -63,7 +63,7 @@ impl RequestHandler {
                 let live = self.control.started_state().await;
                 let messages: Vec<Value> = live
                     .state
-                    .talk
+                    .conversation
                     .messages
                     .iter()
                     .filter_map(|message| serde_json::to_value(&**message).ok())
@@ -145,7 +145,7 @@ impl RequestHandler {
 
     /// Closes the session and records its successor.
     async fn leave_for(&self, next: NextStart) -> Result<Option<Value>, String> {
-        let Some(chosen) = &self.next else { return Err("this front end has one session".to_owned()) };
+        let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
         if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
             return Err("a prompt runs: interrupt it first".to_owned());
@@ -241,7 +241,7 @@ impl RequestHandler {
     }
 
     async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
-        if self.control.started_state().await.state.talk.messages.is_empty() {
+        if self.control.started_state().await.state.conversation.messages.is_empty() {
             return Err("the session has no conversation yet".to_owned());
         }
         self.send(ControlMessage::Compact { focus })

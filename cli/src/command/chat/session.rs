@@ -111,7 +111,7 @@ impl SessionInput {
     fn take_line(&mut self, line: &Line) -> Option<String> {
         let note = match line.fault {
             Some(LineFault::TooLong) => return Some(format!("{}: not sent", too_long())),
-            Some(LineFault::Repaired) => Some("the line has characters that are not text: replaced".to_owned()),
+            Some(LineFault::Repaired) => Some("replaced invalid characters in the line".to_owned()),
             None => None,
         };
         if line.text.trim().is_empty() {

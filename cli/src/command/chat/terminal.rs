@@ -107,12 +107,12 @@ pub async fn run_terminal(
     let size = terminal_size().unwrap_or(TerminalSize { columns: 80, rows: 24 });
     if let Err(error) = enter_raw_mode() {
         session.requests.control.send(ControlMessage::Close);
-        return RenderOutcome { trouble: Some(error) };
+        return RenderOutcome { write_error: Some(error) };
     }
     let mut terminal = ChatTerminal::new(session, &report, size);
     let outcome = terminal.run(live, messages).await;
     restore_terminal();
-    let trouble = match outcome {
+    let write_error = match outcome {
         Ok(Some(end)) => terminal.human.end(*end),
         Ok(None) => None,
         Err(error) => {
@@ -121,7 +121,7 @@ pub async fn run_terminal(
             Some(error)
         }
     };
-    RenderOutcome { trouble }
+    RenderOutcome { write_error }
 }
 
 impl ChatTerminal {

@@ -27,7 +27,7 @@ const SCAN_INTERVAL_FACTOR: u32 = 200;
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
 /// Runs until the process is interrupted or the output is closed.
-pub fn run(args: &CheckArgs, spaces: &Spaces, asked: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
+pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let mut spaces = spaces.clone();
     // Start watching before the first check, so that no change is missed.
     let mut watch = ChangeDetector::begin(&spaces);
@@ -35,7 +35,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, asked: OutputFormat, report: &Prin
     let mut memory = CheckSession::new();
     loop {
         let found = run_check(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
-        print_result(&found, asked, report)?;
+        print_result(&found, requested, report)?;
         let work = found.report.work;
         report.detail(&format!("files parsed: {}, directives checked: {}", work.parsed, work.composed));
         drop(found);

@@ -58,8 +58,8 @@ impl SidePlan {
     }
 }
 
-pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let (before, after) = parse_sides(asked)?;
+pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
+    let (before, after) = parse_sides(requested)?;
     let id = args.directive.as_deref().map(crate::run_request::parse_directive_id).transpose()?;
     let is_printed = |side: &ComparedSide| matches!(side, ComparedSide::Plan(_));
     let spaces = (!is_printed(&before) || !is_printed(&after)).then(|| Spaces::find(global.project.as_deref()));
@@ -99,8 +99,8 @@ pub fn run(asked: &str, args: &PlanArgs, global: &Global, report: &Printer) -> R
     Ok(if found.widened { Exit::Widened } else { Exit::Fine })
 }
 
-fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), CommandError> {
-    match (asked, asked.format()) {
+fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(), CommandError> {
+    match (requested, requested.format()) {
         (OutputFormat::Markdown, _) => report.line(printable(&format_markdown(diff)).trim_end()),
         (_, Format::Json) => report.json(diff),
         (_, Format::Human | Format::Plain) => {
@@ -120,7 +120,7 @@ fn print(diff: &PlanDiff, asked: OutputFormat, report: &Printer) -> Result<(), C
 
 /// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. If a file of that path exists, it is
 /// the side.
-fn parse_sides(asked: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
+fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {
             ComparedSide::Files
@@ -130,16 +130,16 @@ fn parse_sides(asked: &str) -> Result<(ComparedSide, ComparedSide), CommandError
             ComparedSide::Revision(text.to_owned())
         }
     };
-    if Path::new(asked).is_file() {
-        return Ok((side(asked), ComparedSide::Files));
+    if Path::new(requested).is_file() {
+        return Ok((side(requested), ComparedSide::Files));
     }
-    if asked.contains("...") {
-        return Err(CommandError::usage(format!("`{asked}` has three dots: write `BEFORE..AFTER`")));
+    if requested.contains("...") {
+        return Err(CommandError::usage(format!("`{requested}` has three dots: write `BEFORE..AFTER`")));
     }
-    match asked.split_once("..") {
+    match requested.split_once("..") {
         Some(("", after)) => Ok((ComparedSide::Revision("HEAD".to_owned()), side(after))),
         Some((before, after)) => Ok((side(before), side(after))),
-        None => Ok((side(asked), ComparedSide::Files)),
+        None => Ok((side(requested), ComparedSide::Files)),
     }
 }
 

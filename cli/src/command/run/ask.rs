@@ -57,8 +57,8 @@ pub fn has_terminal(format: Format) -> bool {
 
 /// Formats the warning, for a run without a terminal, about grants that need approval and are not acknowledged; `None`
 /// if there are none.
-pub fn headless_warning(asked: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
-    let grants: Vec<String> = asked
+pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
+    let grants: Vec<String> = grants
         .iter()
         .filter(|grant| !grant.vouched)
         .map(|grant| format!("`{}` ({})", grant.pattern, grant.tier))
@@ -120,7 +120,7 @@ struct HeadlessApprover {
 
 impl ApprovalHandler for HeadlessApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
-        let answer = match (request.asked, ThreadGrant::parse_request(request.thread, request.what)) {
+        let answer = match (request.origin, ThreadGrant::parse_request(request.thread, request.what)) {
             // A limit needs a higher value, which only a user can give.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
             (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
@@ -473,10 +473,10 @@ mod tests {
             [(HeadlessPolicy::Queue, Approval::Suspended), (HeadlessPolicy::Deny, Approval::PolicyRefused)]
         {
             let headless = headless_handler(&nowhere(), unattended, [given.clone()]);
-            let ask = |thread: &ThreadId, asked, what: &str| {
+            let ask = |thread: &ThreadId, origin, what: &str| {
                 runtime.block_on(headless.answer(ApprovalRequest {
                     thread,
-                    asked,
+                    origin,
                     what,
                     call: None,
                     plan: &plan,
@@ -517,13 +517,13 @@ mod tests {
                 .await;
             }
             // The next question receives the pending read.
-            let asked = std::cell::Cell::new(false);
+            let is_asked = std::cell::Cell::new(false);
             let put = async {
-                asked.set(true);
+                is_asked.set(true);
                 typist.send("y".into()).unwrap();
             };
             assert_eq!(lines.prompt_line(put).await.as_deref(), Some("y"));
-            assert!(asked.get());
+            assert!(is_asked.get());
             assert_eq!(reads.load(Ordering::SeqCst), 1, "one line was read for the two of them");
             drop(typist);
             assert_eq!(lines.prompt_line(std::future::ready(())).await, None, "the terminal is gone");

@@ -78,12 +78,12 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))
 }
 
-/// Returns the exit code of a run. `asked` is the origin of a suspended thread's open approval request.
-pub fn exit_of_run(result: &RunResult, asked: Option<ApprovalOrigin>) -> Exit {
+/// Returns the exit code of a run. `origin` is the origin of a suspended thread's open approval request.
+pub fn exit_of_run(result: &RunResult, origin: Option<ApprovalOrigin>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued | Status::Idle => Exit::Fine,
         Status::Cancelled | Status::Killed => Exit::Cancelled,
-        Status::Suspended => match asked {
+        Status::Suspended => match origin {
             Some(ApprovalOrigin::Call) => Exit::Refused,
             Some(ApprovalOrigin::Limit) => Exit::Limit,
             None => Exit::Failed,

@@ -258,8 +258,8 @@ impl HumanRenderer {
             EventBody::CommandRan(ran) => self.command(thread, ran),
             EventBody::ShellRan(ran) => self.shell(thread, ran, &event_view(event).line),
             // At a terminal, the question itself is printed.
-            EventBody::ApprovalAsked(asked) if !has_terminal(self.format) => {
-                self.thread_line(thread, BOLD, &format!("requests approval: {}", asked.what));
+            EventBody::ApprovalAsked(question) if !has_terminal(self.format) => {
+                self.thread_line(thread, BOLD, &format!("requests approval: {}", question.what));
             }
             EventBody::ApprovalGiven(_) => self.thread_line(thread, DIM, &event_view(event).line),
             EventBody::ApprovalAsked(_)

@@ -54,21 +54,21 @@ pub struct DeltaEvent {
 pub struct JsonRenderer {
     events: bool,
     /// The first write error, after which no more output is written.
-    gone: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 impl JsonRenderer {
     pub fn new(events: bool) -> Self {
-        Self { events, gone: None }
+        Self { events, write_error: None }
     }
 
     fn line(&mut self, value: &impl Serialize) {
-        if self.gone.is_some() {
+        if self.write_error.is_some() {
             return;
         }
         let mut out = std::io::stdout().lock();
         let written = serde_json::to_writer(&mut out, value).map_err(std::io::Error::from);
-        self.gone = written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).err();
+        self.write_error = written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).err();
     }
 }
 
@@ -92,6 +92,6 @@ impl Render for JsonRenderer {
 
     fn end(&mut self, end: RunEnd) -> Option<io::Error> {
         self.line(&RunOutput::from(end.result));
-        self.gone.take()
+        self.write_error.take()
     }
 }

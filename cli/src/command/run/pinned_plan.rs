@@ -18,14 +18,17 @@ use crate::workspace::Spaces;
 /// Compiles the call of a plan file; fails if the plan has changed.
 pub fn compile_pinned(
     path: &str,
-    asked: Option<&str>,
+    requested: Option<&str>,
     is_scripted: bool,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let planned = file::read_plan(path)?;
-    if let Some(asked) = asked.filter(|asked| *asked != planned.directive) {
-        return Err(CommandError::usage(format!("`{path}` is a plan of `{}`, not of `{asked}`", planned.directive)));
+    if let Some(requested) = requested.filter(|requested| *requested != planned.directive) {
+        return Err(CommandError::usage(format!(
+            "`{path}` is a plan of `{}`, not of `{requested}`",
+            planned.directive
+        )));
     }
     let world = spaces.open()?;
     let mut request = planned.call.request(parse_directive_id(&planned.directive)?);

@@ -94,7 +94,7 @@ pub struct Renderer {
 #[derive(Debug, Default)]
 pub struct RenderOutcome {
     /// First write error.
-    pub trouble: Option<io::Error>,
+    pub write_error: Option<io::Error>,
 }
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -238,7 +238,7 @@ async fn print(
     if dropped > 0 {
         show.note(&format!("{dropped} streamed pieces were not printed: the output was too slow"));
     }
-    shown.trouble = end.and_then(|end| show.end(*end));
+    shown.write_error = end.and_then(|end| show.end(*end));
     shown
 }
 

@@ -10,7 +10,7 @@ pub struct Stdout {
     /// True if the last output is not a complete line.
     open_line: bool,
     /// The first write error. Later output is discarded, and the run continues.
-    gone: Option<io::Error>,
+    write_error: Option<io::Error>,
     /// The output, if the terminal of a chat renders it.
     captured: Option<Vec<CapturedOutput>>,
 }
@@ -54,7 +54,7 @@ impl Stdout {
     }
 
     pub fn text(&mut self, text: &str) {
-        if self.gone.is_some() || text.is_empty() {
+        if self.write_error.is_some() || text.is_empty() {
             return;
         }
         self.open_line = !text.ends_with('\n');
@@ -63,7 +63,7 @@ impl Stdout {
             return;
         }
         let mut out = anstream::stdout().lock();
-        self.gone = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()).err();
+        self.write_error = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()).err();
     }
 
     /// Returns true if the last output is not a complete line.
@@ -77,7 +77,7 @@ impl Stdout {
 
     /// Returns the first write error and clears it.
     pub fn take_error(&mut self) -> Option<io::Error> {
-        self.gone.take()
+        self.write_error.take()
     }
 
     /// Ends an incomplete line, so that the next output starts a new one.

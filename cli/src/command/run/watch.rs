@@ -38,7 +38,7 @@ pub async fn wait_until_end(
     (detached, mut input): (bool, Option<ChatInput>),
     report: &Printer,
 ) -> WatchOutcome {
-    let mut stops = SignalForwarder { signals, engine, detached, asked: 0 };
+    let mut stops = SignalForwarder { signals, engine, detached, signal_count: 0 };
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
@@ -76,7 +76,7 @@ pub async fn wait_until_end(
     });
     let exit = tokio::select! {
         shown = screen.end(RunEnd { result, session_cost }) => {
-            match shown.trouble {
+            match shown.write_error {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                     report.note(&format!("the result cannot be written: {error}"));
@@ -120,7 +120,7 @@ fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
     }
     let thread = ThreadId::parse(&result.thread_id).ok()?;
     let events = engine.threads().transcript(&thread).ok()?;
-    Some(pending_approval(&events)?.asked)
+    Some(pending_approval(&events)?.origin)
 }
 
 /// Signals that stop the threads of this process.
@@ -185,7 +185,7 @@ struct SignalForwarder<'a> {
     engine: &'a Engine,
     /// True for a background process, which has no terminal, so that a closed terminal does not end its threads.
     detached: bool,
-    asked: u32,
+    signal_count: u32,
 }
 
 impl SignalForwarder<'_> {
@@ -195,7 +195,7 @@ impl SignalForwarder<'_> {
         match &mut self.signals {
             Some(signals) => loop {
                 match signals.next().await {
-                    StopSignal::Hangup if self.detached || self.asked > 0 => {}
+                    StopSignal::Hangup if self.detached || self.signal_count > 0 => {}
                     stop @ (StopSignal::Hangup | StopSignal::Interrupt | StopSignal::Terminate) => return stop,
                 }
             },
@@ -206,8 +206,8 @@ impl SignalForwarder<'_> {
     /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
     /// one, after which the process ends without waiting.
     fn forward(&mut self, screen: &Renderer) -> bool {
-        self.asked += 1;
-        match self.asked {
+        self.signal_count += 1;
+        match self.signal_count {
             1 => {
                 screen.stop("waiting for the call to end; Ctrl-C again to stop now");
                 self.engine.broadcast(&ControlMessage::Cancel);

@@ -66,9 +66,9 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
     waiting.sort_by(|(a, one, _), (b, other, _)| (a, &one.row.id).cmp(&(b, &other.row.id)));
     let mut approvals = Vec::new();
     let mut since = Vec::new();
-    for (at, entry, asked) in waiting {
+    for (at, entry, question) in waiting {
         let row = &entry.row;
-        let (word, how) = match asked.asked {
+        let (word, how) = match question.origin {
             ApprovalOrigin::Call => ("call", ""),
             ApprovalOrigin::Limit => ("limit", " --raise NAME=VALUE"),
         };
@@ -78,7 +78,7 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
             directive: row.directive.clone(),
             parent: row.parent.as_ref().map(ToString::to_string),
             kind: word,
-            what: asked.what,
+            what: question.what,
             since: format_date(at),
             at_terminal: !row.status.has_ended() && !entry.is_orphaned(),
             approve: format!("rye threads approve {}{how}", row.id),

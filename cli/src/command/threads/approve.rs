@@ -76,17 +76,17 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         return Err(CommandError::usage(format!("the thread `{id}` has ended: {}", row.status.as_str())));
     }
     let open = pending_approval(&record.events);
-    let asked = open.as_ref().map(|open| open.asked);
+    let origin = open.as_ref().map(|open| open.origin);
     let grant = open
         .as_ref()
-        .filter(|open| open.asked == ApprovalOrigin::Call)
+        .filter(|open| open.origin == ApprovalOrigin::Call)
         .and_then(|open| ThreadGrant::parse_request(id, &open.what));
     let alive = reader.liveness(row)? == Liveness::Alive;
     if open.is_none() && messages.is_empty() {
         return Err(CommandError::usage(format!("the thread `{id}` has no approval request"))
             .with_help("list approval requests with `rye threads approvals`"));
     }
-    if asked == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
+    if origin == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
         return Err(CommandError::usage(format!(
             "the thread `{id}` reached a limit, which approval alone does not raise"
         ))
@@ -123,7 +123,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
     // Without a recorded policy, later calls of the thread wait in the queue as well.
-    let unattended_default = asked.filter(|asked| *asked == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
+    let unattended_default = origin.filter(|origin| *origin == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
     let how = RunOptions {
         detached: args.detached,
         trust_record: args.trust_record,
@@ -205,7 +205,7 @@ fn check_raises(
         }
     }
     // The request at a limit names the limit: `continue beyond turns_exceeded: 2 of 2`.
-    let stands = open.filter(|open| open.asked == ApprovalOrigin::Limit).and_then(|open| {
+    let stands = open.filter(|open| open.origin == ApprovalOrigin::Limit).and_then(|open| {
         let (before, _) = open.what.split_once("_exceeded")?;
         before.rsplit(' ').next()
     });

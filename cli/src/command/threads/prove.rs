@@ -145,8 +145,9 @@ impl RecordedCall<'_> {
         // overrides that could have led to it.
         let limits = Limits::from(plan.limits);
         let limits = LimitName::ALL.map(|name| (name.to_string(), LimitValue::Json(limits.get(name)))).to_vec();
-        let asked = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
-        let models = [ModelOverride::default(), asked(None), asked(Some(plan.model.provider.clone()))];
+        let requested =
+            |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
+        let models = [ModelOverride::default(), requested(None), requested(Some(plan.model.provider.clone()))];
         let calls = models.into_iter().flat_map(|model| {
             let with = CompileRequest { model, ..bare.clone() };
             [with.clone(), CompileRequest { limits: limits.clone(), ..with }]

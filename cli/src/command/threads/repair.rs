@@ -31,11 +31,11 @@ pub struct ThreadProblemOutput {
 
 pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
     let repaired = Threads::repair(project)?;
-    let trouble = |thread_id: String, reason: String| ThreadProblemOutput { thread_id, reason };
+    let problem = |thread_id: String, reason: String| ThreadProblemOutput { thread_id, reason };
     let output = RepairOutput {
         threads: repaired.threads,
-        unreadable: repaired.unreadable.iter().map(|(id, error)| trouble(id.to_string(), error.to_string())).collect(),
-        inexact: repaired.refused.iter().map(|(id, why)| trouble(id.to_string(), why.to_string())).collect(),
+        unreadable: repaired.unreadable.iter().map(|(id, error)| problem(id.to_string(), error.to_string())).collect(),
+        inexact: repaired.refused.iter().map(|(id, why)| problem(id.to_string(), why.to_string())).collect(),
     };
     for ThreadProblemOutput { thread_id, reason } in &output.unreadable {
         report.note(&format!("skipped: `{thread_id}`: {reason}"));

@@ -94,12 +94,12 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
-            let threads = list.map(|(asked, one)| outcome_output(asked, one)).collect();
+            let threads = list.map(|(requested, one)| outcome_output(requested, one)).collect();
             report.json(&WaitOutput { all_finished, threads })?;
         }
         Format::Human | Format::Plain => {
-            for (asked, one) in list {
-                report.line(&format_line(asked, &one))?;
+            for (requested, one) in list {
+                report.line(&format_line(requested, &one))?;
             }
         }
     }
@@ -134,14 +134,14 @@ fn state_name(waited: &WaitOutcome) -> &'static str {
     }
 }
 
-fn outcome_output(asked: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
+fn outcome_output(requested: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
     let standing = state_name(&waited).to_owned();
     let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
-    WaitOutcomeOutput { requested: asked.to_owned(), standing, result }
+    WaitOutcomeOutput { requested: requested.to_owned(), standing, result }
 }
 
-fn format_line(asked: &str, waited: &WaitOutcome) -> String {
-    let WaitOutcome::Over(result) = waited else { return format!("{asked}\t{}", state_name(waited)) };
+fn format_line(requested: &str, waited: &WaitOutcome) -> String {
+    let WaitOutcome::Over(result) = waited else { return format!("{requested}\t{}", state_name(waited)) };
     format!("{}\t{}\t{}", result.thread_id, result.status.as_str(), format_result(result))
 }
 

@@ -113,8 +113,8 @@ pub fn prefix_change(before: Option<&PlanReport>, after: Option<&PlanReport>) ->
         let common = was.map_or(0, |was| shared_tokens(&was.text, &part.text, by));
         return PrefixChange { unchanged: unchanged.saturating_add(common), of, broken_by: Some(part.id.to_owned()) };
     }
-    let gone = old.get(new.len()).map(|part| part.id.to_owned());
-    PrefixChange { unchanged, of, broken_by: gone }
+    let removed = old.get(new.len()).map(|part| part.id.to_owned());
+    PrefixChange { unchanged, of, broken_by: removed }
 }
 
 /// Counts the tokens of the common start of two texts.

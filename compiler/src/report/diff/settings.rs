@@ -155,7 +155,7 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     for tier in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
         let (what, direction) = match (was.get(tier), is.get(tier)) {
             (Some(old), Some(new)) if old == new => continue,
-            (Some(_), Some(_)) => (format!("`{tier}` is acknowledged in other words"), Direction::Neutral),
+            (Some(_), Some(_)) => (format!("the reason for acknowledging `{tier}` changed"), Direction::Neutral),
             (None, _) => (format!("`{tier}` is acknowledged: its calls need no approval"), direction),
             (Some(_), None) => (format!("`{tier}` is no longer acknowledged"), direction),
         };
@@ -179,7 +179,7 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     }
     if before.bubblewrap != after.bubblewrap {
         let source = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
-        add("programs are sandboxed otherwise".into(), Direction::Unknown, source);
+        add("programs run in another sandbox".into(), Direction::Unknown, source);
     }
     changes
 }

@@ -116,8 +116,8 @@ fn diff_reports_limits_hooks_and_context() {
 fn diff_names_reworded_parts_of_equal_length() {
     let found = compared(&plan("<permissions/>", "Do it."), &plan("<permissions/>", "Do so."));
     let text: Vec<String> = shown::lines(&found).into_iter().map(|l| l.text).collect();
-    assert_eq!(text.last().unwrap(), "  other words, as long as before: leaf (message)  .ai/directives/leaf.md:9:1");
-    assert!(shown::format_markdown(&found).ends_with("- other words, as long as before: `leaf` (message)\n"));
+    assert_eq!(text.last().unwrap(), "  reworded, same length: leaf (message)  .ai/directives/leaf.md:9:1");
+    assert!(shown::format_markdown(&found).ends_with("- reworded, same length: `leaf` (message)\n"));
     assert_eq!((found.parts[0].before, found.parts.len()), (found.parts[0].after, 1));
 }
 

@@ -137,12 +137,12 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
         ("environment", &before.environment, &after.environment),
     ] {
         let added: Vec<&str> = new.iter().filter(|one| !old.contains(one)).map(String::as_str).collect();
-        let gone: Vec<&str> = old.iter().filter(|one| !new.contains(one)).map(String::as_str).collect();
+        let removed: Vec<&str> = old.iter().filter(|one| !new.contains(one)).map(String::as_str).collect();
         if !added.is_empty() {
             found.push((Direction::Widened, format!("{name} gets {}", added.join(", "))));
         }
-        if !gone.is_empty() {
-            found.push((Direction::Narrowed, format!("{name} loses {}", gone.join(", "))));
+        if !removed.is_empty() {
+            found.push((Direction::Narrowed, format!("{name} loses {}", removed.join(", "))));
         }
     }
     if before.config != after.config {

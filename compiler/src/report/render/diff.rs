@@ -81,10 +81,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
         line(DiffTone::Plain, format!("{text}, {}{}", part.via, format_location(part.source.as_ref())));
     }
     for (part, text) in reworded(diff, str::to_owned) {
-        line(
-            DiffTone::Plain,
-            format!("  other words, as long as before: {text}{}", format_location(part.source.as_ref())),
-        );
+        line(DiffTone::Plain, format!("  reworded, same length: {text}{}", format_location(part.source.as_ref())));
     }
     for start in &diff.starts {
         let below = lines(start);
@@ -148,7 +145,7 @@ pub fn format_markdown(diff: &PlanDiff) -> String {
     let other_words = reworded(diff, |id| format!("`{}`", format_code(id)));
     let other_words: Vec<String> = other_words.into_iter().map(|(_, text)| text).collect();
     let in_other_words =
-        (!other_words.is_empty()).then(|| format!("- other words, as long as before: {}", other_words.join(", ")));
+        (!other_words.is_empty()).then(|| format!("- reworded, same length: {}", other_words.join(", ")));
     let mut section = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             write!(out, "\n**{title}**\n\n{}\n", lines.join("\n")).ok();

@@ -287,8 +287,8 @@ fn write_capabilities(out: &mut String, plan: &PlanReport) {
             ]
         });
         write_table(out, &["grant", "opens", "because", "where"], rows);
-        for asked in &plan.approvals_required {
-            write!(out, "<p>{}</p>", escape_html(&asked.describe_effect(plan.headless_policy))).ok();
+        for required in &plan.approvals_required {
+            write!(out, "<p>{}</p>", escape_html(&required.describe_effect(plan.headless_policy))).ok();
         }
     });
 }

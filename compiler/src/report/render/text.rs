@@ -300,8 +300,8 @@ fn write_capabilities(out: &mut String, compilation: &Compilation) {
     for (tier, why) in &capabilities.acknowledged {
         push(out, &format!("  acknowledged {tier}: {}", why.trim()));
     }
-    for asked in &compilation.approvals_required {
-        push(out, &format!("  {}", asked.describe_effect(compilation.headless_policy)));
+    for required in &compilation.approvals_required {
+        push(out, &format!("  {}", required.describe_effect(compilation.headless_policy)));
     }
 }
 

@@ -29,7 +29,7 @@ impl From<&TrustRequirement> for TrustRequirementReport {
 /// The sandbox of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
-    /// `engine`: no access to the machine; `files`: project files, through handles; `process`: a sandboxed process.
+    /// `engine`: no access to the machine; `files`: project files only; `process`: a sandboxed process.
     pub kind: String,
     /// Folders of the project that the tool may write. For a file tool, an empty list means the whole project.
     pub write: Vec<String>,

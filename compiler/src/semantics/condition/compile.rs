@@ -29,7 +29,11 @@ impl Compiler<'_> {
             } else {
                 format!("{} can never be true", with_article(known))
             };
-            self.error(expr, message, Some("only `true` is true: compare it with something".into()));
+            self.error(
+                expr,
+                message,
+                Some("a condition must be true or false: compare the value with another one".into()),
+            );
         }
         self.value(expr)
     }

@@ -42,7 +42,7 @@ impl Fuel {
 impl Condition {
     /// Evaluates like [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values.
     /// If there are too many values, the result stays unknown.
-    pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, effort: &mut Fuel) -> Verdict {
+    pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, fuel: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
         let paths = self.paths();
@@ -63,10 +63,10 @@ impl Condition {
                 },
             }
         }
-        if open.is_empty() || product > MAX_COMBINATIONS || product > effort.0 {
+        if open.is_empty() || product > MAX_COMBINATIONS || product > fuel.0 {
             return plain;
         }
-        effort.0 -= product;
+        fuel.0 -= product;
         let mut always: Option<bool> = None;
         for n in 0..product {
             let mut facts = base.clone();

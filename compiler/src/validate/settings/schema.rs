@@ -92,7 +92,7 @@ const MODEL_PRICES: &[SettingField] = &[
     key(
         "long_prompt",
         SettingShape::MapOr("none", LONG_PROMPT),
-        "prices of a request with a long prompt; `none`: as of a short one",
+        "prices of a request with a long prompt; `none`: the same prices for prompts of any length",
     ),
 ];
 
@@ -152,10 +152,14 @@ const GROUP: &[SettingField] = &[
 
 /// The ceilings of `limits.max`.
 const CEILINGS: &[SettingField] = &[
-    key("turns", SettingShape::Integer { least: 1 }, "the most turns that a file can set"),
-    key("tokens", SettingShape::Integer { least: 1 }, "the most tokens that a file can set"),
-    key("spend", SettingShape::NonNegative, "the most dollars that a file can set; `--limit spend=…` can set more"),
-    key("spawns", SettingShape::Integer { least: 0 }, "the most children that a file can set"),
+    key("turns", SettingShape::Integer { least: 1 }, "the highest number of turns that a file can set"),
+    key("tokens", SettingShape::Integer { least: 1 }, "the highest number of tokens that a file can set"),
+    key(
+        "spend",
+        SettingShape::NonNegative,
+        "the highest amount in dollars that a file can set; `--limit spend=…` can set more",
+    ),
+    key("spawns", SettingShape::Integer { least: 0 }, "the highest number of children that a file can set"),
     key("depth", SettingShape::Integer { least: 0 }, "the greatest depth that a file can set"),
     key("duration_seconds", SettingShape::Integer { least: 1 }, "the longest duration that a file can set"),
 ];
@@ -209,7 +213,7 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile { id: "agent/assertions", about: "Properties that `rye assert` proves.", shape: SettingShape::Opaque },
     SettingsFile {
         id: "agent/budget_ledger_schema",
-        about: "The JSON Schema of one ledger entry; for readers.",
+        about: "The JSON Schema of one ledger entry; documentation only.",
         shape: SettingShape::Documentation("it describes how `rye threads show --format json` prints a ledger account"),
     },
     SettingsFile {
@@ -371,14 +375,14 @@ pub const FILES: &[SettingsFile] = &[
         id: "agent/resilience",
         about: "Default limits of a thread, and retry settings.",
         shape: SettingShape::Map(&[
-            key("limits", SettingShape::Opaque, "the limits of section 11"),
+            key("limits", SettingShape::Opaque, "the limits of a thread"),
             key(
                 "session_limits",
                 SettingShape::Map(&[
-                    key("turns", SettingShape::Integer { least: 1 }, "500 without a value"),
-                    key("tokens", SettingShape::Integer { least: 1 }, "10,000,000 without a value"),
-                    key("spend", SettingShape::NonNegative, "dollars; 5 without a value"),
-                    key("duration_seconds", SettingShape::Integer { least: 1 }, "28,800 without a value"),
+                    key("turns", SettingShape::Integer { least: 1 }, "default: 500"),
+                    key("tokens", SettingShape::Integer { least: 1 }, "default: 10,000,000"),
+                    key("spend", SettingShape::NonNegative, "dollars; default: 5"),
+                    key("duration_seconds", SettingShape::Integer { least: 1 }, "default: 28,800"),
                 ]),
                 "the limits of a whole chat; `limits` bound each of its prompts",
             ),
@@ -395,14 +399,14 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "tool_preload",
                 SettingShape::Map(&[
-                    key("enabled", SettingShape::Bool, "`false`: granted tools are not registered"),
+                    key("enabled", SettingShape::Bool, "`false`: granted tools are not offered to the model"),
                     key(
                         "max_tokens",
                         SettingShape::Integer { least: 0 },
                         "maximum tokens of their definitions: characters / 4",
                     ),
                 ]),
-                "the palette (section 10)",
+                "the tools that a model is offered",
             ),
             key(
                 "tool_result",

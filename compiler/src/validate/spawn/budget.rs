@@ -24,7 +24,8 @@ struct Budget<'n> {
 /// Reports spawns that the money never covers. Returns the maximum spend of each directive along the spawn chains that
 /// lead to it; `None` if it is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
-    let asked: Vec<Option<(Nanos, Span)>> = graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
+    let requested: Vec<Option<(Nanos, Span)>> =
+        graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
     let own = |node: &SpawnNode<'_>| max_spend(node.links).map(|spend| Budget { spend, above: None });
     let mut budgets: Vec<Option<Budget<'_>>> = graph.nodes.iter().map(own).collect();
     let mut reported: BTreeSet<Span> = BTreeSet::new();
@@ -39,18 +40,18 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
                 else {
                     continue;
                 };
-                let Some(Some((asked, asked_span))) = asked.get(child) else {
+                let Some(Some((requested, asked_span))) = requested.get(child) else {
                     if budgets.get(child).copied().flatten().is_some_and(|known| most < known.spend) {
                         lower.push((child, Budget { spend: most, above: Some((parent, edge.start)) }));
                     }
                     continue;
                 };
-                if *asked > most && reported.insert(edge.start.span) {
+                if *requested > most && reported.insert(edge.start.span) {
                     let name = |place: usize| graph.nodes.get(place).map(|n| n.id.to_string()).unwrap_or_default();
                     found.push(SpawnError::NoBudget {
                         parent: name(parent),
                         child: edge.start.to.to_string(),
-                        asked: format!("${asked}"),
+                        requested: format!("${requested}"),
                         most: format!("${most}"),
                         span: edge.start.span,
                         asked_span: Some(*asked_span),
@@ -80,9 +81,9 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
 /// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
 /// left.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
-    let asked: Option<Vec<(Nanos, Span)>> =
+    let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
-    asked?.into_iter().min_by_key(|(asked, _)| *asked)
+    requested?.into_iter().min_by_key(|(requested, _)| *requested)
 }
 
 /// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's

@@ -41,25 +41,33 @@ fn check_together(
     let children: BTreeMap<usize, &SpawnGraphEdge<'_>> =
         edges.iter().filter_map(|edge| Some((edge.child?, *edge))).collect();
     let (Some(last), count) = (edges.last().map(|edge| edge.start.span), children.len()) else { return };
-    let mut report = |limit: &'static str, asked: String, most: String| {
+    let mut report = |limit: &'static str, requested: String, most: String| {
         if reported.insert((last, limit)) {
             let (parent, limit_span) = (node.id.to_string(), link.limit_span(limit));
-            found.push(SpawnError::OverBudget { parent, children: count, limit, asked, most, span: last, limit_span });
+            found.push(SpawnError::OverBudget {
+                parent,
+                children: count,
+                limit,
+                requested,
+                most,
+                span: last,
+                limit_span,
+            });
         }
     };
     let spawns = limits.spawns;
     if count > 1 && spawns > 0 && u64::try_from(count).is_ok_and(|count| count > spawns) {
         report("spawns", format!("{count} spawns"), spawns.to_string());
     }
-    let asked: Vec<Nanos> = children
+    let requested: Vec<Nanos> = children
         .values()
         .filter(|edge| !matches!(edge.start.by, SpawnSource::Body { free: true }))
-        .filter_map(|edge| min_requested_spend(graph.child(edge)?).map(|(asked, _)| asked))
+        .filter_map(|edge| min_requested_spend(graph.child(edge)?).map(|(requested, _)| requested))
         .collect();
-    let sum = asked.iter().fold(Nanos::ZERO, |sum, one| Nanos(sum.0.saturating_add(one.0)));
+    let sum = requested.iter().fold(Nanos::ZERO, |sum, one| Nanos(sum.0.saturating_add(one.0)));
     let spend = budget.map_or(limits.spend, |budget| budget.min(limits.spend));
     // A child that alone asks for too much is reported on its own.
-    if asked.len() > 1 && sum > spend && asked.iter().all(|one| *one <= spend) {
+    if requested.len() > 1 && sum > spend && requested.iter().all(|one| *one <= spend) {
         report("spend", format!("${sum}"), format!("${spend}"));
     }
 }
@@ -75,14 +83,14 @@ fn check_clipped(
     const LIMIT: &str = "duration_seconds";
     let (Some(limits), Some(children)) = (edge.link.limits, graph.child(edge)) else { return };
     let of = |child: &Rc<SpawnRoute>| Some((child.limits?.duration_seconds, child.limit_span(LIMIT)?));
-    let Some(asked) = children.iter().map(of).collect::<Option<Vec<_>>>() else { return };
-    let Some((asked, asked_span)) = asked.into_iter().min_by_key(|(seconds, _)| *seconds) else { return };
-    if asked > limits.duration_seconds && reported.insert((edge.start.span, LIMIT)) {
+    let Some(requested) = children.iter().map(of).collect::<Option<Vec<_>>>() else { return };
+    let Some((requested, asked_span)) = requested.into_iter().min_by_key(|(seconds, _)| *seconds) else { return };
+    if requested > limits.duration_seconds && reported.insert((edge.start.span, LIMIT)) {
         found.push(SpawnError::ClippedLimit {
             parent: node.id.to_string(),
             child: edge.start.to.to_string(),
             limit: LIMIT,
-            asked,
+            requested,
             most: limits.duration_seconds,
             span: edge.start.span,
             asked_span: Some(asked_span),

@@ -64,9 +64,9 @@ impl<'a> EmbeddedHookRunner<'a> {
     }
 
     fn keep(&self, parameters: &Value) -> Result<ToolOutcome, String> {
-        let asked = state_store::parse_state_op(parameters)?;
+        let requested = state_store::parse_state_op(parameters)?;
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let (result, set) = state_store::apply_state_op(&store, asked)?;
+        let (result, set) = state_store::apply_state_op(&store, requested)?;
         if let Some(set) = set {
             state_store::apply_write(&mut store, &set);
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(set);
@@ -85,9 +85,9 @@ impl HookRunner for EmbeddedHookRunner<'_> {
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         Box::pin(async move {
             let call = call(action)?;
-            let asked = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
+            let requested = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
             let thread = self.thread;
-            let allowed = authorize_hook_call(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, asked)?;
+            let allowed = authorize_hook_call(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, requested)?;
             if let GatedCall::Directive(start) = &allowed.call {
                 let spawned = run.bounds.spawned.saturating_add(started);
                 if let Some(exceeded) = spawn_limit_exceeded(&run.bounds.limits.into(), spawned) {

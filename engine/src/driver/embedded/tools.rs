@@ -246,11 +246,11 @@ impl EmbeddedDriver {
                 if let Some(tool) = &tool {
                     check_no_provider_keys(&items, &tool.spec)?;
                 }
-                let complaint = || {
+                let error_message = || {
                     let first = items.diagnostics().iter().next().map(rye_compiler::diagnostics::Diagnostic::message);
                     first.unwrap_or_else(|| format!("unknown tool `{wanted}`"))
                 };
-                let tool = tool.ok_or_else(complaint)?;
+                let tool = tool.ok_or_else(error_message)?;
                 if tool.file.space == Space::User {
                     engine.admit_user_space(&plan, hook.as_ref()).map_err(|why| format!("`{wanted}`: {why}"))?;
                 }

@@ -29,8 +29,8 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     state.output_reminders = 0;
     state.hook_retries = 0;
     state.continued_replies = 0;
-    state.talk.cut_text.clear();
-    state.talk.system_now = None;
+    state.conversation.cut_text.clear();
+    state.conversation.system_now = None;
 }
 
 /// Queues a submitted message. If the thread is idle, a steering or follow-up message becomes a prompt.
@@ -151,7 +151,7 @@ pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
 /// Adds the outputs of the commands since the last prompt to the conversation, before the prompt.
 pub(super) fn show_outputs(state: &mut ThreadState) {
     let ran = state.chat.as_mut().map(|chat| std::mem::take(&mut chat.outputs)).unwrap_or_default();
-    state.talk.messages.extend(ran.into_iter().map(|ran| {
+    state.conversation.messages.extend(ran.into_iter().map(|ran| {
         let ShellRan { command, output, exit_code, excluded, .. } = ran;
         SharedMessage::from(Message::Bash { command, output, exit_code, excluded })
     }));
@@ -159,7 +159,7 @@ pub(super) fn show_outputs(state: &mut ThreadState) {
 
 /// Requests a summary of the conversation at the next idle step. A session without messages has nothing to summarize.
 pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>) {
-    let has_messages = !state.talk.messages.is_empty();
+    let has_messages = !state.conversation.messages.is_empty();
     if let Some(chat) = state.chat.as_mut().filter(|_| has_messages) {
         chat.compaction = Some(CompactionRequest { focus: focus.cloned() });
     }

@@ -98,14 +98,14 @@ fn call<'a>(state: &'a mut ThreadState, run: &HookPointRun) -> Option<&'a mut Ca
 fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     match &run.answer {
         HookOutcome::Collected { fired, texts } => {
-            state.talk.fired.extend(fired.iter().cloned());
-            state.talk.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
+            state.conversation.fired.extend(fired.iter().cloned());
+            state.conversation.texts.extend(texts.iter().map(|(id, text)| (id.clone(), text.clone())));
         }
         HookOutcome::Prepared { messages, system } => {
-            state.talk.messages.extend(messages.iter().cloned().map(SharedMessage::from));
-            state.talk.system_now = system.as_deref().map(Arc::from);
+            state.conversation.messages.extend(messages.iter().cloned().map(SharedMessage::from));
+            state.conversation.system_now = system.as_deref().map(Arc::from);
         }
-        HookOutcome::Context { operations } => state.talk.operations.clone_from(operations),
+        HookOutcome::Context { operations } => state.conversation.operations.clone_from(operations),
         HookOutcome::FollowUp { content } => {
             let input = UserInput { source: InputSource::Extension, ..UserInput::text(content) };
             let id = format!("hook.{}", state.events);
@@ -131,7 +131,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         }
         HookOutcome::Block { reason } => {
             deny_replies(state);
-            state.talk.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
+            state.conversation.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
         }
         HookOutcome::None
         | HookOutcome::Transformed { .. }
@@ -152,7 +152,7 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;
     }
-    state.talk.resume_screened = true;
+    state.conversation.resume_screened = true;
     match (&run.answer, &mut state.continues) {
         (HookOutcome::Transformed { text }, Some(continues)) => continues.message = Some(text.clone()),
         (HookOutcome::Handled, _) => {
@@ -165,8 +165,8 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
 
 /// Excludes all replies so far from the result of the thread.
 fn deny_replies(state: &mut ThreadState) {
-    state.talk.cut_text.clear();
-    state.talk.denied = state.talk.messages.len();
+    state.conversation.cut_text.clear();
+    state.conversation.denied = state.conversation.messages.len();
 }
 
 /// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
@@ -209,7 +209,7 @@ fn modified(state: &mut ThreadState, run: &HookPointRun) {
     }
     let (new, failed) = (result.content.clone(), result.is_error);
     let is_result = |message: &Message| matches!(message, Message::ToolResult { call_id, .. } if *call_id == id);
-    if let Some(result) = state.talk.messages.iter_mut().rev().find(|message| is_result(message)) {
+    if let Some(result) = state.conversation.messages.iter_mut().rev().find(|message| is_result(message)) {
         result.edit(|message| {
             if let Message::ToolResult { content, is_error, .. } = message {
                 *content = new;

@@ -24,10 +24,12 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
 /// Bounds the request by the provider's count of the last one; `None` if that count does not cover a prefix of it: the
 /// context was edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
-    let talk = &state.talk;
-    let measured =
-        talk.measured.as_ref().filter(|one| talk.operations.is_empty() && one.of_fallback == state.on_fallback)?;
-    let fresh = to_turns(talk.messages.get(measured.messages..)?);
+    let conversation = &state.conversation;
+    let measured = conversation
+        .measured
+        .as_ref()
+        .filter(|one| conversation.operations.is_empty() && one.of_fallback == state.on_fallback)?;
+    let fresh = to_turns(conversation.messages.get(measured.messages..)?);
     let mut bound = measured.input;
     let mut fresh = fresh.as_slice();
     if let Some((reply, rest)) = fresh.split_first()

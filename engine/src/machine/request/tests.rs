@@ -91,9 +91,9 @@ proptest! {
         let mut plan = plan();
         plan.model.tool_use = if words { ToolUse::TextParsed } else { ToolUse::Native };
         let mut state = ThreadState::new();
-        state.talk.system = Some(system.into());
-        state.talk.messages = shared(&messages);
-        state.talk.messages.push(Message::user(text).into());
+        state.conversation.system = Some(system.into());
+        state.conversation.messages = shared(&messages);
+        state.conversation.messages.push(Message::user(text).into());
         let request = build_request(&plan, &state, CALL, RequestTurns::All);
         let request = if words { text_tools::request_as_text(&request) } else { request };
         let bound = bound_input_tokens(&plan, &state, false);
@@ -115,8 +115,8 @@ fn fallback_receives_tools_in_the_form_that_it_takes() {
         plan.model.fallback = Some(Box::new(fallback));
         for replaced in [None, Some("Be short.")] {
             let mut state = ThreadState::new();
-            state.talk.system = Some(plan.prompt.render_opening(&mut NoFacts).system.into());
-            state.talk.system_now = replaced.map(Into::into);
+            state.conversation.system = Some(plan.prompt.render_opening(&mut NoFacts).system.into());
+            state.conversation.system_now = replaced.map(Into::into);
             let expected = replaced.unwrap_or("You are you.");
             for on_fallback in [false, true] {
                 state.on_fallback = on_fallback;
@@ -151,13 +151,13 @@ impl rye_compiler::plan::prompt::PromptFacts for NoFacts {
 fn request_since_the_last_reply_does_not_grow_with_the_conversation() {
     let plan = plan();
     let mut state = ThreadState::new();
-    state.talk.messages.push(Message::user("Go.").into());
+    state.conversation.messages.push(Message::user("Go.").into());
     let call = |n: usize| ToolCall { id: format!("call_{n}"), name: "read".to_owned(), input: json!({}) };
     for n in 0..100 {
         let reply = Message::Assistant { content: vec![ContentBlock::ToolCall(call(n))] };
         let (call_id, name, content) = (format!("call_{n}"), "read".to_owned(), format!("result {n}"));
         let result = Message::ToolResult { call_id, name, content, is_error: false };
-        state.talk.messages.extend([reply.into(), result.into()]);
+        state.conversation.messages.extend([reply.into(), result.into()]);
         let all = build_request(&plan, &state, CALL, RequestTurns::All).turns;
         let end = build_request(&plan, &state, CALL, RequestTurns::SinceReply).turns;
         assert_eq!((all.len(), end.as_slice()), (2 * n + 3, &all[all.len() - 2..]));

@@ -81,10 +81,10 @@ impl ThreadState {
     }
 
     /// Returns the delivery of a message that is submitted now.
-    pub fn effective_delivery(&self, asked: Delivery) -> Delivery {
-        match asked {
+    pub fn effective_delivery(&self, requested: Delivery) -> Delivery {
+        match requested {
             Delivery::Steer | Delivery::FollowUp if self.is_idle() => Delivery::Prompt,
-            Delivery::Prompt | Delivery::Steer | Delivery::FollowUp | Delivery::NextTurn => asked,
+            Delivery::Prompt | Delivery::Steer | Delivery::FollowUp | Delivery::NextTurn => requested,
         }
     }
 

@@ -100,9 +100,9 @@ pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
 pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
-    let begun = begin(walk, &group);
-    if !begun.is_empty() {
-        return StepResult::Write(begun);
+    let start_events = begin(walk, &group);
+    if !start_events.is_empty() {
+        return StepResult::Write(start_events);
     }
     // The call of a detached child that exists still lacks an answer; repeating the spawn gives the answer.
     let unmade = |call: &CallState| match call.phase {
@@ -218,9 +218,9 @@ fn state_op_events(
     index: usize,
     group_end: usize,
     call: &CallState,
-    asked: StateOp,
+    requested: StateOp,
 ) -> Vec<EventBody> {
-    match state_store::apply_state_op(&state.store, asked) {
+    match state_store::apply_state_op(&state.store, requested) {
         Ok((result, set)) => {
             let text = rye_compiler::semantics::value::inline_text(&result).into_owned();
             let answer = answer_event(state, index, group_end, call, ResultKind::Ran, text);

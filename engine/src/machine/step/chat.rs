@@ -38,7 +38,8 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     if chat.successor.is_some() {
         return StepResult::Gives(Outcome::Handoff);
     }
-    let continued = state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.talk.prompted);
+    let continued =
+        state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.conversation.prompted);
     if let Some(ContinuedPrompt { number, limits }) = continued {
         let limits = limits_from_here(state, &limits);
         return StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: number, limits })]);
@@ -153,7 +154,7 @@ pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) ->
     let chat = state.chat.as_ref()?;
     let is_waiting = chat.current.is_none() && chat.compaction.is_none() && !chat.queue.is_empty();
     let takes_over =
-        state.continues.as_ref().is_some_and(|continues| continues.prompt.is_some() && !state.talk.prompted);
+        state.continues.as_ref().is_some_and(|continues| continues.prompt.is_some() && !state.conversation.prompted);
     (is_waiting && !takes_over).then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
 }
 

@@ -104,7 +104,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     }
     match walk.from {
         // The new thread could not join the text that was cut with its own.
-        (Node::Handoff, _) if !state.talk.cut_text.is_empty() && !state.is_idle() => {
+        (Node::Handoff, _) if !state.conversation.cut_text.is_empty() && !state.is_idle() => {
             let message = "the reply was cut at its output limit, and the context window has no room for the rest";
             return ended(Status::Error, failed(TRUNCATED_CODE, message.to_owned()));
         }

@@ -56,7 +56,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
     assert!(effect.has_side_effects(&play.plan), "the record is synced before it");
     let open = pending_approval(&play.events).unwrap();
     assert_eq!(
-        (open.asked, open.what.as_str(), open.seq),
+        (open.origin, open.what.as_str(), open.seq),
         (ApprovalOrigin::Call, "rye.execute.tool.a.look with {\"x\":1}", seq)
     );
     let call = CallToApprove {
@@ -66,7 +66,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
         number: 1,
         count: 1,
     };
-    assert_eq!(effect, Effect::Ask { asked: open.asked, what: open.what, call: Some(Box::new(call)) });
+    assert_eq!(effect, Effect::Ask { origin: open.origin, what: open.what, call: Some(Box::new(call)) });
 }
 
 #[test]

@@ -44,9 +44,9 @@ fn each_message_is_accepted_once_before_the_model_gets_it() {
     let mut play = chat(vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &["a", "b"]);
     play.messages.push((7, submit("hurry", Delivery::Steer)));
     play.run();
-    let taken: Vec<(&str, Delivery)> =
+    let received: Vec<(&str, Delivery)> =
         accepted(&play).into_iter().map(|input| (input.text.as_str(), input.delivery)).collect();
-    assert_eq!(taken, [("a", Delivery::Prompt), ("hurry", Delivery::Steer), ("b", Delivery::Prompt)]);
+    assert_eq!(received, [("a", Delivery::Prompt), ("hurry", Delivery::Steer), ("b", Delivery::Prompt)]);
     let position = |name: &str| play.names().iter().position(|one| *one == name).unwrap();
     assert!(position("user_input") < position("cognition_in"));
 }
@@ -69,9 +69,9 @@ fn transformed_message_keeps_its_typed_text_and_its_images() {
     let input = UserInput { text: "/skill:draw".into(), images: vec![image.clone()], source: InputSource::Rpc };
     receive(&mut play, "x", ControlMessage::Submit { input, delivery: Delivery::Prompt });
     while play.step() {}
-    let taken = accepted(&play)[0];
-    assert_eq!((taken.raw.as_str(), taken.text.as_str(), taken.id.as_str()), ("/skill:draw", "draw it", "x"));
-    assert_eq!((taken.source, &taken.images), (InputSource::Rpc, &vec![image.clone()]));
+    let received = accepted(&play)[0];
+    assert_eq!((received.raw.as_str(), received.text.as_str(), received.id.as_str()), ("/skill:draw", "draw it", "x"));
+    assert_eq!((received.source, &received.images), (InputSource::Rpc, &vec![image.clone()]));
     let first = &play.requests[0].turns[0];
     let Some(ProviderMessage::User { content }) = first.for_provider() else { panic!("{first:?}") };
     assert_eq!(content.first(), Some(&ContentBlock::Image(image)));
@@ -280,7 +280,7 @@ fn compact() -> ControlMessage {
 #[test]
 fn summary_that_fails_or_is_not_affordable_leaves_the_conversation() {
     let mut play = after_one_prompt(vec![crate::machine::fixture::status(500, &[]), text("two")]);
-    let before = play.state.talk.messages.clone();
+    let before = play.state.conversation.messages.clone();
     receive(&mut play, "c", compact());
     play.prompts.push_back("second".into());
     while play.step() {}

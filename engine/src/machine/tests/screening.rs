@@ -73,7 +73,7 @@ fn message_waits_while_an_approval_is_open() {
     }
     play.state.question = Some(crate::machine::state::OpenApprovalRequest {
         seq: 1,
-        asked: rye_compiler::plan::ApprovalOrigin::Call,
+        origin: rye_compiler::plan::ApprovalOrigin::Call,
         what: "x".into(),
     });
     play.signal(Fact::Mail { id: "m".into(), message: steer("later") });

@@ -23,13 +23,15 @@ pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
     while !rest.is_empty() {
         let line_end = rest.find('\n').map_or(rest.len(), |end| end + 1);
         let (line, after_line) = rest.split_at(line_end);
-        let begun = line.trim_start();
-        if begun.starts_with("```") {
+        let line_start = line.trim_start();
+        if line_start.starts_with("```") {
             fenced = !fenced;
-        } else if !fenced && begun.starts_with(RESULT_START) && pieces.iter().any(|p| matches!(p, ReplyPiece::Call(_)))
+        } else if !fenced
+            && line_start.starts_with(RESULT_START)
+            && pieces.iter().any(|p| matches!(p, ReplyPiece::Call(_)))
         {
             break;
-        } else if !fenced && begun.starts_with(CALL_START) {
+        } else if !fenced && line_start.starts_with(CALL_START) {
             flush_text(&mut pieces, &mut plain);
             let start = rest.find(CALL_START).map_or(0, |at| at + CALL_START.len());
             let body = rest.get(start..).unwrap_or_default();

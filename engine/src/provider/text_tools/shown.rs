@@ -65,13 +65,13 @@ impl CallFilter {
 
     /// Returns true if the line must be held back: it is part of a call, or may become the start of one.
     fn must_hold_back(&self) -> bool {
-        let begun = self.line.trim_start();
-        let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(begun);
+        let line_start = self.line.trim_start();
+        let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(line_start);
         match self.place {
             LinePlace::Call => true,
             LinePlace::CodeBlock => false,
             LinePlace::Plain => may_begin,
-            LinePlace::BehindCall => may_begin || begun.is_empty(),
+            LinePlace::BehindCall => may_begin || line_start.is_empty(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> 
         _ = writeln!(text, "\n## Result\n\n{}", fenced(result, ""));
     }
     text.push_str("\n## Conversation\n");
-    conversation(&mut text, &thread.state.talk.messages);
+    conversation(&mut text, &thread.state.conversation.messages);
     text
 }
 

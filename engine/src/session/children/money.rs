@@ -105,7 +105,7 @@ impl EngineContext {
 /// Converts the registry's answers about one child.
 fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Result<CreatedChild, ChildRefusal> {
     let spend = child.planned.plan.limits.spend;
-    let mut made = CreatedChild { thread: child.id.clone(), spend, begun: false };
+    let mut made = CreatedChild { thread: child.id.clone(), spend, started: false };
     for answer in answers {
         match answer {
             ChangeResult::Ledger(LedgerAnswer::Reserved { amount }) => made.spend = amount.to_u64(),
@@ -115,7 +115,7 @@ fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Resu
             ChangeResult::TooMany { limit, .. } => return Err(ChildRefusal::limit("spawns_exceeded", limit, limit)),
             ChangeResult::Child(thread) => made.thread = thread,
             // Another process acquired the child before its parent was recovered.
-            ChangeResult::OwnedBy(_) => made.begun = true,
+            ChangeResult::OwnedBy(_) => made.started = true,
             ChangeResult::Done
             | ChangeResult::NoThread(_)
             | ChangeResult::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}
@@ -126,8 +126,8 @@ fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Resu
 
 /// Renders a refused reservation, for the model.
 fn render_reservation_refusal(refusal: &Refusal) -> String {
-    if let Refusal::MoreThanIsLeft { asked, left } = refusal {
-        return format!("spend_exceeded: the child requests ${asked}, and ${left} is available for children");
+    if let Refusal::MoreThanIsLeft { requested, left } = refusal {
+        return format!("spend_exceeded: the child requests ${requested}, and ${left} is available for children");
     }
     format!("spend_exceeded: no money could be reserved for the child: {refusal}")
 }

@@ -21,7 +21,7 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 #[derive(Default)]
 pub(super) struct Gate {
     open: AtomicBool,
-    begun: AtomicBool,
+    started: AtomicBool,
     notify: tokio::sync::Notify,
 }
 
@@ -31,8 +31,8 @@ impl Gate {
         self.notify.notify_waiters();
     }
 
-    pub async fn begun(&self) {
-        while !self.begun.load(Ordering::SeqCst) {
+    pub async fn started(&self) {
+        while !self.started.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
     }
@@ -43,7 +43,7 @@ pub(super) struct WaitingTool(pub Arc<Gate>);
 impl Tool for WaitingTool {
     fn run(&self, mut invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
-            self.0.begun.store(true, Ordering::SeqCst);
+            self.0.started.store(true, Ordering::SeqCst);
             loop {
                 let changed = self.0.notify.notified();
                 if self.0.open.load(Ordering::SeqCst) {
@@ -135,7 +135,7 @@ pub(super) async fn quiet(engine: &Engine) {
 #[tokio::test]
 async fn detached_tool_returns_at_once_and_can_be_awaited() {
     let gate = Arc::new(Gate::default());
-    let (opens, begun) = (Arc::clone(&gate), Arc::clone(&gate));
+    let (opens, started) = (Arc::clone(&gate), Arc::clone(&gate));
     let lab = lab(move |request, turn| {
         Ok(match turn {
             0 => calls(&[async_call("test/waits", &json!({"n": 1}))]),
@@ -149,7 +149,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
     });
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
-    begun.begun().await;
+    started.started().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
     let results = results(&engine, &thread(&result));
     let first: Value = serde_json::from_str(&results[0].1).unwrap();
@@ -203,7 +203,7 @@ async fn detached_tool_ends_with_its_parent_as_the_policy_says() {
         let result = lab.run(&engine, "parent").await;
         assert_eq!(result.status, if fails { Status::Error } else { Status::Completed });
         if ends == Status::Completed {
-            gate.begun().await;
+            gate.started().await;
             assert_eq!(runs(&engine)[0].status, Status::Running, "it outlives the thread that called it");
             gate.open();
         }
@@ -328,7 +328,7 @@ async fn detached_tools_beyond_the_limit_are_queued() {
     lab.write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 1 }\n");
     let engine = engine(&lab, &gate);
     lab.run(&engine, "parent").await;
-    gate.begun().await;
+    gate.started().await;
     let started = |row: &ThreadRow| names(&engine.threads().transcript(&row.id).unwrap()).contains(&"tool_started");
     assert_eq!(runs(&engine).iter().filter(|row| started(row)).count(), 1, "the other one is in the queue");
     // A queued run ends as soon as it is cancelled.
@@ -355,7 +355,7 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
         let (engine, runtime) = (engine(&lab, &gate), runtime());
         runtime.block_on(async {
             let handle = lab.start(&engine, "parent").await;
-            gate.begun().await;
+            gate.started().await;
             handle.thread_id.clone()
         })
     };
@@ -368,7 +368,7 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
         quiet(&engine).await;
         let of_tool = engine.threads().result(&runs(&engine)[0].id).unwrap().unwrap();
         assert_eq!((of_tool.status, of_tool.error.unwrap().code.as_str()), (Status::Error, "interrupted"));
-        assert!(!gate.begun.load(Ordering::SeqCst));
+        assert!(!gate.started.load(Ordering::SeqCst));
     });
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRng, TestRunner};
 
-use provider::{Habits, habits};
+use provider::{ModelBehavior, behavior};
 use tree::{KINDS, OVERSPENT, Played, play};
 
 mod provider;
@@ -17,14 +17,14 @@ mod tree;
 /// The number of cases from which on every kind of event must occur.
 const FULL_RUN: u32 = 200;
 
-fn check_cases(lying: bool, check: impl Fn(&Played) -> Result<(), TestCaseError>) {
+fn check_cases(misreporting: bool, check: impl Fn(&Played) -> Result<(), TestCaseError>) {
     let cases = std::env::var("RYE_MONEY_CASES").ok().map_or(24, |text| text.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(config.rng_algorithm);
     let reached = RefCell::new(BTreeMap::new());
-    let outcome = TestRunner::new_with_rng(config, rng).run(&habits(lying), |habits: Habits| {
-        let played = runtime.block_on(play(habits));
+    let outcome = TestRunner::new_with_rng(config, rng).run(&behavior(misreporting), |behavior: ModelBehavior| {
+        let played = runtime.block_on(play(behavior));
         for (kind, times) in &played.reached {
             *reached.borrow_mut().entry(*kind).or_default() += times;
         }
@@ -33,11 +33,11 @@ fn check_cases(lying: bool, check: impl Fn(&Played) -> Result<(), TestCaseError>
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     let reached: BTreeMap<&str, u64> = reached.into_inner();
-    let own = lying.then_some(OVERSPENT);
+    let own = misreporting.then_some(OVERSPENT);
     let missing: Vec<&str> =
         KINDS.into_iter().chain(own).filter(|kind| reached.get(kind).copied().unwrap_or_default() == 0).collect();
     assert!(cases < FULL_RUN || missing.is_empty(), "{missing:?} did not occur in {reached:#?}");
-    assert!(!lying || reached.get(OVERSPENT).is_some_and(|times| *times > 0), "{reached:#?}");
+    assert!(!misreporting || reached.get(OVERSPENT).is_some_and(|times| *times > 0), "{reached:#?}");
     report(&reached);
 }
 
@@ -76,16 +76,16 @@ fn no_honest_provider_bills_more_than_is_booked_or_the_limit() {
 fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again() {
     check_cases(true, |played| {
         for thread in &played.threads {
-            let mut lied = false;
+            let mut misreported = false;
             let mut late = 0;
             for call in played.calls.iter().filter(|call| call.thread == thread.id.as_str()) {
                 // A call that was reserved before another thread's account was overspent may still start.
                 late += u64::from(call.below_overspent);
-                prop_assert!(late <= 1 && !(lied && call.below_overspent), "{}: {call:?}", thread.id);
-                lied |= call.lied;
+                prop_assert!(late <= 1 && !(misreported && call.below_overspent), "{}: {call:?}", thread.id);
+                misreported |= call.misreported;
                 // The report is booked as it is, and the excess is recorded with it.
                 let is_booked = thread.settled.iter().any(|one| one.amount == call.billed && one.overspent > 0);
-                prop_assert!(!call.lied || is_booked, "{}: {call:?} of {:?}", thread.id, thread.settled);
+                prop_assert!(!call.misreported || is_booked, "{}: {call:?} of {:?}", thread.id, thread.settled);
             }
         }
         for (root, spent) in played.roots() {

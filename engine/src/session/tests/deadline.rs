@@ -190,7 +190,7 @@ struct SilentApprover(AtomicUsize);
 impl ApprovalHandler for SilentApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            if request.asked == ApprovalOrigin::Call {
+            if request.origin == ApprovalOrigin::Call {
                 return Approval::Approved;
             }
             self.0.fetch_add(1, Ordering::SeqCst);
@@ -210,12 +210,12 @@ async fn asking(clock: &Arc<ManualClock>, settings: &str) -> (Lab, Engine, crate
     lab.write(".ai/config/agent/agent.yaml", settings);
     let limits = "<limits turns=\"1\" duration_seconds=\"60\"/>";
     lab.directive("reader", &format!("{limits}{}", permit(&["rye.file-system.read"])), "");
-    let asker = Arc::new(SilentApprover::default());
+    let approver = Arc::new(SilentApprover::default());
     let engine = open(&lab, clock, |options| {
-        options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
+        options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
     });
     let handle = lab.start(&engine, "reader").await;
-    while asker.0.load(Ordering::SeqCst) == 0 {
+    while approver.0.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     (lab, engine, handle)
@@ -253,12 +253,12 @@ async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
         "<permissions><execute><directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
     lab.directive("parent", &format!("<limits turns=\"5\" duration_seconds=\"60\"/>{granted}"), "");
     lab.directive("child", &format!("<limits turns=\"1\" duration_seconds=\"60\"/>{granted}"), "");
-    let asker = Arc::new(SilentApprover::default());
+    let approver = Arc::new(SilentApprover::default());
     let engine = open(&lab, &clock, |options| {
-        options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
+        options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
     });
     let handle = lab.start(&engine, "parent").await;
-    while asker.0.load(Ordering::SeqCst) == 0 {
+    while approver.0.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     clock.advance(3_000_000);

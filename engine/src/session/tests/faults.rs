@@ -306,8 +306,8 @@ async fn each_failure_is_classified_recorded_and_retried_if_retryable() {
         let first = failed[0];
         assert_eq!((first.turn, first.attempt, first.error.stage), (1, 0, row.stage), "{what}: {first:?}");
         let class = &first.classification;
-        let judged = (class.name.as_str(), class.category.as_str(), class.retryable);
-        assert_eq!(judged, (row.class, row.category, retried), "{what}: {first:?}");
+        let classified = (class.name.as_str(), class.category.as_str(), class.retryable);
+        assert_eq!(classified, (row.class, row.category, retried), "{what}: {first:?}");
         assert_eq!(first.retry_delay_ms.is_some(), retried, "{what}");
         if retried {
             assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some(SAID)), "{what}");

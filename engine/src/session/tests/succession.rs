@@ -252,12 +252,12 @@ async fn commands_of_the_user_run_without_a_model_and_precede_the_next_prompt() 
 fn summary_of_a_session_keeps_its_first_prompt_behind_commands() {
     use crate::machine::{ThreadState, apply};
     let mut state = ThreadState::new();
-    state.talk.prompted = true;
+    state.conversation.prompted = true;
     let bash = Message::Bash { command: "ls".into(), output: "a".into(), exit_code: 0, excluded: false };
-    state.talk.messages =
+    state.conversation.messages =
         vec![bash.into(), Message::user("first").into(), Message::user("x").into(), Message::user("y").into()];
     let compacted = crate::event::Compacted { through: 1, summary: "s".into(), keep: 1 };
     apply(&mut state, &Event { seq: 0, ts: 0, body: EventBody::Compacted(compacted) });
-    let kinds: Vec<&str> = state.talk.messages.iter().map(|message| message.kind()).collect();
+    let kinds: Vec<&str> = state.conversation.messages.iter().map(|message| message.kind()).collect();
     assert_eq!(kinds, ["bash", "user", "compaction_summary", "user"]);
 }

@@ -58,7 +58,7 @@ fn dies(lab: &Lab) -> ThreadId {
         let gate = Arc::new(Gate::default());
         let engine = engine(lab, &gate);
         let handle = lab.start(&engine, "worker").await;
-        gate.begun().await;
+        gate.started().await;
         handle.thread_id.clone()
     })
 }

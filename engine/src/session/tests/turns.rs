@@ -214,10 +214,10 @@ impl ApprovalHandler for SilentApprover {
 
 /// An engine whose approver never answers.
 fn silent(lab: &Lab) -> (Engine, Arc<SilentApprover>) {
-    let asker = Arc::new(SilentApprover::default());
+    let approver = Arc::new(SilentApprover::default());
     let mut options = lab.options();
-    options.approvals = ApprovalPolicy::Ask(Arc::clone(&asker) as Arc<dyn ApprovalHandler>);
-    (Engine::open(&lab.path(), options).unwrap(), asker)
+    options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
+    (Engine::open(&lab.path(), options).unwrap(), approver)
 }
 
 fn escalates() -> Lab {
@@ -227,8 +227,8 @@ fn escalates() -> Lab {
     lab
 }
 
-async fn put(asker: &SilentApprover, times: usize) {
-    while asker.put.load(Ordering::SeqCst) < times {
+async fn put(approver: &SilentApprover, times: usize) {
+    while approver.put.load(Ordering::SeqCst) < times {
         tokio::task::yield_now().await;
     }
 }
@@ -236,23 +236,23 @@ async fn put(asker: &SilentApprover, times: usize) {
 #[tokio::test]
 async fn approval_request_can_be_answered_by_another_process() {
     let lab = escalates();
-    let (engine, asker) = silent(&lab);
+    let (engine, approver) = silent(&lab);
     let handle = lab.start(&engine, "reader").await;
-    put(&asker, 1).await;
+    put(&approver, 1).await;
     // As another process reads it: from the disk, before an answer.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
     let seen = pending_approval(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
-    assert_eq!((seen.asked, seen.what.as_str()), (ApprovalOrigin::Limit, "continue beyond turns_exceeded: 3 of 3"));
+    assert_eq!((seen.origin, seen.what.as_str()), (ApprovalOrigin::Limit, "continue beyond turns_exceeded: 3 of 3"));
     // A message interrupts the wait; the question is asked again, but not recorded again.
     handle.send(raise("turns", 20));
-    put(&asker, 2).await;
-    assert_eq!(asker.gone.load(Ordering::SeqCst), 1);
+    put(&approver, 2).await;
+    assert_eq!(approver.gone.load(Ordering::SeqCst), 1);
     let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq) };
     let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::engine_failure("") };
     post_message(&engine, &first, &approve(true));
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
-    assert_eq!(asker.gone.load(Ordering::SeqCst), 2, "whoever was asked is let go");
+    assert_eq!(approver.gone.load(Ordering::SeqCst), 2, "whoever was asked is let go");
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
     assert_eq!((count("approval_asked"), count("approval_given"), count("mail")), (1, 1, 2));
@@ -263,17 +263,17 @@ fn approval_request_is_repeated_after_a_crash() {
     let lab = escalates();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let id = {
-        let ((engine, asker), runtime) = (silent(&lab), runtime());
+        let ((engine, approver), runtime) = (silent(&lab), runtime());
         runtime.block_on(async {
             let handle = lab.start(&engine, "reader").await;
-            put(&asker, 1).await;
+            put(&approver, 1).await;
             handle.thread_id.clone()
         })
     };
-    let (engine, asker) = silent(&lab);
+    let (engine, approver) = silent(&lab);
     runtime().block_on(async {
         let handle = engine.recover(&id).await.unwrap();
-        put(&asker, 1).await;
+        put(&approver, 1).await;
         let asked = pending_approval(&engine.threads().transcript(&id).unwrap()).unwrap();
         handle.send(raise("turns", 20));
         handle.send(ControlMessage::Approve { yes: true, question: Some(asked.seq) });

@@ -49,7 +49,7 @@ pub(super) fn dies(lab: &Lab) -> ThreadId {
         let gate = Arc::new(Gate::default());
         let engine = engine(lab, &gate);
         let handle = lab.start(&engine, "parent").await;
-        gate.begun().await;
+        gate.started().await;
         // A parent of a detached child reaches its own call.
         while lab.model.asked.load(Ordering::Relaxed) < 2 || running(&engine) < 2 {
             tokio::task::yield_now().await;
@@ -180,7 +180,7 @@ async fn running_thread_is_not_recovered_in_its_own_process() {
     let gate = Arc::new(Gate::default());
     let engine = engine(&lab, &gate);
     let handle = lab.start(&engine, "parent").await;
-    gate.begun().await;
+    gate.started().await;
     for id in [handle.thread_id.clone(), row(&engine, "test/child").0.id] {
         let refused = engine.recover(&id).await.unwrap_err();
         assert!(matches!(refused, EngineError::Drive(DriveError::Store(StoreError::Owned { .. }))), "{refused:?}");
@@ -233,7 +233,7 @@ async fn restarted_child_is_owned_by_the_restarting_process() {
     let second = open(&mut lab, &disk, &gate);
     assert_eq!(row(&second, "test/child").1, Liveness::Orphaned);
     let handle = second.recover(&root).await.unwrap();
-    gate.begun().await;
+    gate.started().await;
     let (child, liveness) = row(&second, "test/child");
     assert_eq!((child.owner.as_ref(), liveness), (Some(second.inner.owner.id()), Liveness::Alive));
     // No other process can recover the thread meanwhile.
@@ -362,7 +362,7 @@ async fn failed_continuation_leaves_no_trace() {
     for at in 0..60 {
         simulated.fail_at(simulated.operations() + at, DiskFault::Full);
         let resumed = engine.resume(&first, "and?").await;
-        let begun = match resumed {
+        let started = match resumed {
             Ok(handle) => {
                 // On a full disk the thread may end either way; this test only checks that it began.
                 let _ = handle.join().await;
@@ -371,7 +371,7 @@ async fn failed_continuation_leaves_no_trace() {
             Err(_) => false,
         };
         simulated.restart(Survival::All);
-        if !begun {
+        if !started {
             for listed in engine.threads().list().unwrap() {
                 assert_ne!(listed.liveness, Liveness::Alive, "full at {at}: {listed:?}");
             }

@@ -120,15 +120,15 @@ impl SimulatedDisk {
     /// Restarts the machine: removes all faults and locks, and applies `survival` to unsynced changes.
     pub fn restart(&self, survival: Survival) {
         let mut state = self.state();
-        let mut dice = match survival {
+        let mut rng = match survival {
             Survival::All | Survival::Nothing => None,
             Survival::Some(seed) => Some(SplitMix::new(seed)),
         };
         for node in &mut state.nodes {
-            match (&mut dice, survival == Survival::All) {
+            match (&mut rng, survival == Survival::All) {
                 (_, true) => {}
                 (None, false) => node.keep_nothing(),
-                (Some(dice), false) => node.keep_some(dice),
+                (Some(rng), false) => node.keep_some(rng),
             }
         }
         state.boots += u64::from(survival != Survival::All);

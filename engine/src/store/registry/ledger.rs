@@ -140,9 +140,10 @@ pub fn apply_once(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<
     let name = step.to_string();
     let mut answers = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
     let key = (thread.as_str(), name.as_str());
-    let taken = answers.get(key).map_err(registry_error(DOING))?.map(|bytes| parse::<RecordedOperation>(bytes.value()));
-    if let Some(taken) = taken {
-        return taken.map(|taken| taken.answer);
+    let recorded =
+        answers.get(key).map_err(registry_error(DOING))?.map(|bytes| parse::<RecordedOperation>(bytes.value()));
+    if let Some(recorded) = recorded {
+        return recorded.map(|recorded| recorded.answer);
     }
     let answer = apply(transaction, operation)?;
     let lasting = match (&answer, operation) {
@@ -170,10 +171,10 @@ pub fn apply_once(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<
             .retain_in((thread.as_str(), "")..(thread.as_str(), "\u{10ffff}"), |_, _| false)
             .map_err(registry_error(DOING))?;
     }
-    let taken = RecordedOperation { operation: operation.clone(), answer };
-    let bytes = serde_json::to_vec(&taken).map_err(registry_error(DOING))?;
+    let recorded = RecordedOperation { operation: operation.clone(), answer };
+    let bytes = serde_json::to_vec(&recorded).map_err(registry_error(DOING))?;
     answers.insert(key, bytes.as_slice()).map_err(registry_error(DOING))?;
-    Ok(taken.answer)
+    Ok(recorded.answer)
 }
 
 /// Applies an operation to the stored accounts.

@@ -338,8 +338,8 @@ fn fill_ledger(transaction: &WriteTransaction, ledger: &Ledger, answers: &Ledger
     }
     let mut table = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
     for (thread, steps) in answers {
-        for (step, taken) in steps {
-            let bytes = serde_json::to_vec(taken).map_err(registry_error(DOING))?;
+        for (step, recorded) in steps {
+            let bytes = serde_json::to_vec(recorded).map_err(registry_error(DOING))?;
             table.insert((thread.as_str(), step.as_str()), bytes.as_slice()).map_err(registry_error(DOING))?;
         }
     }

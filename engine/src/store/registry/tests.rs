@@ -298,26 +298,26 @@ fn threads_share_a_registry() {
     // Two handles stand for two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     registries[0].commit(&[put("p-1")]).unwrap();
-    let taken = Mutex::new(Vec::new());
+    let answers = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for worker in 0..4 {
-            let (registry, taken) = (&registries[worker % 2], &taken);
+            let (registry, answers) = (&registries[worker % 2], &answers);
             scope.spawn(move || {
                 for n in 1..=25 {
                     let child = Box::new(row(&format!("c-{worker}-{n}")));
                     let asked = Change::Spawn { parent: id("p-1"), spawn: n, child };
                     let answer = registry.commit(&[asked]).unwrap();
                     let [ChangeResult::Child(child)] = answer.as_slice() else { panic!("{answer:?}") };
-                    taken.lock().unwrap().push((n, child.clone()));
+                    answers.lock().unwrap().push((n, child.clone()));
                 }
             });
         }
     });
-    let mut taken = taken.into_inner().unwrap();
-    taken.sort();
-    taken.dedup();
-    assert_eq!(taken.len(), 25, "every spawn has one child, whoever asks");
-    assert_eq!(registries[1].children(&id("p-1")).unwrap(), taken);
+    let mut answers = answers.into_inner().unwrap();
+    answers.sort();
+    answers.dedup();
+    assert_eq!(answers.len(), 25, "every spawn has one child, whoever asks");
+    assert_eq!(registries[1].children(&id("p-1")).unwrap(), answers);
     assert_eq!(registries[1].threads().unwrap().len(), 26);
 }
 
@@ -412,12 +412,12 @@ impl WriterProcess {
     fn wait_for(&mut self, commits: usize) {
         let until = self.committed.len() + commits;
         while self.committed.len() < until {
-            assert!(self.hear(), "it ended by itself");
+            assert!(self.read_line(), "it ended by itself");
         }
     }
 
     /// Reads the next line of output; false at its end.
-    fn hear(&mut self) -> bool {
+    fn read_line(&mut self) -> bool {
         let mut line = String::new();
         let read = self.stderr.read_line(&mut line).unwrap();
         let whole = line.strip_prefix("committed ").and_then(|line| line.strip_suffix(".\n"));
@@ -428,7 +428,7 @@ impl WriterProcess {
     /// Kills the process and returns everything it has committed.
     fn kill(mut self) -> Vec<ThreadId> {
         self.process.kill().unwrap();
-        while self.hear() {}
+        while self.read_line() {}
         self.process.wait().unwrap();
         self.committed
     }

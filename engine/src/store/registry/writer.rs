@@ -86,7 +86,7 @@ impl RegistryWriter {
         }
         let (answer, answered) = oneshot::channel();
         self.send_job(CommitJob { lists, answer })?;
-        answered.await.unwrap_or_else(|gone| Err(super::registry_error("writing to it")(gone)))
+        answered.await.unwrap_or_else(|dropped| Err(super::registry_error("writing to it")(dropped)))
     }
 
     fn send_job(&self, job: CommitJob) -> Result<(), StoreError> {

@@ -43,14 +43,14 @@ impl BashTool {
         })
         .await
         .map_err(|e| ToolFailure(format!("bash failed inside the engine: {e}")))??;
-        let asked = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
+        let requested = given.timeout_seconds.map_or(self.default_timeout, Duration::from_secs);
         let sandbox = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
         let program = Program {
             program: "bash".into(),
             arguments: vec!["-c".into(), given.command.into()],
             folder,
             thread_id: invocation.thread_id,
-            timeout: asked.min(invocation.timeout),
+            timeout: requested.min(invocation.timeout),
             halt: invocation.halt,
             sandbox: Some(sandbox),
             input: Vec::new(),

@@ -42,7 +42,7 @@ pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
             metadata.len()
         )));
     }
-    let stamp = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
+    let version = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     file.take(MAX_EDITABLE_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -73,7 +73,7 @@ pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
         from = at + old.len();
     }
     out.extend_from_slice(bytes.get(from..).unwrap_or_default());
-    project.replace(&place, &out, stamp)?;
+    project.replace(&place, &out, version)?;
     let lines: Vec<usize> = places.iter().take(MAX_LISTED_LINES).map(|at| line_of(&bytes, *at)).collect();
     let text = if let [line] = lines.as_slice() {
         format!("edited `{path}` at line {line}{note}")

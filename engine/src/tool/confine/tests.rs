@@ -274,9 +274,9 @@ fn replace_rejects_a_changed_file() {
     let project = w.project();
     let place = project.locate("a.txt").unwrap();
     let ResolvedKind::File { stat, .. } = &place.found else { panic!("a file") };
-    let stamp = FileVersion::of(stat);
+    let version = FileVersion::of(stat);
     fs::write(w.root.join("a.txt"), "has changed since it was read").unwrap();
-    assert!(matches!(project.replace(&place, b"new", Some(stamp)), Err(FileAccessError::Changed { .. })));
+    assert!(matches!(project.replace(&place, b"new", Some(version)), Err(FileAccessError::Changed { .. })));
     assert_eq!(fs::read_to_string(w.root.join("a.txt")).unwrap(), "has changed since it was read");
 }
 

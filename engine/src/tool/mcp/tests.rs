@@ -160,8 +160,11 @@ async fn server_is_listed_called_and_restarted() {
         "{crashed:?}"
     );
     assert!(!s.call("say", &say, json!({}), long).await.is_error);
-    let hung = s.call("say", &say, json!({"do": "hang"}), Duration::from_secs(2)).await;
-    assert!(hung.is_error && hung.content.as_str().unwrap().contains("did not answer within 2 seconds"), "{hung:?}");
+    let response = s.call("say", &say, json!({"do": "hang"}), Duration::from_secs(2)).await;
+    assert!(
+        response.is_error && response.content.as_str().unwrap().contains("did not answer within 2 seconds"),
+        "{response:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,8 +173,8 @@ async fn call_ends_at_the_deadline_of_its_thread() {
     let say = s.listed().await[1].sha256.clone();
     let bounds = (Duration::from_mins(1), Duration::from_secs(2));
     let began = std::time::Instant::now();
-    let hung = s.call_within("say", &say, json!({"do": "hang"}), bounds).await;
-    assert!(hung.is_error && hung.content.as_str().unwrap().contains("within 2 seconds"), "{hung:?}");
+    let response = s.call_within("say", &say, json!({"do": "hang"}), bounds).await;
+    assert!(response.is_error && response.content.as_str().unwrap().contains("within 2 seconds"), "{response:?}");
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 

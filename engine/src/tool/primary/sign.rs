@@ -54,13 +54,13 @@ fn sign_item(
     if metadata.len() > MAX_SIGNED_ITEM_BYTES {
         return Err(format!("`{}` is too large to be an item", place.path));
     }
-    let stamp = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
+    let version = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     let failed = |source| FileAccessError::Io { path: place.path.to_string(), source }.to_string();
     file.take(MAX_SIGNED_ITEM_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let timestamp = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let signed = identity.sign_file(&bytes, comment, &timestamp);
-    project.replace(&place, &signed, stamp).map_err(|e| e.to_string())?;
+    project.replace(&place, &signed, version).map_err(|e| e.to_string())?;
     Ok(ToolOutcome::ok(json!({
         "signed": place.path.to_string(),
         "key_id": identity.key_id(),

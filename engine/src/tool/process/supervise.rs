@@ -70,9 +70,9 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == SUPERVISE_ARGUMENT || first == LONG_LIVED_ARGUMENT => {
-            let talk = if first == LONG_LIVED_ARGUMENT { InputMode::Stream } else { InputMode::Once };
+            let input_mode = if first == LONG_LIVED_ARGUMENT { InputMode::Stream } else { InputMode::Once };
             let (sandbox, program) = (arguments.next(), arguments.next());
-            return Some(run_helper(talk, sandbox, program, &arguments.collect::<Vec<_>>()));
+            return Some(run_helper(input_mode, sandbox, program, &arguments.collect::<Vec<_>>()));
         }
         Some(first) if first == SANDBOX_ARGUMENT => {
             let (sandbox, program) = (arguments.next(), arguments.next());
@@ -92,14 +92,14 @@ fn own_binary() -> OsString {
 
 /// Returns the helper's binary and the arguments before the tool's own; `None` if this binary cannot act as the helper.
 pub(super) fn supervised_command(
-    talk: InputMode,
+    input_mode: InputMode,
     program: &OsString,
     sandbox: Option<&Sandbox>,
 ) -> io::Result<Option<(OsString, [OsString; 3])>> {
     let Some(helper) = HELPER.get() else { return Ok(None) };
     // An empty argument means no sandbox.
     let sandbox = sandbox.map(serde_json::to_string).transpose()?.unwrap_or_default();
-    let first = match talk {
+    let first = match input_mode {
         InputMode::Once => SUPERVISE_ARGUMENT,
         InputMode::Stream => LONG_LIVED_ARGUMENT,
     };
@@ -130,7 +130,7 @@ fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, argument
 }
 
 fn run_helper(
-    talk: InputMode,
+    input_mode: InputMode,
     sandbox: Option<OsString>,
     program: Option<OsString>,
     arguments: &[OsString],
@@ -160,7 +160,7 @@ fn run_helper(
         arguments.splice(..0, before.into_iter().chain(confine));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(supervise(talk, &program, &arguments, &cleanup)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(supervise(input_mode, &program, &arguments, &cleanup)));
     cleanup.remove_scratch();
     match ended {
         Ok(status) => exit_like(status),
@@ -183,7 +183,7 @@ fn bubblewrap_command(sandbox: &OsString) -> io::Result<Option<(OsString, Vec<Os
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bubblewrapped(_wall: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+fn bubblewrapped(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     Ok(None)
 }
 
@@ -207,7 +207,7 @@ impl Cleanup {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn new(_wall: &OsString) -> io::Result<Self> {
+    fn new(_sandbox: &OsString) -> io::Result<Self> {
         Ok(Self::default())
     }
 
@@ -228,7 +228,7 @@ impl Cleanup {
 }
 
 async fn supervise(
-    talk: InputMode,
+    input_mode: InputMode,
     program: &OsString,
     arguments: &[OsString],
     cleanup: &Cleanup,
@@ -246,18 +246,18 @@ async fn supervise(
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
     let mut input = Vec::new();
-    if talk == InputMode::Once {
+    if input_mode == InputMode::Once {
         let length = owner.read_u64_le().await?;
         (&mut owner).take(length).read_to_end(&mut input).await?;
     }
-    let from = if talk == InputMode::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let from = if input_mode == InputMode::Once && input.is_empty() { Stdio::null() } else { Stdio::piped() };
     let mut child = tokio::process::Command::new(program).args(arguments).stdin(from).process_group(0).spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     let stdin = child.stdin.take();
     let mut nothing = [0_u8; 1];
     let mut counting = tokio::time::interval(COUNT_INTERVAL);
     let mut gone = Box::pin(async {
-        match talk {
+        match input_mode {
             InputMode::Once => feed_until_owner_ends(&mut owner, stdin, input).await,
             InputMode::Stream => relay(&mut owner, stdin).await,
         }
@@ -272,7 +272,7 @@ async fn supervise(
                 }
             },
             () = &mut gone => {
-                if talk == InputMode::Stream {
+                if input_mode == InputMode::Stream {
                     tokio::time::timeout(EXIT_GRACE, child.wait()).await.ok();
                 }
                 end_everything(&mut table, group, cleanup);
@@ -292,8 +292,8 @@ async fn supervise(
         }
     };
     drop(gone);
-    let patience = Instant::now() + ORPHAN_DRAIN_TIMEOUT;
-    while Instant::now() < patience && has_children() {
+    let deadline = Instant::now() + ORPHAN_DRAIN_TIMEOUT;
+    while Instant::now() < deadline && has_children() {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
             _ = owner.read(&mut nothing) => break,

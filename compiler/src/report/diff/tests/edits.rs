@@ -335,20 +335,20 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
     let found = compare(&narrow, &edited(&narrow, HOOKS, "", TELL));
     let shown = text("narrow", &found);
     assert!(!found.widened && shown.contains("neutral thread_started tell"), "{shown}");
-    let told_base = edited(&base(), HOOKS, "", TELL);
+    let base_with_hook = edited(&base(), HOOKS, "", TELL);
     for edit in [
         ("fetch, item_type", "fetch,  item_type"),
         ("id: tell", "id: told"),
         ("started, action", "started, condition: depth > 0, action"),
     ] {
-        let found = compare(&told_base, &edited(&told_base, HOOKS, edit.0, edit.1));
+        let found = compare(&base_with_hook, &edited(&base_with_hook, HOOKS, edit.0, edit.1));
         assert!(!found.widened, "{edit:?}\n{}", text("told", &found));
     }
     // The requirement of an unchanged hook comes from the new grant.
-    let narrow_and_told = edited(&narrow, HOOKS, "", TELL);
-    let shown = text("granted", &compare(&narrow_and_told, &told_base));
+    let narrow_with_hook = edited(&narrow, HOOKS, "", TELL);
+    let shown = text("granted", &compare(&narrow_with_hook, &base_with_hook));
     assert!(shown.contains("widened hook `tell` has to be trusted: at thread_started: adds knowledge"), "{shown}");
-    let shown = text("revoked", &compare(&told_base, &narrow_and_told));
+    let shown = text("revoked", &compare(&base_with_hook, &narrow_with_hook));
     assert!(shown.contains("narrowed hook `tell` no longer needs trust"), "{shown}");
     let guarded =
         edited(&base(), HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n");

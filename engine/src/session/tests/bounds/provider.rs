@@ -19,7 +19,7 @@ use crate::thread_id::ThreadId;
 
 /// The habits of a provider, and the shape of the tree that its replies build.
 #[derive(Debug, Clone, Copy)]
-pub struct Habits {
+pub struct ModelBehavior {
     seed: u64,
     /// Bytes of the request's body per token.
     bytes_per_token: u64,
@@ -28,13 +28,13 @@ pub struct Habits {
     cut: u64,
     refused: u64,
     /// Percent of the replies that report more than is possible.
-    pub lying: u64,
+    pub misreporting: u64,
     /// Percent of the replies that call a tool or start a child, and whether children may be detached.
     busy: u64,
     detaches: bool,
     /// Percentage of the calls of the first model that fail because the model is unavailable, so that the fallback
     /// takes over.
-    gone: u64,
+    unavailable: u64,
     /// Adds a hook that runs a directive after each turn.
     pub hooked: bool,
     /// Number of resumes and forks after the end of the root; each has a limit of its own.
@@ -64,14 +64,27 @@ pub const LIMITS: [u64; 16] = [
 ];
 
 /// Random habits, of a provider that reports impossible counts or of one that does not.
-pub fn habits(lying: bool) -> impl Strategy<Value = Habits> {
+pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
     let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
     (kinds, tree, 0..LIMITS.len()).prop_map(move |(kinds, tree, limit)| {
         let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
-        let (detaches, hooked, gone, resumes) = tree;
-        let lying = if lying { 5 + seed % 30 } else { 0 };
-        Habits { seed, bytes_per_token, silent, cut, refused, lying, busy, detaches, gone, hooked, resumes, limit }
+        let (detaches, hooked, unavailable, resumes) = tree;
+        let misreporting = if misreporting { 5 + seed % 30 } else { 0 };
+        ModelBehavior {
+            seed,
+            bytes_per_token,
+            silent,
+            cut,
+            refused,
+            misreporting,
+            busy,
+            detaches,
+            unavailable,
+            hooked,
+            resumes,
+            limit,
+        }
     })
 }
 
@@ -82,7 +95,7 @@ pub struct Call {
     /// Nano-dollars.
     pub billed: u64,
     /// The provider reported more than is possible.
-    pub lied: bool,
+    pub misreported: bool,
     /// The account of the thread, or of an ancestor, was overspent when the call started.
     pub below_overspent: bool,
 }
@@ -111,7 +124,7 @@ impl CallLog {
 }
 
 struct RandomProvider {
-    habits: Habits,
+    behavior: ModelBehavior,
     model: PlannedModel,
     log: Arc<CallLog>,
 }
@@ -120,12 +133,12 @@ struct RandomProvider {
 struct Draws(SeededJitter, u32, u64);
 
 impl Draws {
-    fn of(habits: Habits, request: &Request) -> Self {
+    fn of(behavior: ModelBehavior, request: &Request) -> Self {
         let cue = &request.cue;
         // Roots run one after the other, so their ids do not depend on the order of calls.
         let root = if cue.spawn.is_none() { cue.thread.as_str() } else { "" };
         let place = format!("{} {root} {:?}", cue.directive, cue.spawn);
-        let place = place.bytes().fold(habits.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+        let place = place.bytes().fold(behavior.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
         let turn = u64::from(cue.turn.unwrap());
         Self(SeededJitter::new(place, turn, cue.attempt), 0, place ^ turn)
     }
@@ -152,7 +165,7 @@ type Answer = (u64, bool, Result<Reply, CallError>);
 
 impl RandomProvider {
     fn content(&self, draws: &mut Draws) -> Vec<ContentBlock> {
-        if !draws.percent(self.habits.busy) {
+        if !draws.percent(self.behavior.busy) {
             return say(&"お茶 \"und\"\n\t\\ tea ".repeat(usize::try_from(draws.below(12)).unwrap()));
         }
         let child =
@@ -161,7 +174,7 @@ impl RandomProvider {
             .map(|_| match draws.below(2) {
                 0 => ("rye_file_system_read", json!({"path": "a.txt"})),
                 1 => child(false),
-                _ => child(self.habits.detaches),
+                _ => child(self.behavior.detaches),
             })
             .collect();
         calls(&list)
@@ -181,18 +194,18 @@ impl RandomProvider {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        let mut draws = Draws::of(self.habits, request);
-        let input = body_bytes(request).div_ceil(self.habits.bytes_per_token);
+        let mut draws = Draws::of(self.behavior, request);
+        let input = body_bytes(request).div_ceil(self.behavior.bytes_per_token);
         let price = |usage: &Usage| cost(&self.model, usage).unwrap().to_u64();
-        if draws.percent(self.habits.refused) {
+        if draws.percent(self.behavior.refused) {
             let headers = vec![("retry-after-ms".to_owned(), "0".to_owned())];
             let status = Some(529);
             return (0, false, Err(CallError { status, headers, ..CallError::new(FailedStage::Status, "later") }));
         }
-        if self.model.id == "scripted" && draws.percent(self.habits.gone) {
+        if self.model.id == "scripted" && draws.percent(self.behavior.unavailable) {
             return (0, false, Err(CallError { status: Some(404), ..CallError::new(FailedStage::Status, "gone") }));
         }
-        if draws.percent(self.habits.cut) {
+        if draws.percent(self.behavior.cut) {
             return Self::cut(&mut draws, input, request.max_output, &price);
         }
         let content = self.content(&mut draws);
@@ -200,21 +213,21 @@ impl RandomProvider {
         let read = draws.below(input);
         let mut usage = Usage {
             input: input - read,
-            output: bytes.div_ceil(self.habits.bytes_per_token).clamp(1, request.max_output),
+            output: bytes.div_ceil(self.behavior.bytes_per_token).clamp(1, request.max_output),
             cache_read: if draws.percent(50) { read } else { 0 },
             cache_write: 0,
         };
         usage.cache_write = input - usage.input - usage.cache_read;
-        let lied = draws.percent(self.habits.lying);
-        if lied {
+        let misreported = draws.percent(self.behavior.misreporting);
+        if misreported {
             usage = Usage { input: 900_000 + draws.below(900_000), ..usage };
         }
-        let silent = !lied && draws.percent(self.habits.silent);
+        let silent = !misreported && draws.percent(self.behavior.silent);
         let uncounted = silent.then_some(CutStream { sent: input, received: bytes });
         let reported = if uncounted.is_some() { Usage::default() } else { usage };
         let reply =
             Reply { content, usage: reported, stop: StopReason::EndTurn, model: None, uncounted, unread: Vec::new() };
-        (price(&usage), lied, Ok(reply))
+        (price(&usage), misreported, Ok(reply))
     }
 }
 
@@ -226,19 +239,19 @@ impl Provider for RandomProvider {
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(async move {
             let thread = request.cue.thread.clone();
-            let below_overspent = self.habits.lying > 0 && self.log.is_overspent(&thread);
-            let (billed, lied, answer) = self.answer(request);
-            self.log.calls.lock().unwrap().push(Call { thread, billed, lied, below_overspent });
+            let below_overspent = self.behavior.misreporting > 0 && self.log.is_overspent(&thread);
+            let (billed, misreported, answer) = self.answer(request);
+            self.log.calls.lock().unwrap().push(Call { thread, billed, misreported, below_overspent });
             answer
         })
     }
 }
 
 /// Connects each model to a provider with these habits and the model's own prices.
-pub struct RandomProviders(pub Habits, pub Arc<CallLog>);
+pub struct RandomProviders(pub ModelBehavior, pub Arc<CallLog>);
 
 impl Providers for RandomProviders {
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::new(RandomProvider { habits: self.0, model: model.clone(), log: Arc::clone(&self.1) }))
+        Ok(Arc::new(RandomProvider { behavior: self.0, model: model.clone(), log: Arc::clone(&self.1) }))
     }
 }

@@ -10,7 +10,7 @@ use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 
 use super::super::{Lab, async_tools, say};
-use super::provider::{Call, CallLog, Habits, LIMITS, RandomProviders};
+use super::provider::{Call, CallLog, LIMITS, ModelBehavior, RandomProviders};
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
@@ -93,9 +93,9 @@ impl Project {
         Self { lab, plans: Mutex::default() }
     }
 
-    fn of(habits: Habits) -> &'static Self {
+    fn of(behavior: ModelBehavior) -> &'static Self {
         static PROJECTS: [OnceLock<Project>; 2] = [OnceLock::new(), OnceLock::new()];
-        PROJECTS[usize::from(habits.hooked)].get_or_init(|| Self::new(habits.hooked))
+        PROJECTS[usize::from(behavior.hooked)].get_or_init(|| Self::new(behavior.hooked))
     }
 
     fn compiled(&self, request: &CompileRequest, make: impl FnOnce() -> Checked<Compilation>) -> Checked<Compilation> {
@@ -111,20 +111,20 @@ impl Project {
         made
     }
 
-    fn root(&self, habits: Habits) -> Compilation {
+    fn root(&self, behavior: ModelBehavior) -> Compilation {
         let mut request = CompileRequest::new(ItemId::parse("test/root").unwrap()).with_inputs(serde_json::Map::new());
-        let spend = crate::thread::dollars(LIMITS[habits.limit]).to_string();
+        let spend = crate::thread::dollars(LIMITS[behavior.limit]).to_string();
         request.limits = vec![("spend".into(), LimitValue::Text(spend))];
         let world = self.lab.options().world;
         self.compiled(&request, || compile(&*world().unwrap(), &request)).value.unwrap()
     }
 
     /// Opens an engine on an empty disk in memory.
-    fn open(&'static self, habits: Habits, log: &Arc<CallLog>) -> Engine {
+    fn open(&'static self, behavior: ModelBehavior, log: &Arc<CallLog>) -> Engine {
         let mut options = self.lab.options();
         options.disk = Some(Arc::new(SimulatedDisk::new()));
         options.group_commit = GroupCommit { next: Duration::ZERO, longest: Duration::ZERO };
-        options.providers = Arc::new(RandomProviders(habits, Arc::clone(log)));
+        options.providers = Arc::new(RandomProviders(behavior, Arc::clone(log)));
         let compile = Arc::clone(&options.compile);
         options.compile = Arc::new(move |world, request| self.compiled(request, || compile(world, request)));
         let engine = Engine::open(&self.lab.path(), options).unwrap();
@@ -134,15 +134,15 @@ impl Project {
 }
 
 /// Plays a tree of threads, then resumes and forks its root.
-pub async fn play(habits: Habits) -> Played {
-    let project = Project::of(habits);
-    let compiled = project.root(habits);
+pub async fn play(behavior: ModelBehavior) -> Played {
+    let project = Project::of(behavior);
+    let compiled = project.root(behavior);
     let log = Arc::<CallLog>::default();
-    let engine = project.open(habits, &log);
+    let engine = project.open(behavior, &log);
     let handle = engine.start(&compiled, StartOptions::default()).await.unwrap();
     let root = super::super::thread(&handle.join().await);
     async_tools::quiet(&engine).await;
-    for n in 0..habits.resumes {
+    for n in 0..behavior.resumes {
         let again = if n % 2 == 0 { engine.resume(&root, "more").await } else { engine.fork(&root, 1, "else").await };
         // A root without a turn cannot be forked.
         if let Ok(handle) = again {

@@ -35,7 +35,7 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
     let (operations, different) = (to - from.unwrap(), left.len());
     let follow = |(at, disk): (u64, SimulatedDisk)| {
         let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
-        let held = broken.and_then(|(after, deaths)| whole.holds(scenario, &after.read_final_state(scenario)?, deaths));
+        let held = broken.and_then(|(after, kills)| whole.holds(scenario, &after.read_final_state(scenario)?, kills));
         held.err().map(|error| format!("broken off before operation {at}: {error}"))
     };
     let wrong: Vec<String> = sample(left).into_iter().filter_map(follow).collect();
@@ -96,15 +96,15 @@ fn followed(
     (survival, again): (Survival, Option<u64>),
 ) -> Result<(CrashWorld, usize), String> {
     let world = CrashWorld::over(scenario, left, first.lab.path());
-    let mut deaths = 1;
+    let mut kills = 1;
     if let Some(again) = again {
         world.simulated.fail_at(world.simulated.operations() + again, DiskFault::PowerFailure);
         let done = world.process(scenario);
         world.simulated.restart(survival);
-        deaths += usize::from(done.is_err());
+        kills += usize::from(done.is_err());
     }
     world.process(scenario).map_err(|error| format!("it cannot be taken up: {error}"))?;
-    Ok((world, deaths))
+    Ok((world, kills))
 }
 
 impl RemainingStates {

@@ -114,7 +114,7 @@ struct ScenarioApprover(Outside);
 impl ApprovalHandler for ScenarioApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            match (self.0.happens("asked"), request.asked) {
+            match (self.0.happens("asked"), request.origin) {
                 // Without power nothing of an answer persists, and the next disk operation ends the process.
                 (Err(_), ApprovalOrigin::Call | ApprovalOrigin::Limit) => Approval::Refused,
                 (Ok(()), ApprovalOrigin::Call) => Approval::Approved,

@@ -411,8 +411,8 @@ impl FinalState {
         Ok(())
     }
 
-    /// Checks that a run with `deaths` interruptions had the same result as this one.
-    pub fn holds(&self, scenario: &Scenario, other: &Self, deaths: usize) -> Result<(), String> {
+    /// Checks that a run with `kills` interruptions had the same result as this one.
+    pub fn holds(&self, scenario: &Scenario, other: &Self, kills: usize) -> Result<(), String> {
         if scenario.spends_all && other.cut > self.cut {
             return self.holds_up_to_the_money(other);
         }
@@ -426,7 +426,7 @@ impl FinalState {
                 return Err(format!("{name}: books {} instead of {}", theirs.books, mine.books));
             }
         }
-        self.same_effects(other, deaths)
+        self.same_effects(other, kills)
     }
 
     /// Compares runs in which a cut call used up the money: the events before the limit must be equal.
@@ -446,7 +446,7 @@ impl FinalState {
         Ok(())
     }
 
-    fn same_effects(&self, other: &Self, deaths: usize) -> Result<(), String> {
+    fn same_effects(&self, other: &Self, kills: usize) -> Result<(), String> {
         let (mut lost, mut more) = (0, 0);
         let names: BTreeSet<&String> = self.effects.keys().chain(other.effects.keys()).collect();
         for name in names {
@@ -462,7 +462,7 @@ impl FinalState {
                 Some("ask") => more += theirs - mine,
                 // A message that the user repeats does not count as a second one.
                 Some("letter") if theirs <= mine => {}
-                Some(_) if theirs < mine || theirs > mine * (deaths + 1) => return wrong(),
+                Some(_) if theirs < mine || theirs > mine * (kills + 1) => return wrong(),
                 Some(_) | None => {}
             }
         }

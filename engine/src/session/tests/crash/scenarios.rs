@@ -251,10 +251,10 @@ pub static CUT: Scenario = Scenario {
                 let cut = Some(CutStream { sent: 100, received });
                 Err(CallError { usage, cut, ..CallError::new(FailedStage::Truncated, "cut") })
             };
-            let begun = Usage { input: 40, output: 1, cache_read: 0, cache_write: 0 };
+            let started = Usage { input: 40, output: 1, cache_read: 0, cache_write: 0 };
             Ok(match (request.cue.turn.unwrap(), request.cue.attempt) {
                 (0, 0) => return cut(0, None),
-                (1, 0) => return cut(700, Some(begun)),
+                (1, 0) => return cut(700, Some(started)),
                 (0, _) => all(&[tool("mark", "a")]),
                 _ => say("the end"),
             })

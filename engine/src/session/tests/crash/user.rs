@@ -100,9 +100,9 @@ fn messages(
     if any(&|body| matches!(body, EventBody::Ended(ended) if ended.status == Status::Suspended)) {
         return (scenario.answers)().into_iter().filter(|message| !is_recorded(message)).collect();
     }
-    let begun = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
+    let started = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
     // A user who knows that the message was sent does not send it again.
     let sent = outside.lines().iter().any(|line| line == "letter")
         || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
-    if begun && !sent && !is_recorded(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
+    if started && !sent && !is_recorded(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
 }

@@ -57,12 +57,12 @@ impl DiskNode {
         }
     }
 
-    pub fn keep_some(&mut self, dice: &mut SplitMix) {
+    pub fn keep_some(&mut self, rng: &mut SplitMix) {
         match self {
-            Self::File(file) => file.keep_some(dice),
+            Self::File(file) => file.keep_some(rng),
             Self::Folder(folder) => {
                 for change in std::mem::take(&mut folder.pending) {
-                    if dice.next(2) == 0 {
+                    if rng.next(2) == 0 {
                         change.apply(&mut folder.durable);
                     }
                 }
@@ -86,24 +86,24 @@ impl FileNode {
 
     /// Chooses the state of a file after a power failure: each unit independently gets one of the states that it has
     /// had; units after the durable end may also become zeros.
-    fn keep_some(&mut self, dice: &mut SplitMix) {
+    fn keep_some(&mut self, rng: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();
         for write in std::mem::take(&mut self.pending) {
             let FileWrite::At { offset, bytes } = write else {
-                if dice.next(2) == 0 {
+                if rng.next(2) == 0 {
                     write.apply(Arc::make_mut(&mut self.durable));
                 }
                 continue;
             };
             // Decides once for the whole write, or separately for each unit.
-            let whole = dice.next(3);
+            let whole = rng.next(3);
             for (offset, bytes) in parts(offset, &bytes, end) {
                 let part = part_of(offset, end);
                 if settled.contains(&part) {
                     continue;
                 }
-                let fate = if whole == 2 { dice.next(3) } else { whole };
+                let fate = if whole == 2 { rng.next(3) } else { whole };
                 let kept = match fate {
                     0 => bytes.to_vec(),
                     2 if offset >= end => vec![0; bytes.len()],

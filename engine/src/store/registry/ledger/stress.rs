@@ -12,8 +12,8 @@ use super::super::{Change, ChangeResult, Registry};
 use super::*;
 use crate::store::disk::{RealDisk, SplitMix};
 
-fn amount(dice: &mut SplitMix, most: u64) -> Nanos {
-    Nanos::from_u64(dice.next(most))
+fn amount(rng: &mut SplitMix, most: u64) -> Nanos {
+    Nanos::from_u64(rng.next(most))
 }
 
 /// The expected state of a forest, from the answers so far.
@@ -36,33 +36,33 @@ impl KnownForest {
     }
 
     /// Returns a random operation, mostly a valid one. A settlement is at most the reservation.
-    fn operation(&mut self, dice: &mut SplitMix) -> Operation {
-        if self.threads.is_empty() || dice.next(60) == 0 {
-            return Operation::Register { thread: self.name(), spend: amount(dice, 2_000_000) };
+    fn operation(&mut self, rng: &mut SplitMix) -> Operation {
+        if self.threads.is_empty() || rng.next(60) == 0 {
+            return Operation::Register { thread: self.name(), spend: amount(rng, 2_000_000) };
         }
         let any =
-            |dice: &mut SplitMix| self.threads[usize::try_from(dice.next(self.threads.len() as u64)).unwrap()].clone();
-        let thread = any(dice);
-        match dice.next(100) {
+            |rng: &mut SplitMix| self.threads[usize::try_from(rng.next(self.threads.len() as u64)).unwrap()].clone();
+        let thread = any(rng);
+        match rng.next(100) {
             0..20 => {
-                let (parent, named) = (thread, (dice.next(2) == 0).then(|| amount(dice, 300_000)));
-                Operation::Reserve { thread: self.name(), parent, amount: named, default: amount(dice, 300_000) }
+                let (parent, named) = (thread, (rng.next(2) == 0).then(|| amount(rng, 300_000)));
+                Operation::Reserve { thread: self.name(), parent, amount: named, default: amount(rng, 300_000) }
             }
             20..50 => {
                 self.next += 1;
-                Operation::Issue { thread, attempt: format!("{}.0", self.next), worst_case: amount(dice, 20_000) }
+                Operation::Issue { thread, attempt: format!("{}.0", self.next), worst_case: amount(rng, 20_000) }
             }
             50..80 if !self.under_way.is_empty() => {
-                let which = usize::try_from(dice.next(self.under_way.len() as u64)).unwrap();
+                let which = usize::try_from(rng.next(self.under_way.len() as u64)).unwrap();
                 let (thread, attempt, worst) = self.under_way.swap_remove(which);
-                Operation::Settle { thread, attempt: Some(attempt), spent: amount(dice, worst + 1) }
+                Operation::Settle { thread, attempt: Some(attempt), spent: amount(rng, worst + 1) }
             }
-            80..84 => Operation::Raise { thread, spend: amount(dice, 2_000_000) },
-            84..87 => Operation::KeepBack { thread, amount: amount(dice, 50_000) },
+            80..84 => Operation::Raise { thread, spend: amount(rng, 2_000_000) },
+            84..87 => Operation::KeepBack { thread, amount: amount(rng, 50_000) },
             87..91 => Operation::Drain { thread },
-            91..94 => Operation::HandOver { thread, next: self.name(), most: amount(dice, 300_000) },
+            91..94 => Operation::HandOver { thread, next: self.name(), most: amount(rng, 300_000) },
             94..96 => Operation::Release { thread },
-            96..98 => Operation::Move { thread, to: any(dice) },
+            96..98 => Operation::Move { thread, to: any(rng) },
             _ => Operation::Remaining { thread },
         }
     }
@@ -139,9 +139,9 @@ fn touched<'l>(ledger: &'l Ledger, operation: &Operation) -> Vec<&'l Account> {
 #[test]
 fn a_million_operations_conserve_spend() {
     for seed in 0..500 {
-        let (mut ledger, mut known, mut dice) = (Ledger::new(), KnownForest::default(), SplitMix::new(seed));
+        let (mut ledger, mut known, mut rng) = (Ledger::new(), KnownForest::default(), SplitMix::new(seed));
         for _ in 0..2_000 {
-            let operation = known.operation(&mut dice);
+            let operation = known.operation(&mut rng);
             let before: Vec<Account> = touched(&ledger, &operation).into_iter().cloned().collect();
             let answer = ledger.apply(&operation);
             known.learn(&operation, &answer);
@@ -192,11 +192,11 @@ fn concurrent_operations_get_one_answer_each() {
     // Two registries simulate two processes, which share only the file's locks.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk) as _).unwrap()).collect();
     let known = Mutex::new(KnownForest::default());
-    let taken = Mutex::new(BTreeMap::new());
+    let recorded = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for worker in 0..4_u64 {
-            let (registries, known, taken) = (&registries, &known, &taken);
-            scope.spawn(move || work(worker, registries, known, taken));
+            let (registries, known, recorded) = (&registries, &known, &recorded);
+            scope.spawn(move || work(worker, registries, known, recorded));
         }
     });
     let known = known.into_inner().unwrap();
@@ -207,7 +207,7 @@ fn concurrent_operations_get_one_answer_each() {
     let mut ledger: Ledger = accounts.collect();
     check_all(&ledger);
     // Retries are idempotent.
-    for (step, answer) in taken.into_inner().unwrap().into_values().take(500) {
+    for (step, answer) in recorded.into_inner().unwrap().into_values().take(500) {
         let again = registries[1].commit(&[Change::Ledger(step)]).unwrap();
         assert_eq!(again, [ChangeResult::Ledger(answer)]);
     }
@@ -220,20 +220,20 @@ fn concurrent_operations_get_one_answer_each() {
 type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, LedgerReply)>>;
 
 /// Runs one of several concurrent workers: groups of operations in one commit, repeated ones among them.
-fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, taken: &TakenSteps) {
+fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, recorded: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
-    let mut dice = SplitMix::new(worker + 1_000);
+    let mut rng = SplitMix::new(worker + 1_000);
     // The thread never ends, so that no answer is removed.
     let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
     for group in 0..50 {
         let mut asked = Vec::new();
         for n in 0..45 {
-            let operation = known.lock().unwrap().operation(&mut dice);
+            let operation = known.lock().unwrap().operation(&mut rng);
             let step = LedgerStepKey::Other(format!("{group}.{n}"));
             asked.push(LedgerStep { thread: steps.clone(), step, operation });
         }
         let fresh = asked.len();
-        let old: Vec<(LedgerStep, LedgerReply)> = taken.lock().unwrap().values().rev().take(5).cloned().collect();
+        let old: Vec<(LedgerStep, LedgerReply)> = recorded.lock().unwrap().values().rev().take(5).cloned().collect();
         asked.extend(old.iter().map(|(step, _)| step.clone()));
         let lists: Vec<[Change; 1]> = asked.iter().map(|step| [Change::Ledger(step.clone())]).collect();
         let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();
@@ -246,7 +246,7 @@ fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, taken:
             }
             known.lock().unwrap().learn(&step.operation, answer);
             if !matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
-                taken.lock().unwrap().insert(format!("{worker}.{}", step.step), (step, answer.clone()));
+                recorded.lock().unwrap().insert(format!("{worker}.{}", step.step), (step, answer.clone()));
             }
         }
     }

@@ -74,7 +74,7 @@ fn refused_step_can_be_retried() {
     let root = id("a-1");
     ask(&registry, LedgerStep::register(&root, 100));
     let issue = LedgerStep::issue(&root, 1, 0, 101);
-    let refused = LedgerReply::Refused { refusal: Refusal::MoreThanIsLeft { asked: Nanos(101), left: Nanos(100) } };
+    let refused = LedgerReply::Refused { refusal: Refusal::MoreThanIsLeft { requested: Nanos(101), left: Nanos(100) } };
     assert_eq!(ask(&registry, issue.clone()), refused);
     let list = [Change::Ledger(issue.clone()), Change::Ledger(LedgerStep::settle(&root, 1, 0, 1))];
     assert_eq!(registry.commit(&list).unwrap(), [ChangeResult::Ledger(refused)], "what comes after it is not done");
