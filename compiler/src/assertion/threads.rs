@@ -158,7 +158,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Queues a child on each of its routes. Returns false if a bound was reached.
+    /// Queues one possible thread for each route of the child. Returns false if a bound was reached.
     fn spawn(
         &mut self,
         parent: &PossibleThread,

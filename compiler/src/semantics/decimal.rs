@@ -3,9 +3,9 @@
 /// The treatment of digits beyond the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
-    /// Rejects them, unless they are zeros: for text of an author.
+    /// Returns an error for digits that are not zero: for text of an author.
     Refuse,
-    /// Rounds to nearest, halves away from zero: for text of a JSON number, which may carry float noise.
+    /// Rounds to the nearest number, halves away from zero: for JSON numbers, which can have rounding errors of floats.
     Round,
 }
 

@@ -248,7 +248,8 @@ impl RiskTable {
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
-    /// Classifies a grant `prefix*` against simple rules, like [`RiskTable::classify_grant`].
+    /// Returns the risk that [`RiskTable::classify_grant`] returns for the grant `prefix*`, if all rules are prefixes or
+    /// single capabilities.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();

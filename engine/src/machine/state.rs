@@ -243,7 +243,7 @@ pub enum CallPhase {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// True if the call ran; an error is then one of the tool.
+    /// True if the call ran. An error of a call that ran comes from the tool.
     pub ran: bool,
     pub is_error: bool,
     pub content: String,

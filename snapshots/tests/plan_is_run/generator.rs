@@ -62,7 +62,7 @@ const CONDITIONS: [&str; 14] = [
 const UNIVERSAL_CONDITIONS: usize = 8;
 
 pub fn project(seed: u64) -> GeneratedProject {
-    let rng = &mut Rng::new(seed);
+    let rng = &mut Rng::new(1_000 + seed);
     let mut files: Vec<(String, String)> = (0..NOTE_COUNT).map(|n| note(rng, n)).collect();
     let has_child = rng.once_in(2);
     let has_outputs = rng.once_in(3);

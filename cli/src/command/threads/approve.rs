@@ -14,6 +14,7 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{limit_headroom, pending_approval};
 
 use super::control::accepts_messages;
+use super::resume::ResumedRunArgs;
 use crate::CommandError;
 use crate::command::run::ask::ThreadGrant;
 use crate::command::run::detach;
@@ -38,14 +39,8 @@ pub struct ApproveArgs {
     /// Scope of the approval
     #[arg(long, value_enum, value_name = "SCOPE", default_value_t, conflicts_with = "deny")]
     scope: ApprovalScope,
-    /// Accept a transcript that none of your keys signed; a damaged one is still refused
-    #[arg(long)]
-    trust_record: bool,
-    /// Run in the background; print the thread's id once it runs
-    #[arg(long)]
-    detach: bool,
-    #[arg(long, hide = true)]
-    detached: bool,
+    #[command(flatten)]
+    run: ResumedRunArgs,
 }
 
 /// Timeout for the thread to read its answer.
@@ -118,19 +113,13 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         return wait_until_consumed(id, open, &message_id, reader, report);
     }
     messages.extend(answer);
-    if args.detach {
+    if args.run.detach {
         return detach::start_detached(false, report);
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
     // Without a recorded policy, later calls of the thread wait in the queue as well.
     let unattended_default = origin.filter(|origin| *origin == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
-    let how = RunOptions {
-        detached: args.detached,
-        trust_record: args.trust_record,
-        given,
-        unattended_default,
-        ..RunOptions::default()
-    };
+    let how = RunOptions { given, unattended_default, ..args.run.options() };
     run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)
 }
 

@@ -14,6 +14,25 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
+/// Flags of the commands that run an existing thread.
+#[derive(Debug, Args)]
+pub struct ResumedRunArgs {
+    /// Accept a transcript that none of your keys signed; a damaged one is still refused
+    #[arg(long)]
+    trust_record: bool,
+    /// Run in the background; print the thread's id once it runs
+    #[arg(long)]
+    pub detach: bool,
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+impl ResumedRunArgs {
+    pub fn options(&self) -> RunOptions<'static> {
+        RunOptions { detached: self.detached, trust_record: self.trust_record, ..RunOptions::default() }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     #[command(flatten)]
@@ -24,35 +43,23 @@ pub struct ResumeArgs {
     /// Fork the thread at the end of this turn; later turns are left out
     #[arg(long, value_name = "TURN", requires = "message")]
     fork_at: Option<u64>,
-    /// Accept a transcript that none of your keys signed; a damaged one is still refused
-    #[arg(long)]
-    trust_record: bool,
-    /// Run in the background
-    #[arg(long)]
-    detach: bool,
-    #[arg(long, hide = true)]
-    detached: bool,
+    #[command(flatten)]
+    run: ResumedRunArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct HandoffArgs {
     #[command(flatten)]
     thread: ThreadArg,
-    /// Accept a transcript that none of your keys signed; a damaged one is still refused
-    #[arg(long)]
-    trust_record: bool,
-    /// Run in the background
-    #[arg(long)]
-    detach: bool,
-    #[arg(long, hide = true)]
-    detached: bool,
+    #[command(flatten)]
+    run: ResumedRunArgs,
 }
 
 pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    if !args.detached {
+    if !args.run.detached {
         spaces.print_project(report);
     }
-    if args.detach {
+    if args.run.detach {
         return detach::start_detached(false, report);
     }
     let start = select_resume(
@@ -61,7 +68,7 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
         args.fork_at,
         spaces,
     )?;
-    let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
+    let how = args.run.options();
     run_to_end(start, how, spaces, report)
 }
 
@@ -71,16 +78,16 @@ pub fn resume_handoff(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    if !args.detached {
+    if !args.run.detached {
         spaces.print_project(report);
     }
-    if args.detach {
+    if args.run.detach {
         return detach::start_detached(false, report);
     }
     let row = reader.last_of_chain(args.thread.select(reader)?.as_str())?.row;
     accepts_messages(&row)?;
     let id = row.id.clone();
-    let how = RunOptions { detached: args.detached, trust_record: args.trust_record, ..RunOptions::default() };
+    let how = args.run.options();
     match reader.liveness(&row)? {
         Liveness::Alive => {
             reader.send(&id, &ControlMessage::Handoff)?;
