@@ -25,7 +25,6 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
     #[command(flatten)]
