@@ -52,7 +52,7 @@ pub enum HookError {
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
     /// The hook fires only for directives of the library or the user; `directive` is the first of them.
-    #[error("in this project, the hook `{id}` fires for `{directive}` at most: {because}")]
+    #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },

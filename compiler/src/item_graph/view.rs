@@ -44,7 +44,7 @@ pub enum DetailLevel {
     Full,
     /// Every item is a box, except that the standard library is one box.
     Items,
-    /// Knowledge, tools and patterns are drawn by folder.
+    /// Like [`Self::Items`], but knowledge, tools and patterns are drawn by folder.
     Mixed,
     /// Everything is drawn by folder.
     Folders,

@@ -41,7 +41,7 @@ pub enum OriginCause {
     InheritedGrant,
     /// A grant of the plan, by its pattern.
     Grant(String),
-    /// A primary that is offered because no link declares permissions.
+    /// A primary that is offered because no directive of the chain declares permissions.
     NoPermissions,
     /// The return tool: the directive declares outputs.
     OutputsDeclared,

@@ -420,7 +420,8 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the remaining owned time in milliseconds at `now`; `None` while the thread waits for an approval.
+    /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the thread
+    /// waits for an approval.
     pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))

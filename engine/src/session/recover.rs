@@ -220,9 +220,9 @@ impl EngineContext {
         Ok((state, hash))
     }
 
-    /// Handles a thread whose process died before the thread's first event, so that it had no effect. Starts it again
-    /// if another thread depends on it, that is, if it is a continuation or a child; any other thread counts as never
-    /// started. A child that the given control messages, or those of its `inbox`, end is finalized instead.
+    /// Handles a thread whose process died before the thread's first event, so that it had no effect. A continuation or
+    /// a child is started again, because another thread depends on it; any other thread counts as never started. If a
+    /// control message (given, or in the `inbox`) ends a child, the child is finalized and not started again.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -152,9 +152,9 @@ impl WebClient {
         while let Some(chunk) =
             response.chunk().await.map_err(|e| format!("{}: {}", displayable_url(&url), failure_reason(&e)))?
         {
-            let max_chars = self.max_bytes - body.len();
-            body.extend_from_slice(chunk.get(..max_chars.min(chunk.len())).unwrap_or_default());
-            if chunk.len() > max_chars {
+            let remaining = self.max_bytes - body.len();
+            body.extend_from_slice(chunk.get(..remaining.min(chunk.len())).unwrap_or_default());
+            if chunk.len() > remaining {
                 cut = true;
                 break;
             }

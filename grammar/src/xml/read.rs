@@ -130,7 +130,13 @@ impl<'t> TreeBuilder<'t> {
                 Ok(Event::PI(_)) => None,
                 Ok(Event::DocType(_)) => {
                     let help = Some("remove it: entities and validation are not supported");
-                    self.syntax_error(start, end, "a document type is not read".into(), "not allowed", help);
+                    self.syntax_error(
+                        start,
+                        end,
+                        "a document type declaration is not supported".into(),
+                        "not allowed",
+                        help,
+                    );
                     None
                 }
                 Err(_) => return self.report_unclosed(start),

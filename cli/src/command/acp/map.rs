@@ -18,7 +18,7 @@ use crate::present::event::result_reason;
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
-/// Converts the events of one session.
+/// Converts the events of one session to updates of the Agent Client Protocol.
 #[derive(Debug, Default)]
 pub struct UpdateMapper {
     /// Text of the current reply that was already sent in pieces.

@@ -184,7 +184,7 @@ fn shorten_start(name: &str, max_chars: usize) -> String {
     format!("…{rest}")
 }
 
-/// Splits a line into pieces of at most `room` characters, after words where possible. No character is lost.
+/// Splits a line into pieces of at most `max_chars` characters, after words where possible. No character is lost.
 fn fold(line: &str, max_chars: Option<usize>) -> Vec<&str> {
     let Some(max_chars) = max_chars else { return vec![line] };
     let mut pieces = Vec::new();

@@ -245,7 +245,7 @@ fn write_palette(out: &mut String, compilation: &Compilation) {
     };
     write_heading(out, "Palette", &aside);
     if plan.palette.is_empty() {
-        push(out, "  empty: no grant reaches a tool");
+        push(out, "  empty: no grant allows a tool");
     }
     let row = |tool: &crate::plan::PaletteTool| {
         let origin = compilation.origins.get(&format!("tool.{}", tool.name));

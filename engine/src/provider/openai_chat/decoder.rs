@@ -29,7 +29,7 @@ pub struct ChatDecoder {
     failure: Option<CallError>,
 }
 
-/// The most frequent event, which holds only a piece of text, for which parsing has a fast path.
+/// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
 struct ChatTextChunk<'e> {
     #[serde(borrow)]

@@ -176,7 +176,7 @@ impl SimulatedState {
     }
 
     /// Counts an operation and applies its fault. `Some(n)` means that an append writes `n` bytes before it fails.
-    fn step(&mut self, max_chars: SpaceNeed) -> io::Result<Option<usize>> {
+    fn step(&mut self, need: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;
         if let Some(callback) = &self.watcher {
@@ -194,7 +194,7 @@ impl SimulatedState {
             Some(DiskFault::Short(bytes)) => return Ok(Some(bytes)),
             Some(DiskFault::Full) => self.full = true,
         }
-        if self.full && max_chars == SpaceNeed::Needed { Err(full()) } else { Ok(None) }
+        if self.full && need == SpaceNeed::Needed { Err(full()) } else { Ok(None) }
     }
 
     fn find(&self, path: &Path) -> Option<usize> {
@@ -325,8 +325,8 @@ impl Disk for SimulatedDisk {
     fn write_at(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         let end = at.saturating_add(bytes.len() as u64);
-        let max_chars = if end <= state.file(path)?.current.len() as u64 { SpaceNeed::Free } else { SpaceNeed::Needed };
-        let short = state.step(max_chars)?;
+        let need = if end <= state.file(path)?.current.len() as u64 { SpaceNeed::Free } else { SpaceNeed::Needed };
+        let short = state.step(need)?;
         let written = bytes.len().min(short.unwrap_or(usize::MAX));
         state.write(path, at, bytes.get(..written).unwrap_or_default())?;
         if short.is_some() { Err(full()) } else { Ok(()) }

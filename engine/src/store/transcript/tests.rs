@@ -218,8 +218,8 @@ fn values_that_are_no_events_are_rejected() {
     assert!(matches!(transcript.append(&[large], 1), Err(StoreError::LineTooLong { .. })));
     assert_eq!(bytes(&disk), before);
     // The largest line that fits is read back.
-    let max_chars = MAX_LINE_BYTES - (json!({"type": "a", "text": ""}).to_string().len() + 200);
-    transcript.append(&[json!({"type": "a", "text": "x".repeat(max_chars)})], 1).unwrap();
+    let text_bytes = MAX_LINE_BYTES - (json!({"type": "a", "text": ""}).to_string().len() + 200);
+    transcript.append(&[json!({"type": "a", "text": "x".repeat(text_bytes)})], 1).unwrap();
     assert_eq!(read(&*disk, &thread(), 7).unwrap().records.len(), 7);
 }
 

@@ -43,7 +43,7 @@ impl McpToolDefinition {
         self.name.len() + self.description.len() + schema
     }
 
-    /// Returns the text of the item.
+    /// Returns the text of the item file of this tool.
     pub fn item_text(&self, server: &McpServer) -> String {
         let mut schema = self.schema.clone();
         schema.shift_remove("$schema");
@@ -103,7 +103,7 @@ pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Re
         };
         if let Some(other) = names.insert(name.clone(), &definition.name) {
             return Err(format!(
-                "server `{}`: `{}` and `{shown}` are both `{name}`",
+                "server `{}`: `{}` and `{shown}` both have the item name `{name}`",
                 server.name,
                 other.escape_debug()
             ));

@@ -234,7 +234,9 @@ async fn listed_tools_become_whole_items() {
         listed[0].clone(),
         listing::McpToolDefinition::new("math/add".into(), String::new(), serde_json::Map::new(), false),
     ];
-    assert!(listing::server_items(&Setup::server(""), &twice).unwrap_err().contains("are both `math_add`"));
+    assert!(
+        listing::server_items(&Setup::server(""), &twice).unwrap_err().contains("both have the item name `math_add`")
+    );
 }
 
 #[test]

@@ -30,8 +30,8 @@ impl BoundedOutput {
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let max_chars = (self.each - self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(max_chars);
+        let head_bytes = (self.each - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(head_bytes);
         self.head.extend_from_slice(first);
         let rest = rest.get(rest.len().saturating_sub(self.each)..).unwrap_or_default();
         let over = (self.tail.len() + rest.len()).saturating_sub(self.each);

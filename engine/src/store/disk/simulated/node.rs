@@ -131,8 +131,8 @@ fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
         let size = if at < end { SECTOR_BYTES } else { GROWTH_BYTES };
-        let max_chars = usize::try_from(size - at % size).unwrap_or(usize::MAX);
-        let (part, behind) = rest.split_at(max_chars.min(rest.len()));
+        let remaining = usize::try_from(size - at % size).unwrap_or(usize::MAX);
+        let (part, behind) = rest.split_at(remaining.min(rest.len()));
         parts.push((at, part));
         at += part.len() as u64;
         rest = behind;
