@@ -48,10 +48,10 @@ pub(super) struct CheckCache {
     pub shares: UnitReports,
     pub answers: PatternAnswers,
     /// Number of pattern answers and palettes after the last eviction.
-    pub retained_counts: (usize, usize),
-    pub analyses: ProjectAnalyses,
+    pub asked: (usize, usize),
+    pub judged: ProjectAnalyses,
     pub lowered: LowerCache,
-    pub fuel: Fuel,
+    pub effort: Fuel,
 }
 
 /// Cached results of analyses over all units.
@@ -69,19 +69,19 @@ impl CheckCache {
         changes: &mut Invalidation,
         directives: usize,
     ) -> (Self, PatternMatcher) {
-        let fuel = Fuel::share(directives);
-        changes.everything |= fuel != self.fuel;
+        let effort = Fuel::share(directives);
+        changes.everything |= effort != self.effort;
         let answers = if changes.everything { PatternAnswers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
         let (reach, patterns) = PatternMatcher::from_answers(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
         self.lowered.invalidate(changes);
-        self.analyses.mentions.invalidate(changes);
+        self.judged.mentions.invalidate(changes);
         if changes.everything {
-            self.analyses.verdicts = hook_use::ConditionVerdicts::default();
+            self.judged.verdicts = hook_use::ConditionVerdicts::default();
         }
-        self.fuel = fuel;
+        self.effort = effort;
         (self, reach)
     }
 
@@ -90,18 +90,18 @@ impl CheckCache {
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let shares = &self.shares;
         let is_asked = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
-        if self.retained_counts == (0, 0) {
+        if self.asked == (0, 0) {
             // In the first check all of them are in use.
-            self.retained_counts = (self.answers.len(), self.lowered.palette_count());
+            self.asked = (self.answers.len(), self.lowered.palette_count());
         }
-        let (patterns, palettes) = self.retained_counts;
+        let (patterns, palettes) = self.asked;
         if self.answers.len() > 2 * patterns + EVICTION_SLACK {
             self.answers.evict_unused(is_asked);
-            self.retained_counts.0 = self.answers.len();
+            self.asked.0 = self.answers.len();
         }
         if self.lowered.palette_count() > 2 * palettes + EVICTION_SLACK {
             self.lowered.evict_palettes(is_asked);
-            self.retained_counts.1 = self.lowered.palette_count();
+            self.asked.1 = self.lowered.palette_count();
         }
     }
 }

@@ -280,8 +280,8 @@ impl ResponseStream {
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
-            let remaining = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
-            body.extend(chunk.iter().take(remaining));
+            let max_chars = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
+            body.extend(chunk.iter().take(max_chars));
             if body.len() >= MAX_ERROR_BODY_BYTES {
                 break;
             }

@@ -120,13 +120,12 @@ const MODULES: [&str; 24] = [
 ];
 
 /// Replaced names of local variables.
-const VARIABLES: [&str; 15] = [
+const VARIABLES: [&str; 14] = [
     "complaint",
     "deed",
     "dice",
     "goes_on",
     "heard",
-    "judged",
     "looked",
     "patience",
     "said",
