@@ -52,3 +52,7 @@ leftovers runs="200" kills="50":
 # End to end against an independent mock server.
 e2e:
     e2e/run
+
+# Allocations of turn 1,000, child 4,000 and their early counterparts, where `cargo test` stops at turn 300 and child 400.
+growth:
+    RYE_GROWTH=whole cargo test -p rye --test growth -- --nocapture

@@ -290,6 +290,7 @@ struct Checker<'i, 'w> {
     settings: settings::ReportedPlaces,
     continuation: OnceCell<continuation::ContinuationSettings>,
     body_calls: body_calls::BodyCallChecker,
+    retries: unreachable_limits::RetryCounts,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -304,6 +305,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             settings: settings::ReportedPlaces::default(),
             continuation: OnceCell::new(),
             body_calls: body_calls::BodyCallChecker::default(),
+            retries: unreachable_limits::RetryCounts::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -395,7 +397,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                unreachable_limits::check(self.items, composed, audit, found);
+                unreachable_limits::check(self.items, &self.retries, composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model);

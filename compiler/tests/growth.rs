@@ -54,6 +54,16 @@ fn hooks(parts: usize) -> MapWorld<'static> {
         .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", repeat(parts, hook)))
 }
 
+/// Returns directives with a tool of their own.
+fn tools_by_name(parts: usize) -> MapWorld<'static> {
+    let tool = "version: 1.0.0\ndescription: A tool.\nkind: command\ncommand: [\"true\"]\n";
+    (0..parts).fold(MapWorld::new(), |world, i| {
+        let grant = granted(&format!("<tool>t{i}</tool>"));
+        let world = world.project(&format!(".ai/tools/t{i}.yaml"), tool);
+        world.project(&format!(".ai/directives/d{i}.md"), directive(&format!("d{i}"), &grant, "", "text"))
+    })
+}
+
 /// Returns directives that may all start each other.
 fn mutual_starts(parts: usize) -> MapWorld<'static> {
     let metadata = granted("<directive>d*</directive>");
@@ -82,7 +92,8 @@ fn check_of_hostile_files_is_linear() {
     let run = |world: &MapWorld<'_>| {
         check(world, &Selection::All);
     };
-    let shapes: [(&str, Shape); 9] = [
+    let shapes: [(&str, Shape); 10] = [
+        ("directives that grant one tool each", tools_by_name),
         ("unknown elements", |n| single(&repeat(n, |i| format!("<a{i}/>")), "", "text")),
         ("calls on one line", |n| {
             single("", "", &repeat(n, |i| format!("rye_execute(item_type=\"tool\", item_id=\"x/y{i}\") ")))

@@ -86,7 +86,7 @@ impl DirectiveServer {
     /// # Errors
     /// The client did not start with a valid handshake.
     pub async fn stdio(&self) -> Result<(), String> {
-        let (input, output) = rmcp::transport::stdio();
+        let (input, output, _guard) = stdio::open_standard_streams();
         let (transport, mut ended) = LineTransport::open(input, output);
         let service = match self.client_side().serve(transport).await {
             Ok(service) => service,

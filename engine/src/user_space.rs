@@ -1,10 +1,14 @@
 //! The user space: the folder that contains, or would contain, the user's `.ai/`, and the keys and trust records, which
 //! tools, sandboxed programs and lookups must not reach.
 
+mod protected;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+pub use protected::{ProtectedFiles, protected_files};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.
 const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];
@@ -25,11 +29,20 @@ pub fn root() -> Option<PathBuf> {
 /// `$USER_SPACE` and `$HOME`, and the account's home folder. Such a folder is not a project itself, but may contain
 /// projects.
 pub fn candidate_roots() -> Vec<PathBuf> {
+    let found: BTreeSet<PathBuf> = named_roots().into_iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    found.into_iter().collect()
+}
+
+/// Returns the folders that may hold this user's `.ai/`, as the variables and the list of accounts name them.
+fn named_roots() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));
-    let named = ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable).chain(account);
-    let found: BTreeSet<PathBuf> = named.filter_map(|folder| folder.canonicalize().ok()).collect();
-    found.into_iter().collect()
+    root_variables().chain(account).collect()
+}
+
+/// Returns the values of the variables that may name a user space.
+fn root_variables() -> impl Iterator<Item = PathBuf> {
+    ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable)
 }
 
 /// Returns the canonical paths of keys and trust records: the `keys` and `trust` folders of every candidate of the user

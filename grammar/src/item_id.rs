@@ -62,6 +62,12 @@ impl ItemId {
         self.0.rsplit_once('/').map_or("", |(c, _)| c)
     }
 
+    /// Parses the form used in capabilities. Ids have no dots, so the form is unambiguous.
+    pub fn from_dotted(text: &str) -> Option<Self> {
+        let is_dotted = !text.contains('/');
+        Self::parse(&text.replace('.', "/")).ok().filter(|_| is_dotted)
+    }
+
     /// Returns the form used in capabilities, with dots for slashes.
     pub fn dotted(&self) -> String {
         self.0.replace('/', ".")

@@ -329,6 +329,7 @@ fn item_id_display_equals_its_text() {
     for text in ["a", "rye/agent/core/base", "A-b_9/0"] {
         let id = ItemId::parse(text).unwrap();
         assert_eq!((id.as_str(), id.dotted()), (text, text.replace('/', ".")));
+        assert_eq!(ItemId::from_dotted(&id.dotted()), Some(id));
     }
     for text in
         ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/../b", "a.b", "a/b.md", "a b", "ä", "a\\b", "C:/a", "a\0"]

@@ -7,7 +7,7 @@ use rye_grammar::ItemId;
 use rye_grammar::capability::normalize;
 use serde::{Deserialize, Serialize};
 
-use super::glob::Glob;
+use super::glob::{self, Glob};
 use crate::world::{ItemKind, Space};
 
 /// An action on an item.
@@ -96,6 +96,16 @@ impl fmt::Display for ItemType {
     }
 }
 
+/// Returns true if a pattern, as written, matches a whole capability. For one match of a pattern; a [`CapabilitySet`] is
+/// faster for several.
+pub fn pattern_matches(pattern: &str, capability: &str) -> bool {
+    // No capability has a `/` or the prefix of an alias, so only a pattern with one of these needs its normal form.
+    if pattern.contains('/') || pattern.starts_with("rye.search") || pattern.starts_with("rye.load") {
+        return glob::matches(&normalize(pattern).0, capability);
+    }
+    glob::matches(pattern, capability)
+}
+
 /// The patterns of one link of the spawn chain.
 #[derive(Debug, Clone, Default)]
 pub struct CapabilitySet {
@@ -180,12 +190,23 @@ pub struct CapabilityDecision {
 
 /// Decides if every link of the spawn chain, leaf first, allows the action. An empty chain allows nothing.
 pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> CapabilityDecision {
+    authorize_links(chain, request, CapabilitySet::first_match)
+}
+
+/// Like [`authorize`], for links of any type. `first_match` returns the first pattern of a link that matches a
+/// capability.
+pub fn authorize_links<'c, L>(
+    chain: &'c [L],
+    request: &CapabilityRequest<'_>,
+    first_match: impl Fn(&'c L, &str) -> Option<&'c str>,
+) -> CapabilityDecision {
     let capability = request.capability();
     if request.is_exception() {
         return CapabilityDecision { allow: true, by: None, capability, denied_by: None };
     }
-    let denied_by = chain.iter().position(|set| set.first_match(&capability).is_none());
-    let by = chain.first().and_then(|leaf| leaf.first_match(&capability)).map(str::to_owned);
+    let mut matches = chain.iter().map(|link| first_match(link, &capability));
+    let by = matches.next().flatten().map(str::to_owned);
+    let denied_by = if by.is_none() { Some(0) } else { matches.position(|found| found.is_none()).map(|link| link + 1) };
     match (denied_by, by) {
         (None, Some(by)) => CapabilityDecision { allow: true, by: Some(by), capability, denied_by: None },
         (denied_by, _) => CapabilityDecision { allow: false, by: None, capability, denied_by: denied_by.or(Some(0)) },

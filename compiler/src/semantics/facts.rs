@@ -105,8 +105,14 @@ impl Facts {
     }
 }
 
+/// Maximum number of keys that are compared one by one, which is faster than a hash.
+const MAX_COMPARED_KEYS: usize = 8;
+
 fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Value> {
     match segment {
+        Segment::Name(name) if map.len() <= MAX_COMPARED_KEYS => {
+            map.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+        }
         Segment::Name(name) => map.get(name),
         Segment::Number(n) => map.get(&n.to_string()),
     }

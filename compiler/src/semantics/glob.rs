@@ -49,15 +49,29 @@ impl Token {
     }
 }
 
+impl GlobShape {
+    fn of(pattern: &str) -> Self {
+        let special = |c: char| matches!(c, '*' | '?' | '[');
+        match pattern.find(special) {
+            None => Self::Exact,
+            Some(at) if at + 1 == pattern.len() && pattern.ends_with('*') => Self::Prefix,
+            Some(_) => Self::Other,
+        }
+    }
+}
+
+/// Returns true if a whole text matches a pattern. For one match of a pattern; a [`Glob`] is faster for several.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    match GlobShape::of(pattern) {
+        GlobShape::Exact => pattern == text,
+        GlobShape::Prefix => pattern.strip_suffix('*').is_some_and(|prefix| text.starts_with(prefix)),
+        GlobShape::Other => Glob::new(pattern).matches(text),
+    }
+}
+
 impl Glob {
     pub fn new(pattern: &str) -> Self {
-        let special = |c: char| matches!(c, '*' | '?' | '[');
-        let shape = match pattern.find(special) {
-            None => GlobShape::Exact,
-            Some(at) if at + 1 == pattern.len() && pattern.ends_with('*') => GlobShape::Prefix,
-            Some(_) => GlobShape::Other,
-        };
-        Self { pattern: pattern.into(), shape, tokens: OnceLock::new() }
+        Self { pattern: pattern.into(), shape: GlobShape::of(pattern), tokens: OnceLock::new() }
     }
 
     /// Returns true if the pattern matches exactly one text.
@@ -159,11 +173,6 @@ fn tokens(pattern: &str) -> Vec<Token> {
         }
     }
     tokens
-}
-
-/// Returns true if `pattern` matches the whole of `text`.
-pub fn matches(pattern: &str, text: &str) -> bool {
-    Glob::new(pattern).matches(text)
 }
 
 /// Returns the class that opens before `start`, and the position after its `]`; `None` if it never closes.

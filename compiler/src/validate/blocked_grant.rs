@@ -26,13 +26,12 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
         return;
     }
     let guards: Vec<&ComposedHook> = guards.collect();
-    let tools = items.list(ItemKind::Tool);
     for grant in &permissions.grants {
         let pattern = &grant.pattern.0;
         let Some(dotted) = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id)) else { continue };
-        let Some(id) = tools.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| &entry.id) else { continue };
-        let Some(guard) = guards.iter().find(|guard| blocks_every_call(guard, composed, id)) else { continue };
-        let Some(tool) = items.tool(id) else { continue };
+        let Some(id) = ItemId::from_dotted(dotted).filter(|id| items.exists(ItemKind::Tool, id)) else { continue };
+        let Some(guard) = guards.iter().find(|guard| blocks_every_call(guard, composed, &id)) else { continue };
+        let Some(tool) = items.tool(&id) else { continue };
         found.push(CapabilityError::BlockedGrant {
             pattern: pattern.clone(),
             item: id.to_string(),

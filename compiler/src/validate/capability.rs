@@ -321,8 +321,7 @@ fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, 
 
 /// Returns the tool with this dotted id.
 fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
-    let list = items.list(ItemType::Tool.kind());
-    list.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| entry.id.clone())
+    ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }
 
 /// Returns the folders and hosts that the grants of a tool open.

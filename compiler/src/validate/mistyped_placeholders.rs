@@ -39,13 +39,20 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
 /// Returns every mistyped placeholder of a body; `is_input` returns true for declared names.
 pub fn find_mistyped<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<MistypedPlaceholder<'t>> {
     let text = directive.body.node.as_str();
-    if !text.contains(['{', '$', '%', '[']) {
+    // Most bodies have only some of the marks, and a search of every line is slow.
+    let has = |mark: u8| text.as_bytes().contains(&mark);
+    let (has_brace, has_other) = (has(b'{'), has(b'$') || has(b'%') || has(b'['));
+    if !has_brace && !has_other {
         return Vec::new();
     }
     let mut found = Vec::new();
     for (line, start) in lines_outside_code(text) {
-        find_in_line(line, start, is_input, &mut found);
-        find_other_marks(line, start, is_input, &mut found);
+        if has_brace {
+            find_in_line(line, start, is_input, &mut found);
+        }
+        if has_other {
+            find_other_marks(line, start, is_input, &mut found);
+        }
     }
     found
 }

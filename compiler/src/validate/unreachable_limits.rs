@@ -1,5 +1,8 @@
 //! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use rye_grammar::data::Node;
 
 use super::fact_bounds::highest_limit;
@@ -27,6 +30,22 @@ const THREAD_TOOLS: &str = "rye/agent/threads/";
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const MIN_CALL_TOKENS: u64 = 20;
 
+/// The largest `max_retries` of each settings file, searched once. Each check still asks for the file, because it depends
+/// on the file.
+#[derive(Default)]
+pub struct RetryCounts(RefCell<Vec<(Arc<Node>, u64)>>);
+
+impl RetryCounts {
+    fn most(&self, file: Arc<Node>) -> u64 {
+        if let Some((_, most)) = self.0.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, &file)) {
+            return *most;
+        }
+        let most = most_retries(&file);
+        self.0.borrow_mut().push((file, most));
+        most
+    }
+}
+
 /// Reports grants of directives that a limit of 0 makes useless. A body that names a child is reported by the spawn
 /// checks.
 pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: bool, found: &mut Diagnostics) {
@@ -52,9 +71,15 @@ pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: boo
 }
 
 /// Reports unreachable limits that the leaf itself declares.
-pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
+pub fn check(
+    items: &Items<'_>,
+    retries: &RetryCounts,
+    composed: &Composed,
+    audit: &LowerSummary,
+    found: &mut Diagnostics,
+) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
-    let reachable = ReachableLimits { items, composed, audit };
+    let reachable = ReachableLimits { items, retries, composed, audit };
     for limit in &leaf.limits {
         // Without `<permissions>`, every call of a root is denied anyway.
         let is_granted = composed.permissions.as_ref().is_some_and(|permissions| !permissions.value.grants.is_empty());
@@ -77,6 +102,7 @@ pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found
 /// other hook can, because the limits are checked again after every other event.
 struct ReachableLimits<'c, 'w> {
     items: &'c Items<'w>,
+    retries: &'c RetryCounts,
     composed: &'c Composed,
     audit: &'c LowerSummary,
 }
@@ -114,7 +140,8 @@ impl ReachableLimits<'_, '_> {
     /// Returns the most attempts of one turn that are billed.
     fn attempts(&self) -> u64 {
         let files = ["agent/resilience", "agent/error_classification"];
-        let most = files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| most_retries(&file));
+        let most =
+            files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| self.retries.most(file));
         ATTEMPTS_PER_RETRY.saturating_mul(most.max().unwrap_or(0).max(MIN_RETRIES).saturating_add(1))
     }
 

@@ -9,7 +9,7 @@ use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, PaletteTool, Plan};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_compiler::sandbox::{SandboxKind, ToolSandbox};
-use rye_compiler::semantics::capability::{self, CapabilityRequest, CapabilitySet, Primary};
+use rye_compiler::semantics::capability::{self, CapabilityRequest, Primary};
 use rye_compiler::semantics::risk::{Policy, RiskTableError};
 use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
@@ -176,10 +176,10 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         | ParsedCall::Start { .. }
         | ParsedCall::Fetch(_)
         | ParsedCall::Sign(_) => {
-            let grants = chain(launch_grants(state));
+            let grants = launch_grants(state);
             // A tool that starts a directive needs a grant for the tool and one for the directive.
-            let by_tool = action.tool().map(|tool| check(plan, &grants, &tool_request(Some(tool))));
-            by_tool.transpose().and_then(|_| check(plan, &grants, &action.request()))
+            let by_tool = action.tool().map(|tool| check(plan, grants, &tool_request(Some(tool))));
+            by_tool.transpose().and_then(|_| check(plan, grants, &action.request()))
         }
     };
     let capability = match checked {
@@ -303,11 +303,11 @@ pub fn authorize_hook_call(
     // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
     // hook: then the grants of the thread and its ancestors decide, as for any call of the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
-    let by_grants = !own && CapabilitySet::new(hook.grants.iter().cloned()).first_match(&capability).is_some();
+    let by_grants = !own && hook.grants.iter().any(|pattern| capability::pattern_matches(pattern, &capability));
     let capability = if by_line || by_grants {
         capability
     } else {
-        check(plan, &chain(&launch.grants), &request).map_err(|denied| denied.text)?
+        check(plan, &launch.grants, &request).map_err(|denied| denied.text)?
     };
     // The declaration of a hook grants the item only; the thread's grants determine the folders and hosts.
     (dispatch.write, dispatch.net) = (write, net);
@@ -529,10 +529,13 @@ struct Denial {
     text: String,
 }
 
-fn check(plan: &Plan, chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Result<String, Denial> {
+fn check(plan: &Plan, grants: &[Vec<Grant>], request: &CapabilityRequest<'_>) -> Result<String, Denial> {
     let space = request.item_id.and_then(|id| resolved_space(plan, request.item_type.kind(), id));
     let request = CapabilityRequest { space, ..*request };
-    let decision = capability::authorize(chain, &request);
+    let decision = capability::authorize_links(grants, &request, |link: &Vec<Grant>, capability| {
+        let mut patterns = link.iter().map(|grant| grant.pattern.as_str());
+        patterns.find(|pattern| capability::pattern_matches(pattern, capability))
+    });
     if decision.allow {
         return Ok(decision.capability);
     }
@@ -578,10 +581,6 @@ fn launch_grants(state: &ThreadState) -> &[Vec<Grant>] {
 
 fn patterns(grants: &[Vec<Grant>]) -> Vec<Vec<String>> {
     grants.iter().map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect()
-}
-
-fn chain(grants: &[Vec<Grant>]) -> Vec<CapabilitySet> {
-    patterns(grants).into_iter().map(CapabilitySet::new).collect()
 }
 
 /// Returns the remaining duration of the thread in milliseconds.

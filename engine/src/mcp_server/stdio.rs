@@ -3,12 +3,16 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rustix::fs::FileType;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::MAX_MESSAGE_BYTES;
@@ -16,6 +20,66 @@ use super::message::{IdFinder, MessageError, check_message};
 
 /// Maximum number of received messages that wait to be handled.
 const MAX_RECEIVED: usize = 64;
+
+type Input = Box<dyn AsyncRead + Send + Unpin>;
+type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Sets standard input and output to blocking mode again when it is dropped: other programs may share them.
+pub(super) struct BlockingModeGuard;
+
+impl Drop for BlockingModeGuard {
+    fn drop(&mut self) {
+        for stream in [io::stdin().as_fd(), io::stdout().as_fd()] {
+            // A closed stream has no mode.
+            rustix::io::ioctl_fionbio(stream, false).ok();
+        }
+    }
+}
+
+/// Opens the standard streams of this process, inside a runtime. The runtime polls pipes and sockets, because a blocking
+/// read by another thread costs several thread switches for every message.
+pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
+    let input = polled(&io::stdin(), |fd| Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?) as Input), |s| Box::new(s));
+    // Writes to a stream that stderr shares must block: diagnostics would fail otherwise.
+    let is_shared =
+        file_identity(io::stdout().as_fd()).is_none_or(|own| file_identity(io::stderr().as_fd()) == Some(own));
+    let output = if is_shared {
+        None
+    } else {
+        polled(&io::stdout(), |fd| Ok(Box::new(pipe::Sender::from_owned_fd(fd)?) as Output), |s| Box::new(s))
+    };
+    let input = input.unwrap_or_else(|| Box::new(tokio::io::stdin()));
+    let output = output.unwrap_or_else(|| Box::new(tokio::io::stdout()));
+    (input, output, BlockingModeGuard)
+}
+
+/// Opens a pipe or a socket to be polled; `None` for any other file, such as a terminal.
+fn polled<S>(
+    stream: &impl AsFd,
+    open_pipe: impl FnOnce(OwnedFd) -> io::Result<S>,
+    open_socket: impl FnOnce(UnixStream) -> S,
+) -> Option<S> {
+    let stat = rustix::fs::fstat(stream).ok()?;
+    let fd = stream.as_fd().try_clone_to_owned().ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => open_pipe(fd).ok(),
+        FileType::Socket => {
+            let socket = std::os::unix::net::UnixStream::from(fd);
+            socket.set_nonblocking(true).ok()?;
+            UnixStream::from_std(socket).ok().map(open_socket)
+        }
+        FileType::RegularFile
+        | FileType::Directory
+        | FileType::Symlink
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => None,
+    }
+}
+
+fn file_identity(stream: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
 
 /// The server's end of a pair of streams.
 pub(super) struct LineTransport<W> {

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
 use rye_compiler::diagnostics::breaks_line;
@@ -140,7 +141,10 @@ impl Endpoint {
     /// at once on a fresh connection, because the server did not accept it.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
         let known = is_known_origin(&self.url);
-        let request = |client: &Client, body| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let request =
+            |client: &Client, body: Bytes| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let body = Bytes::from(body);
+        // Shares the bytes.
         let again = known.then(|| body.clone());
         let error = match request(client_for(&self.url)?, body).send().await {
             Ok(response) => {

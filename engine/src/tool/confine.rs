@@ -15,7 +15,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -28,7 +28,7 @@ pub use path_policy::{PathAccess, path_access};
 pub use relative::{ProjectPath, printable};
 pub use replace::{FileVersion, WriteEffect};
 
-use crate::user_space;
+use crate::user_space::{self, ProtectedFiles};
 
 /// Maximum number of links followed in one path, as in kernels.
 const MAX_LINKS: u32 = 40;
@@ -43,8 +43,8 @@ pub struct ProjectFiles {
     root: Dir,
     /// Protected folders by identity, because a file system may treat other names as equal.
     known: Vec<(Inode, &'static str)>,
-    /// Keys and trust records, by identity, including the files in their folders.
-    secrets: hard_link::Inodes,
+    /// Keys and trust records.
+    protected: Arc<ProtectedFiles>,
     may_write_item: Vec<Vec<String>>,
     write_bounds: Vec<Vec<String>>,
     state_links: OnceLock<Option<hard_link::Inodes>>,
@@ -89,13 +89,20 @@ impl ProjectFiles {
         if let Ok(stat) = rustix::fs::statat(&dir, ".ai/state", AtFlags::SYMLINK_NOFOLLOW) {
             known.push((Inode::of(&stat), "state"));
         }
-        let user = user_space::candidate_roots();
-        let law = user.iter().filter_map(|user| std::fs::metadata(user.join(".ai")).ok());
-        known.extend(law.map(|metadata| (Inode::of_file(&metadata), ".ai")));
-        let secrets = hard_link::secret_inodes(&real);
+        let protected = user_space::protected_files(&real);
+        known.extend(protected.user_folders.iter().map(|identity| (Inode::from(*identity), ".ai")));
         let state_links = OnceLock::new();
         let write_bounds = Vec::new();
-        Ok(Self { given: root.to_owned(), real, root: dir, known, secrets, may_write_item, write_bounds, state_links })
+        Ok(Self {
+            given: root.to_owned(),
+            real,
+            root: dir,
+            known,
+            protected,
+            may_write_item,
+            write_bounds,
+            state_links,
+        })
     }
 
     /// Returns the canonical root, in which processes start.
@@ -224,7 +231,7 @@ impl ProjectFiles {
             return Err(FileAccessError::Special { path: path.clone(), what: "something special" });
         }
         let inode = Inode::of_file(&metadata);
-        if self.secrets.contains(&inode) || (metadata.nlink() > 1 && self.is_state(inode)) {
+        if self.protected.secrets.contains(&inode.identity()) || (metadata.nlink() > 1 && self.is_state(inode)) {
             return Err(FileAccessError::Hidden { path: path.to_string() });
         }
         Ok((file, metadata))
@@ -284,7 +291,7 @@ impl ProjectFiles {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         let alias = self.known.iter().any(|(known, real)| *known == inode && *real != name);
-        if alias || self.secrets.contains(&inode) {
+        if alias || self.protected.secrets.contains(&inode.identity()) {
             Err(FileAccessError::Hidden { path: at.to_string() })
         } else {
             Ok(())

@@ -2,7 +2,7 @@
 //! chain like the grants themselves.
 
 use rye_compiler::plan::Grant;
-use rye_compiler::semantics::capability::CapabilitySet;
+use rye_compiler::semantics::capability::pattern_matches;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
 /// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor cover.
@@ -13,7 +13,7 @@ pub(super) fn granted_items(
     is_inside: impl Fn(&str, &str) -> bool,
 ) -> Vec<String> {
     let named = |set: &[Grant]| -> Vec<String> {
-        let matching = set.iter().filter(|g| CapabilitySet::new([g.pattern.clone()]).first_match(capability).is_some());
+        let matching = set.iter().filter(|grant| pattern_matches(&grant.pattern, capability));
         matching.flat_map(|grant| field(grant).iter().cloned()).collect()
     };
     let Some((own, above)) = chain.split_first() else { return Vec::new() };
@@ -29,7 +29,7 @@ pub(super) fn granted_items(
 /// grants all name folders. A written path must lie in a folder of every list.
 pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     let bound = |set: &Vec<Grant>| {
-        let matches = |grant: &&Grant| CapabilitySet::new([grant.pattern.clone()]).first_match(capability).is_some();
+        let matches = |grant: &&Grant| pattern_matches(&grant.pattern, capability);
         let matching: Vec<&Grant> = set.iter().filter(matches).collect();
         let is_bound = !matching.is_empty() && matching.iter().all(|grant| !grant.write.is_empty());
         is_bound.then(|| matching.iter().flat_map(|grant| grant.write.iter().cloned()).collect())

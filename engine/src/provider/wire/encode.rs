@@ -52,32 +52,37 @@ impl EncodedGroup {
     }
 }
 
-/// Returns the JSON of `fields`, with the list of groups as the value of the field `list`.
+/// Returns the JSON of `fields`, with the list of groups as the value of the field `list`, which `fields` contains.
 pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
+    let (mut front, mut back) = (vec![b'{'], Vec::new());
+    let mut part = &mut front;
+    for (index, (name, value)) in fields.iter().enumerate() {
+        if index > 0 {
+            part.push(b',');
+        }
+        write_json(part, name);
+        part.push(b':');
+        if name == list {
+            part = &mut back;
+        } else {
+            write_json(part, value);
+        }
+    }
+    // Allocated once: a buffer that grows behind the conversation would copy the conversation.
     let length: usize = groups.iter().map(EncodedGroup::len).sum();
-    let mut bytes = vec![b'{'];
-    for (name, value) in fields {
-        if bytes.len() > 1 {
+    let mut bytes = Vec::with_capacity(front.len() + length + back.len() + 3);
+    bytes.append(&mut front);
+    bytes.push(b'[');
+    let mut written = false;
+    for group in groups.iter().filter(|group| group.items.iter().any(|items| !items.is_empty())) {
+        if written {
             bytes.push(b',');
         }
-        write_json(&mut bytes, name);
-        bytes.push(b':');
-        if name != list {
-            write_json(&mut bytes, value);
-            continue;
-        }
-        bytes.reserve(length + 2);
-        bytes.push(b'[');
-        let mut written = false;
-        for group in groups.iter().filter(|group| group.items.iter().any(|items| !items.is_empty())) {
-            if written {
-                bytes.push(b',');
-            }
-            group.write(&mut bytes);
-            written = true;
-        }
-        bytes.push(b']');
+        group.write(&mut bytes);
+        written = true;
     }
+    bytes.push(b']');
+    bytes.append(&mut back);
     bytes.push(b'}');
     bytes
 }

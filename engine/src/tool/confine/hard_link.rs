@@ -4,13 +4,11 @@
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::{ProjectFiles, open_folder_at};
-use crate::user_space;
 
 /// The device and inode number of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +19,18 @@ pub(super) type Inodes = BTreeSet<Inode>;
 /// Maximum number of files searched. If there are more, every file with several names counts as state.
 const MAX_FILES: usize = 200_000;
 
+impl From<(u64, u64)> for Inode {
+    fn from((device, number): (u64, u64)) -> Self {
+        Self(device, number)
+    }
+}
+
 impl Inode {
+    /// Returns the device and inode number.
+    pub(super) fn identity(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+
     pub(super) fn of(stat: &Stat) -> Self {
         Self(stat.st_dev, stat.st_ino)
     }
@@ -29,12 +38,6 @@ impl Inode {
     pub(super) fn of_file(metadata: &Metadata) -> Self {
         Self(metadata.dev(), metadata.ino())
     }
-}
-
-/// Returns the identities of keys and trust records, including those of a project.
-pub(super) fn secret_inodes(project: &Path) -> Inodes {
-    let secrets = user_space::secret_folders([project]);
-    user_space::file_identities(&secrets).into_iter().map(|(device, number)| Inode(device, number)).collect()
 }
 
 impl ProjectFiles {
