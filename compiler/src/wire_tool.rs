@@ -1,8 +1,8 @@
-//! Tools in the form that a request contains: definitions converted for their wire, or instructions in the system prompt
-//! of a model without native tool use. `plan` shows them and the engine sends them.
+//! Tools in the form that a request contains: definitions converted for their wire, or instructions in the system
+//! prompt of a model without native tool use. `plan` shows them and the engine sends them.
 //!
-//! The conversion of a JSON Schema (2020-12) never narrows it: a constraint that the wire cannot carry becomes part of a
-//! description, and the engine validates each call against the original schema before the tool runs.
+//! The conversion of a JSON Schema (2020-12) never narrows it: a constraint that the wire cannot express becomes part
+//! of a description, and the engine validates each call against the original schema before the tool runs.
 //!
 //! Every wire requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref` beside
 //! its properties, and property names of at most 64 characters `A-Z a-z 0-9 _ . -`.
@@ -23,7 +23,7 @@ use crate::tool_spec::{resolve_pointer, upgrade_schema};
 /// The part of JSON Schema that a wire accepts below the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SchemaDialect {
-    /// All of it; each array has `items` and each object has `properties`.
+    /// All of JSON Schema; each array has `items` and each object has `properties`.
     Complete,
     /// The keywords that Gemini documents, without references.
     Subset,
@@ -43,7 +43,7 @@ impl SchemaDialect {
 /// A tool definition in the form that a request contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireTool<'t> {
-    /// The description, with the constraints on the parameters as a whole that the schema cannot carry.
+    /// The description, with the constraints on all parameters together that the schema cannot express.
     pub description: Cow<'t, str>,
     /// JSON Schema of the parameters; `None` if the wire sends no schema for a tool without parameters.
     pub parameters: Option<Cow<'t, Value>>,
@@ -90,7 +90,7 @@ impl PlannedModel {
     }
 }
 
-/// Converts the schema of all parameters; also returns the rules that the schema cannot carry.
+/// Converts the schema of all parameters. Also returns the rules that the schema cannot express.
 fn convert_parameters(schema: &Value, dialect: SchemaDialect) -> (Value, Vec<String>) {
     let mut original = schema.clone();
     upgrade_schema(&mut original);
@@ -135,7 +135,7 @@ pub fn is_wire_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_PROPERTY_NAME_BYTES && name.bytes().all(plain)
 }
 
-/// Removes the properties whose names no wire accepts. Returns their descriptions: a model can still send them.
+/// Removes the properties whose names no wire accepts. Returns their descriptions, because a model can still send them.
 fn take_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else { return Vec::new() };
     if properties.keys().all(|name| is_wire_name(name)) {

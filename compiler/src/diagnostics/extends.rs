@@ -64,7 +64,9 @@ impl Problem for ExtendsError {
                     .map(|((id, span), (parent, _))| new_label(*span, format!("`{id}` extends `{parent}`")))
                     .collect()
             }
-            Self::TooDeep { span, limit, .. } => vec![new_label(*span, format!("this would be link {}", limit + 1))],
+            Self::TooDeep { span, limit, .. } => {
+                vec![new_label(*span, format!("this would be directive {} of the chain", limit + 1))]
+            }
         }
     }
 }

@@ -70,7 +70,7 @@ impl Problem for PaletteError {
             Self::Undescribed { primary, span, .. } => {
                 vec![new_label(*span, format!("`{primary}` is granted but not described"))]
             }
-            Self::Dropped { span, .. } => vec![new_label(*span, "these grants reach more than fits")],
+            Self::Dropped { span, .. } => vec![new_label(*span, "the granted tools do not all fit")],
             Self::Name { span, .. } => span.iter().map(|s| new_label(*s, "this grant reaches it")).collect(),
         }
     }

@@ -308,12 +308,12 @@ impl ToolSpecReader {
                 span,
                 "the program of a command cannot be a parameter".into(),
                 "chosen by the caller",
-                Some("name the program and leave only its arguments open".into()),
+                Some("name the program, and use parameters only in its arguments".into()),
             ),
             Ok(_) if index == 0 && (text.is_empty() || text.split('/').any(|s| s == "..")) => {
                 self.report_bad_value(
                     span,
-                    format!("`{text}` names no program of the project or the path"),
+                    format!("`{text}` is neither a program of the project nor one in `PATH`"),
                     "not a program",
                     None,
                 );
@@ -384,7 +384,7 @@ impl ToolSpecReader {
         }
         self.known_keys(config, &["path", "mode"], "`config`");
         if parameters.pointer(&format!("/properties/{RESOLVED_CONFIG}")).is_some() {
-            let message = format!("the parameter `{RESOLVED_CONFIG}` is where the settings go");
+            let message = format!("the parameter `{RESOLVED_CONFIG}` is reserved for the settings");
             self.report_bad_value(
                 config.span,
                 message,
@@ -399,7 +399,7 @@ impl ToolSpecReader {
                 let help = Some("write `deep_merge` or `first_match`".into());
                 self.report_bad_value(
                     config.span,
-                    format!("settings are not resolved by `{other}`"),
+                    format!("`{other}` is not a mode of resolving settings"),
                     "unknown mode",
                     help,
                 );

@@ -102,7 +102,7 @@ fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
     assert_eq!(faults(&json!([1]))[0].1, "a tool is a mapping, not a list");
     assert_eq!(
         faults(&json!({"description": "x", "kind": "command", "command": ["../../bin/sh"]}))[0].1,
-        "`../../bin/sh` names no program of the project or the path"
+        "`../../bin/sh` is neither a program of the project nor one in `PATH`"
     );
 }
 
@@ -196,7 +196,7 @@ fn config_and_environment_are_validated() {
         ("environment", json!(["TOKEN", "A=B"]), "`A=B` names no variable"),
         ("environment", json!([]), "`${TOKEN}` is not a variable that this tool declares"),
         ("config", json!({"path": "../x"}), "`../x` names no settings: "),
-        ("config", json!({"path": "a", "mode": "merge"}), "settings are not resolved by `merge`"),
+        ("config", json!({"path": "a", "mode": "merge"}), "`merge` is not a mode of resolving settings"),
     ] {
         let mut bad = base.clone();
         bad[key] = value;

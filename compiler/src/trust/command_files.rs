@@ -230,7 +230,7 @@ pub fn files_of_value(value: &str) -> Vec<String> {
 /// Describes the folders of words that are complete only when the command runs; `None` if there are none.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
-        return Some("every file of the project, because a name is complete only at the call".to_owned());
+        return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
     }
     let folders: Vec<String> =
         words.iter().filter(|word| word.ends_with('/')).map(|word| format!("every file of `{word}`")).collect();

@@ -11,7 +11,7 @@ use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Maximum number of functions of an assertion whose answers are enumerated.
+/// Maximum number of functions of an assertion whose combinations of answers are enumerated.
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {

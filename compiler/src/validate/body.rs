@@ -1,5 +1,5 @@
-//! Directives without content: no prompt of their own, nothing from their chain or hooks except the standard library's,
-//! and no directive that extends them.
+//! Directives without content: they have no prompt of their own, get none from their chain or from hooks other than the
+//! standard library's, and no directive extends them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct EmptyDirectives {
     /// For each directive its span, and true while it is empty on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
-    /// Set if a directive could not be read: it may extend any other.
+    /// Set if a directive could not be read, because that directive may extend any other.
     incomplete: bool,
 }
 

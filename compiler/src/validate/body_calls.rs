@@ -27,7 +27,7 @@ const MAX_ARGUMENT_DISTANCE: usize = 2000;
 /// The thread tool, whose own argument names another item.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
-/// Arguments as written in prose, Python and JSON.
+/// The pattern of an argument as written in prose, Python and JSON.
 static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
 });
@@ -122,7 +122,7 @@ struct BodyCall {
     id: String,
     /// Byte offset of the id, from the opening parenthesis.
     at: usize,
-    /// Set for a call of the thread tool, which takes limits beside the inputs.
+    /// True for a call of the thread tool, which takes limits beside the inputs.
     by_tool: bool,
     /// The literal parameters, with offsets from the opening parenthesis.
     arguments: Option<CallArguments>,

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallArguments {
     pub list: Vec<CallArgument>,
-    /// Set if the text lists every argument: no `…` stands for others.
+    /// Set if the text lists every argument, without a `…` for others.
     pub complete: bool,
 }
 

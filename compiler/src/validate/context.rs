@@ -1,4 +1,4 @@
-//! Suppressions that remove nothing, reported only if no directive of the project makes use of them.
+//! Suppressions that remove nothing in any directive of the project.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ use crate::semantics::hook_table::INFRASTRUCTURE_LAYER;
 use crate::semantics::limits::{LimitName, Limits, resolve};
 use crate::world::ItemKind;
 
-/// The cause of a bound.
+/// The origin of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundCause {
     Limits,
@@ -41,7 +41,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Self { items, composed, limits: OnceCell::new(), grants: OnceCell::new(), models: OnceCell::new() }
     }
 
-    /// Returns the values that a fact of a hook can have; `None` if no bound is known. Ignores bounds whose cause is
+    /// Returns the values that a fact of a hook can have; `None` if no bound is known. Ignores bounds with the cause
     /// `without`.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
@@ -57,7 +57,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         }
     }
 
-    /// Returns the bound of a fact that a limit bounds. A hook that lifts the limit removes it.
+    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound.
     fn cost(&self, fact: &str) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" => LimitName::Turns,
@@ -72,8 +72,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(Domain::Number { whole: limit == LimitName::Turns, least: Some(0), most, optional: false })
     }
 
-    /// Returns the compared texts that a call can have, and one text for all others; `None` if the condition uses the
-    /// fact in other ways than comparing whole texts, or if the spawning thread's grants apply.
+    /// Returns the compared texts that a call can have, and one text that represents all others. `None` if the
+    /// condition uses the fact in other ways than comparing whole texts, or if the grants of the spawn parent apply.
     fn compared_calls(&self, hook: &HookDecl, path: &Path, is_reachable: &dyn Fn(&str) -> bool) -> Option<Domain> {
         self.grants()?;
         let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
@@ -126,9 +126,9 @@ fn declared_limits(composed: &Composed) -> Option<Limits> {
     resolve(&declared.defaults, &declared.directive, &[], &[]).ok().map(|resolved| resolved.limits)
 }
 
-/// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. Returns `None`
-/// if a hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so: after every other
-/// event, the limits are checked again. Hooks of the infrastructure layer never do.
+/// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. `None` if a
+/// hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so, because the limits are
+/// checked again after every other event. Hooks of the infrastructure layer cannot.
 pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
     let is_lifting = |hook: &&ComposedHook| {
         let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;

@@ -41,7 +41,7 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     groups
 }
 
-/// Returns the group that a text names where a pattern belongs: `fs.read`, `fs/read`, or `fs` for all of a file.
+/// Returns the group that a text names instead of a pattern: `fs.read`, `fs/read`, or `fs` for all groups of a file.
 pub fn group_named<'g>(groups: &'g [CapabilityGroup], text: &str) -> Option<&'g CapabilityGroup> {
     let text = text.replace('/', ".");
     let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];

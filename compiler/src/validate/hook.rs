@@ -21,7 +21,7 @@ use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
-/// Checks a hook. `own` is the composition of the directive that declares it; `None` for hooks of files.
+/// Checks a hook. `own` is the composition of the directive that declares it; `None` for hooks of hook files.
 pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     if !hook.enabled {
         return;
@@ -109,7 +109,7 @@ fn check_fact(path: &Path, span: Span, point: &HookPointRow, own: Option<&Compos
     }
 }
 
-/// Returns the declared output that a path reads, at the one event that has outputs.
+/// Returns the declared output that a path reads. Only one event has outputs.
 fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]
@@ -141,8 +141,8 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
-/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. Reads
-/// the knowledge, so a plan calls this only for hooks that fire.
+/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. This
+/// reads the knowledge, so a plan calls it only for hooks that fire.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -162,8 +162,8 @@ pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics
     }
 }
 
-/// Reports a directive's own hook that executes or signs something its directive is not granted. If the chain declares
-/// no permissions, the spawner's apply, so nothing is reported.
+/// Reports a hook of a directive that executes or signs something outside of the directive's grants. If the chain
+/// declares no permissions, the grants of the spawn parent apply, so nothing is reported.
 fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let (Some(action), Some(permissions)) = (&hook.action, &own.permissions) else { return };
     let Some((kind, id)) = action.node.item() else { return };
@@ -232,7 +232,7 @@ pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnosti
     }
 }
 
-/// Reports untrusted text (of the model or a tool) in a parameter of a command: it could inject a command.
+/// Reports text of the model or a tool in a parameter of a command, because it could inject a command.
 fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
     else {
@@ -313,8 +313,8 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports parameters of a call that a hook reads and that no tool has: none of the tools it guards, or none at all if the
-/// condition requires no tool. Reads the tools, so only `check` calls this.
+/// Reports parameters of a call that a hook reads and that no tool has: none of the tools that the condition requires,
+/// or no tool at all if it requires none. This reads the tools, so only `check` calls it.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
@@ -351,12 +351,13 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
 
 struct KnownParameters {
     names: BTreeSet<String>,
-    /// Set if no tool accepts other parameters.
+    /// True if no tool accepts other parameters.
     is_complete: bool,
 }
 
-/// Returns the parameters of the required tools; `None` if there is none, or if one of them accepts others. If no tool is
-/// required, returns the parameters of all tools and primaries, and the inputs of all directives, which calls start too.
+/// Returns the parameters of the required tools; `None` if the required tools do not exist, or if one of them accepts
+/// other parameters. If no tool is required, returns the parameters of all tools and primaries, and the inputs of all
+/// directives, because calls can start directives too.
 fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
     if let Some(required) = required {
         let tools: Vec<_> = required.iter().map(|id| items.tool(id)).collect::<Option<_>>()?;
@@ -385,8 +386,8 @@ fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)
 }
 
-/// Returns the tools of which every call must have one for a condition to be true: `call.item_id == "…"`,
-/// `call.item_id in […]` or the same with `call.name`, alone or in `&&`.
+/// Returns the tools that a condition requires of a call: `call.item_id == "…"`, `call.item_id in […]` or the same with
+/// `call.name`, alone or in `&&`.
 fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
         ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),

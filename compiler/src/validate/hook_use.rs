@@ -21,7 +21,7 @@ use super::domain;
 use super::fact_bounds::{BoundCause, FactBounds};
 use super::incremental::Merge;
 
-/// Hooks by span, with what is known of their firing.
+/// Hooks by span, with the results of checking whether they can fire.
 #[derive(Default)]
 pub struct HookUses {
     uses: BTreeMap<Span, HookUse>,
@@ -38,12 +38,12 @@ struct HookUse {
     bound: Option<BoundCause>,
 }
 
-/// A `resolve_extends` hook whose condition some directive meets.
+/// A `resolve_extends` hook whose condition is true for some directive.
 struct RouteUse {
     hook: Arc<HookDecl>,
-    /// True if it routes some directive.
+    /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that routes the first directive that meets the condition but is not routed by `hook`.
+    /// The hook that sets the route of the first directive for which the condition of `hook` is true in vain.
     by: Arc<HookDecl>,
 }
 
@@ -94,8 +94,8 @@ impl HookUses {
         }
     }
 
-    /// Records the routing hooks of the project's files whose condition a directive meets: the one that routes it, and
-    /// those behind it.
+    /// Records the routing hooks of the project's files whose condition is true for a directive: the hook that sets the
+    /// route, and the later ones.
     fn add_routes(&mut self, composed: &Composed) {
         let Some(route) = &composed.route else { return };
         let routing = composed
@@ -133,7 +133,8 @@ impl HookUses {
         self.routes.entry(hook.span).or_insert_with(new).routes |= routes;
     }
 
-    /// Reports routing hooks that route no directive, because an earlier hook answers for every one that they name.
+    /// Reports routing hooks that never set a route, because an earlier hook answers for every directive that they
+    /// name.
     pub fn report_unreached_routes(&self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
         if self.incomplete {
             return;
@@ -150,8 +151,8 @@ impl HookUses {
         }
     }
 
-    /// Records a directive that could not be composed: its possible hooks count as firing, as far as its chain can be
-    /// followed. If a link cannot be read, any hook may fire.
+    /// Records a directive that could not be composed. The hooks of its chain count as firing, as far as the chain can
+    /// be followed; if a link cannot be read, any hook may fire.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
@@ -324,7 +325,7 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
-/// Returns true if some values of the directive's inputs and of the facts make a hook fire.
+/// Returns true if a hook fires for some values of the directive's inputs and of the facts.
 fn could_fire(
     composed: &Composed,
     hook: &HookDecl,
@@ -354,7 +355,7 @@ fn reads_model(hook: &HookDecl) -> bool {
     hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "model"))
 }
 
-/// Returns true if a hook's condition holds wherever another one's does.
+/// Returns true if a hook's condition is true whenever another hook's condition is.
 fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     match (&hook.compiled, &other.compiled) {
         (_, None) => true,
@@ -406,8 +407,8 @@ fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
     a.condition_source.is_some() && a.condition_source == b.condition_source
 }
 
-/// Returns true if the condition names facts that do not exist. Such a condition is false, and the unknown fact was
-/// already reported.
+/// Returns true if the condition names facts that do not exist. Such a condition is false, and the unknown fact has
+/// been reported.
 fn has_unknown_facts(hook: &HookDecl) -> bool {
     let point = hook_point::row_of(hook.event);
     let Some(condition) = &hook.condition else { return false };

@@ -1,5 +1,5 @@
-//! Checks of the values that hook conditions compare facts with: an unknown item, tool, directive or model makes a rule
-//! that never applies (`language.md` 7). Also reports `enabled: false` entries that match no hook.
+//! Checks of the values that hook conditions compare facts with (`language.md` 7): with an unknown item, tool,
+//! directive or model, the condition can never be true. Also reports `enabled: false` entries that match no hook.
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span};
@@ -16,7 +16,7 @@ use crate::world::ItemKind;
 
 use super::model::ModelIds;
 
-/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `look_up_directive` and `model`.
+/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `directive` and `model`.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
@@ -182,7 +182,7 @@ fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
     NameLookup::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
 }
 
-/// Names of failures that the engine classifies without the table.
+/// Names of failures that the engine sets without the classification table.
 const ENGINE_FAILURES: [&str; 2] = ["no_summary", "unclassified"];
 
 /// Looks up the name of a failure in the classification table.

@@ -1,6 +1,6 @@
-//! Incremental checking: caches the results of each unit with its dependencies. After an edit, only units that depend
-//! on a changed file are parsed, composed and checked again; the rest is merged from the cache. Results equal those of
-//! [`super::check`].
+//! Incremental checking: the results of each unit are cached with their dependencies. After an edit, only units that
+//! depend on a changed file are parsed, composed and checked again; the other results come from the cache. Results
+//! equal those of [`super::check`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ impl CheckSession {
         Self::default()
     }
 
-    /// Checks a world and reuses the results of the previous check. Asks the world for its lists and for every file
-    /// that was read, except files known to be untouched ([`World::changed_since`]); callers need not report changes.
+    /// Checks a world and reuses the results of the previous check. The world is asked for its lists and for every file
+    /// that was read, except for files that it reports as unchanged ([`World::changed_since`]); callers need not report
+    /// changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
         let mut checked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
@@ -47,7 +48,7 @@ impl CheckSession {
 pub(super) struct CheckCache {
     pub shares: UnitReports,
     pub answers: PatternAnswers,
-    /// Number of pattern answers and palettes after the last eviction.
+    /// Number of cached pattern answers and palettes after the last eviction.
     pub asked: (usize, usize),
     pub judged: ProjectAnalyses,
     pub lowered: LowerCache,
@@ -62,7 +63,7 @@ pub(super) struct ProjectAnalyses {
 }
 
 impl CheckCache {
-    /// Drops invalidated results. Patterns that match other items now are added to the changes.
+    /// Drops invalidated results. Adds patterns that now match other items to the changes.
     pub fn invalidate(
         mut self,
         items: &Items<'_>,
@@ -85,7 +86,7 @@ impl CheckCache {
         (self, reach)
     }
 
-    /// Evicts patterns that are no longer written anywhere, and their palettes, once enough have accumulated.
+    /// Evicts patterns that no file contains any more, and their palettes, once enough of them have accumulated.
     /// `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let shares = &self.shares;
@@ -109,13 +110,14 @@ impl CheckCache {
 /// Slack before an eviction: entries beyond twice the number that the last eviction left.
 const EVICTION_SLACK: usize = 100;
 
-/// The items of each kind of unit, as the world lists them.
+/// The items of each kind that is checked as a unit, as the world lists them.
 pub(super) type UnitLists = [Arc<[Entry]>; 5];
 
 /// An item of the project that is checked on its own.
 pub(super) type Unit = (ItemKind, ItemId);
 
-/// The results of all units in order, in chunks of neighbors: after an edit only one chunk is merged again.
+/// The results of all units in order, in chunks of neighboring units, so that an edit requires merging only one chunk
+/// again.
 #[derive(Default)]
 pub(super) struct UnitReports {
     /// The lists that the chunks were made for.
@@ -217,8 +219,8 @@ impl Chunk {
     }
 }
 
-/// Returns the units: every directive and every other item of the project except settings, even if nothing references
-/// the item. Exports of finished threads are skipped.
+/// Returns the units: every directive of any space, and every other item of the project except settings, even if
+/// nothing references it. Exports of finished threads are skipped.
 pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
     let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| {
         let mut before = None;
@@ -229,7 +231,7 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if a read is of a unit, which is checked in any case.
+/// Returns true if a read concerns a unit, because units are checked in any case.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);

@@ -23,15 +23,14 @@ use crate::world::{ItemKind, Space};
 use super::incremental::Merge;
 use super::mistyped_placeholders;
 
-/// Declarations of inputs by span: those that some directive uses, and the names of those that none uses. Also every
-/// declared output.
+/// Declarations of inputs by span: the used ones, and the names of the unused ones. Also every declared output.
 #[derive(Default)]
 pub struct InputUses {
     used: BTreeSet<Span>,
     unused: BTreeMap<Span, String>,
     inputs: DeclaredTypes,
     outputs: DeclaredTypes,
-    /// Set if a directive could not be read as a whole: it may declare any input.
+    /// True if a directive could not be fully read, because it may declare any input.
     incomplete: bool,
 }
 
@@ -300,10 +299,10 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// A call with literal arguments, in a hook or a body.
+/// A call in a hook or a body, whose arguments may be literal.
 pub struct LiteralCall {
     pub arguments: Vec<LiteralArgument>,
-    /// Set if no other arguments can follow, so that a missing one is an error.
+    /// True if no other arguments can follow, so that a missing argument is an error.
     pub complete: bool,
     /// The id that is called.
     pub span: Span,
@@ -407,8 +406,8 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     }
 }
 
-/// Returns the values that `type` and `enum` of a schema allow if they exclude a value. Other keywords are validated at
-/// run time.
+/// Returns the values that `type` and `enum` of a schema allow, if the value is not among them. Other keywords are
+/// validated at run time.
 fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         let fits = choices.iter().any(|choice| are_equal(choice, value));

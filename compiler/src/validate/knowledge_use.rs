@@ -1,5 +1,5 @@
-//! Project knowledge that no prompt includes and no grant can fetch. Exports of finished threads are exempt: they are
-//! found by search.
+//! Project knowledge that no prompt includes and no grant can fetch. Exports of finished threads are exempt, because
+//! threads find them by search.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -47,8 +47,8 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records a directive whose chain could not be composed, by its own declarations; `None` (unreadable) may
-    /// reference anything.
+    /// Records a directive whose chain could not be composed, by its own declarations. An unreadable directive (`None`)
+    /// may reference any knowledge.
     pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         let Some(directive) = directive else {
             self.incomplete = true;
@@ -148,8 +148,8 @@ impl UnreferencedKnowledge {
     }
 }
 
-/// Returns true if only the project has the item, and not as an export. An id that another space has too is a
-/// deliberate override.
+/// Returns true if only the project has the item and it is not an export. A project item that shadows another one is
+/// intentional.
 fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
@@ -192,7 +192,7 @@ pub fn report_unreached(
     }
 }
 
-/// Drops reports of knowledge that a misspelt id probably means: the misspelling is reported.
+/// Drops reports of knowledge that a misspelled id probably means, because the misspelling is reported.
 pub fn drop_misspelt(found: &mut Diagnostics) {
     let meant = |one: &Diagnostic| {
         if let Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
@@ -212,7 +212,7 @@ pub fn drop_misspelt(found: &mut Diagnostics) {
 /// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.
 #[derive(Default)]
 pub struct KnowledgeMentions {
-    /// The first mention found; `None` if there is none.
+    /// The first mention found for each searched id; `None` if there is none.
     by: BTreeMap<ItemId, Option<MentionPlace>>,
     /// Items whose text may have changed since.
     changed: Vec<Unit>,
@@ -243,8 +243,7 @@ impl KnowledgeMentions {
         });
     }
 
-    /// Drops mentions by knowledge of `ids` that no item in turn mentions: knowledge reaches other knowledge only if it
-    /// is reached itself.
+    /// Drops mentions by knowledge of `ids`: knowledge that nothing reaches does not reach other knowledge.
     fn drop_unreached_places(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {
@@ -265,7 +264,7 @@ impl KnowledgeMentions {
         }
     }
 
-    /// Finds mentions of the ids. Ids known to have none are searched for only in changed items.
+    /// Finds mentions of the ids. An id that had none is searched for only in changed items.
     fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let before: Vec<ItemId> = self.by.keys().cloned().collect();
         self.drop_unreached_places(&ids);
@@ -330,7 +329,7 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches the knowledge that was found, and all that this finds in turn.
+    /// Searches the knowledge that was found, and in turn the knowledge that this search finds.
     fn follow_candidates(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {
@@ -371,7 +370,8 @@ impl MentionSearch {
     }
 }
 
-/// Reports metadata of knowledge that contradicts its path, and ids that no item has. A text that is not an id is a remark for readers.
+/// Reports metadata of knowledge that contradicts its path, and ids that no item has. A text that cannot be an id is a
+/// remark for readers and not reported.
 pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
         let own = match *key {

@@ -1,5 +1,5 @@
-//! Checks of prompt caching: a provider's cache covers only the prefix before the first difference, so a part that
-//! changes makes every later part expensive (`engine.md` 6).
+//! Checks of prompt caching. A provider's cache covers only the prefix before the first difference, so a part that
+//! changes often makes every later part expensive (`engine.md` 6).
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ const THREAD_CONSTANT_FACTS: [&str; 8] = [
     "max_turns",
 ];
 
-/// Reported hooks; the first directive of each is the example.
+/// The reported hooks. The first affected directive of each hook is the example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
     reported: BTreeMap<Span, ContextError>,
@@ -65,7 +65,8 @@ impl CachePrefixChecks {
         found.extend(self.reported.into_values());
     }
 
-    /// Checks the system prompt for parts that change per thread before constant parts. The cache outlives a thread.
+    /// Checks the system prompt for a part that changes per thread and precedes constant parts, because the cache
+    /// outlives a thread.
     fn check_system_prompt(&mut self, composed: &Composed, model: &PlannedModel) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
@@ -92,8 +93,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Checks for hooks that inject text before the messages, or replace the system prompt, with facts that change per
-    /// turn: everything after such a text is not cached.
+    /// Checks for hooks that inject text with facts that change per turn before the messages, or that replace the
+    /// system prompt with it, because everything after such a text is not cached.
     fn check_messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
         let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));

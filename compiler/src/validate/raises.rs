@@ -1,5 +1,5 @@
-//! Hooks that set a limit to a value that is not above its current value: at the limit, the thread stops as if such a
-//! hook did not exist (`language.md` 7).
+//! Hooks that set a limit to a value that is not above its current value: the thread stops at the limit as if there
+//! were no hook (`language.md` 7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct RaiseUse {
     limit: LimitName,
     /// True if the value is above the limit of some directive.
     raises: bool,
-    /// The smallest limit among the directives, as it is printed.
+    /// The smallest value of the limit among the directives, with its printed form.
     least: (f64, String),
 }
 

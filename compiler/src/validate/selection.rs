@@ -11,8 +11,8 @@ pub enum Selection {
     /// The whole project.
     #[default]
     All,
-    /// Diagnostics of these files and of the chains of these directives: paths as diagnostics print them; a folder
-    /// stands for everything in it.
+    /// The diagnostics of these files and of the chains of these directives. A folder stands for everything in it;
+    /// paths have the form that diagnostics print.
     Paths(Vec<String>),
 }
 

@@ -31,8 +31,8 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the location of a reader's error was reported before. A table that is refused as a whole reports
-    /// only one of its errors.
+    /// Returns true if the location of a reader's error was reported before. The reader of a table reports only its
+    /// first error.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
@@ -70,7 +70,7 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
     found.append(walk.found);
 }
 
-/// Reports a file that only describes, if the project or the user overrides it: the override has no effect.
+/// Reports a documentation file that the project or the user overrides, because the override has no effect.
 fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
     let layers = items.config_layers(id);
     // Without a file in the standard library, this file is the description itself.

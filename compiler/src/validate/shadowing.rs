@@ -1,6 +1,7 @@
 //! Project items that shadow the standard library's bases, or the knowledge that those bases and the library's hooks
-//! provide: the change affects every directive that extends a base (`language.md` 1). Reports the difference in tokens.
-//! Also prompt templates and skills of the project that shadow another file, because a user calls them by name.
+//! provide. Such an item affects every directive that extends a base (`language.md` 1), so the difference in tokens is
+//! reported. Prompt templates and skills of the project that shadow another file are reported too, because a user calls
+//! them by name.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::world::{Entry, ItemKind, Space};
 
-/// Tokenizer for both texts; independent of the model, since many models may get them.
+/// The tokenizer for both texts; independent of the model, because directives with different models may get them.
 const TOKENIZER: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
@@ -63,7 +64,7 @@ fn check_called_items(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the source of a prompt template or a skill; `None` if its file was not loaded, which is reported already.
+/// Returns the source of a prompt template or a skill; `None` if its file was not loaded, which has been reported.
 fn called_item_source(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> Option<SourceId> {
     match kind {
         ItemKind::Prompt => items.prompt_template(id).map(|template| template.file.source),
@@ -83,8 +84,8 @@ fn project_and_system_ids(items: &Items<'_>, kind: ItemKind) -> Vec<ItemId> {
     system.filter(is_hidden).map(|(_, entry)| entry.id.clone()).collect()
 }
 
-/// Returns the items that the standard library's directives extend and inject, those directives themselves, and the
-/// items that its hooks fetch.
+/// Returns the standard library's directives, the items that they extend and inject, and the items that the library's
+/// hooks fetch.
 fn stdlib_dependencies(items: &Items<'_>) -> BTreeSet<(ItemKind, ItemId)> {
     let mut used = BTreeSet::new();
     for entry in items.list(ItemKind::Directive).iter().filter(|e| e.space == Space::System) {

@@ -1,6 +1,6 @@
-//! The spawn graph of directives (`language.md` 7, 9 and 11), with edges only where a body or a hook names the child.
-//! Other spawns that grants allow stay patterns, for the palette, the graph and the assertions to read. The checks in
-//! the submodules are linear in the edges, and each pair of permission sets is proved once.
+//! The spawn graph of directives (`language.md` 7, 9 and 11), with an edge for each child that a body or a hook names.
+//! Spawns that only grants allow are not edges; the palette, the item graph and the assertions read them as patterns.
+//! The checks in the submodules are linear in the edges, and each pair of permission sets is proved once.
 
 mod budget;
 mod cycle;
@@ -41,8 +41,8 @@ pub struct SpawnEdge {
 /// The source of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpawnSource {
-    /// A hook; `grants` are the patterns it grants the child, `certain` is set if it always fires, `own` if the
-    /// directive declares it.
+    /// A hook. `grants` are the patterns that the child gets from the hook, `certain` is true if the hook always fires,
+    /// `own` if the directive declares it.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
     /// A call in the body. `free` is true for a call of the thread tool, which may set its own limits.
     Body { free: bool },
@@ -59,19 +59,19 @@ impl SpawnEdge {
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
     pub named: Vec<SpawnEdge>,
-    /// Set if the body also spawns directives whose ids are not literal.
+    /// True if the body also spawns directives whose ids are not literal.
     pub open: bool,
 }
 
-/// A directive on one route, reduced to what the spawn checks need.
+/// A directive on one route, reduced to the data that the spawn checks need.
 struct SpawnRoute {
     chain: Vec<Arc<Directive>>,
-    /// `None` if the limits are invalid, which is reported elsewhere.
+    /// The limits; `None` if they are invalid, which is reported elsewhere.
     limits: Option<Limits>,
-    /// Spend that is always reserved for the thread: the output of its own last turn.
+    /// Spend that the thread always reserves for the output of its own last turn.
     keep: Nanos,
     starts: Vec<SpawnEdge>,
-    /// Set if the body names a directive that cannot be looked up.
+    /// True if the body names a directive that cannot be looked up.
     open: bool,
 }
 
@@ -149,7 +149,7 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// Returns the routes of a directive that was not added, one of another space.
+/// Returns the routes of a directive of another space, which was not added.
 fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;

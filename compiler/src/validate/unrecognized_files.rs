@@ -68,7 +68,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the reason why nothing reads a file, and the probable intent; `None` if the file is allowed.
+/// Returns the reason why nothing reads a file, and the probable intent of its author; `None` if the file is allowed.
 fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     if let Some(kind) =
         ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &unrecognized_file.path))

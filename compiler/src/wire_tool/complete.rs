@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{MAX_SCHEMA_DEPTH, add_notes, take_unnameable_properties, types_of};
 
-/// Completes the root and everything below it; rules about properties with unusable names are added to `notes`.
+/// Completes the root and everything below it. Adds rules about properties with unusable names to `notes`.
 pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
     if let Some(map) = root.as_object_mut() {
         notes.extend(take_unnameable_properties(map));

@@ -12,7 +12,7 @@ pub const CALL_START: &str = "<tool_call>";
 pub const CALL_END: &str = "</tool_call>";
 /// Start of a tool result; a model that writes this tag invents the text that follows.
 pub const RESULT_START: &str = "<tool_result";
-/// Id of the layer. No item has it, because ids contain no spaces.
+/// Id of the layer. No item has this id, because ids contain no spaces.
 pub const LAYER_ID: &str = "tool instructions";
 
 /// Returns the instructions as the last layer of the system prompt; `None` if the model takes tool definitions or is
@@ -28,8 +28,8 @@ pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Optio
 }
 
 impl Plan {
-    /// Returns the system prompt of a request to `model`, made of a thread's system prompt. A hook may have replaced the
-    /// prompt, and a fallback may differ from the plan's model in its tool use. `None` if `system` is sent unchanged.
+    /// Returns the system prompt of a request to `model`, made from a thread's system prompt, which a hook may have
+    /// replaced. A fallback may differ from the plan's model in its tool use. `None` if `system` is sent unchanged.
     pub fn system_for(&self, model: &PlannedModel, system: &str) -> Option<String> {
         if self.palette.is_empty() || [&self.model, model].iter().all(|model| model.tool_use == ToolUse::Native) {
             return None;

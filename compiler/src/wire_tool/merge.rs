@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::types_of;
 
-/// Adds the constraints of `other` to `map`, so that values have to match both. Annotations of `other` win.
-/// Constraints that cannot be combined are added to `conflicts`.
+/// Adds the constraints of `other` to `map`, so that a value has to match both. Annotations of `other` replace those of
+/// `map`. Constraints that cannot be combined are added to `conflicts`.
 pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>, conflicts: &mut Vec<Value>) {
     for (key, value) in other {
         let Some(before) = map.get(&key).cloned() else {
@@ -110,8 +110,8 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines the schemas of objects of which one applies: a property of several has the union of its schemas, and only
-/// properties that all of them require are required.
+/// Combines the schemas of objects of which one applies: a property in several of them gets the union of its schemas,
+/// and only properties that all of them require stay required.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
     for branch in branches {
@@ -142,7 +142,7 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Returns a schema that matches what either matches.
+/// Returns a schema that matches every value that one of the two matches.
 fn either(one: &Value, other: &Value) -> Value {
     if one == other {
         return one.clone();
@@ -161,7 +161,7 @@ fn either(one: &Value, other: &Value) -> Value {
     json!({ "anyOf": schemas })
 }
 
-/// Returns the values of a schema that only lists values.
+/// Returns the values of a schema that consists of a list of values.
 fn choices(schema: &Value) -> Option<Value> {
     let map = schema.as_object()?;
     if !map.keys().all(|key| matches!(key.as_str(), "type" | "const" | "enum" | "title")) {

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 
 use super::merge::{merge_all, merge_any};
 
-/// Maximum number of references and combinations within each other.
+/// Maximum nesting of references and combinations.
 const MAX_NESTING: usize = 16;
 /// Keywords that no wire accepts at the root and that cannot be merged.
 const OTHER_COMBINATIONS: [&str; 9] =
     ["not", "if", "then", "else", "enum", "const", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"];
 
-/// Returns the root as the schema of an object, and the rules that it cannot carry.
+/// Returns the root as the schema of an object, and the rules that this schema cannot express.
 pub(super) fn flatten_root(root: &Value) -> (Map<String, Value>, Vec<String>) {
     let mut notes = Vec::new();
     let mut map = flatten(root, root, 0, &mut notes);
@@ -90,7 +90,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     map
 }
 
-/// Returns true unless a schema names types without `object`.
+/// Returns true unless a schema lists types and `object` is not among them.
 fn accepts_object(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "object",

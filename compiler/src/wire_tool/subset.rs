@@ -1,7 +1,7 @@
 //! Schemas for Gemini's `parametersJsonSchema`: the documented keywords, without references.
 //!
-//! References are replaced by their targets. A recursive schema is repeated up to [`EFFORTS`]'s number of levels; below
-//! them, a description names the definition. `anyOf` is the only keyword of its schema, as the API requires.
+//! References are replaced by their targets. A recursive schema is repeated for the number of levels in [`EFFORTS`];
+//! below them, a description names the definition. `anyOf` is the only keyword of its schema, as the API requires.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use super::complete::bound_tuple;
 use super::merge::merge_all;
 use super::{add_notes, take_unnameable_properties, types_of};
 
-/// Limits of following references: levels of a recursive definition, and depth of the whole. A larger schema is tried
-/// with the next, smaller effort.
+/// Limits of following references: levels of a recursive definition, and total depth. If the result is too large, the
+/// next, smaller limits are tried.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
-/// Maximum number of schemas in a result; the last, smallest effort cuts the excess.
+/// Maximum number of schemas in a result; with the last, smallest limits, further schemas are cut off.
 const MAX_SCHEMAS: usize = 500;
 /// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
@@ -168,7 +168,7 @@ impl SubsetConverter<'_> {
         FlatSchema::Map(map, notes)
     }
 
-    /// Converts a schema without references; also returns the rules that the result cannot carry.
+    /// Converts a schema without references. Also returns the rules that the result cannot express.
     fn convert_flat(&mut self, mut map: Map<String, Value>, depth: usize) -> (Map<String, Value>, Vec<String>) {
         if let Some(key) = ["anyOf", "oneOf"].into_iter().find(|key| map.get(*key).is_some_and(Value::is_array))
             && let Some(Value::Array(any)) = map.shift_remove(key)
@@ -193,7 +193,7 @@ impl SubsetConverter<'_> {
         self.convert_typed(map, &types, depth)
     }
 
-    /// Converts alternatives: the constraints beside them apply to each.
+    /// Converts alternatives. The constraints beside them apply to each.
     fn convert_any(
         &mut self,
         mut base: Map<String, Value>,

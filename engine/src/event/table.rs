@@ -107,7 +107,7 @@ const STATE: &[EventReader] = &[EventReader::Machine, EventReader::View];
 const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conversation, EventReader::View];
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
-/// All events, in the order in which a thread first meets them.
+/// All events, in the order of their first occurrence in a thread.
 pub static EVENT_TABLE: [EventRow; 34] = [
     build_row(
         EventKind::Opened,

@@ -11,7 +11,7 @@ use crate::event::ContextOperation;
 use crate::exchange::{Request, RequestTurns, StartedChild, ThreadPosition, ToolDefinition};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall, calls_in};
 
-/// Builds the request of the current attempt. The request for a summary is the same conversation, followed by the summary
+/// Builds the request of the current attempt. A request for a summary is the same conversation, followed by the summary
 /// prompt.
 pub(super) fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
     let mut request = build_turn_request(plan, state, call.max_output, turns);
@@ -65,7 +65,7 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
 /// The prompt that requests a summary of the conversation.
 const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that replaces everything above, so that the work can continue from it alone: the task, what was done and found (with names, paths and values), what was decided and why, what is open and what comes next. Call no tool; answer with the summary only.";
 
-/// The beginning of the sentence that names the subject of a summary.
+/// The start of the sentence that names the topic of a summary.
 const FOCUS_PROMPT: &str = "Keep everything about this subject in detail: ";
 
 /// Returns the last reply with the messages after it.
@@ -83,7 +83,7 @@ fn tool_definitions(plan: &Plan) -> Vec<ToolDefinition> {
     plan.palette.iter().map(definition).collect()
 }
 
-/// Returns the thread's system prompt, as recorded or as a hook replaced it.
+/// Returns the thread's system prompt: the recorded one, or a hook's replacement.
 pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
     state
         .conversation
@@ -139,7 +139,7 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<SharedMessage>) {
 }
 
 /// Selects the messages to send. Every call gets exactly one result and every result has its call, even if a hook, a
-/// crash or an early end removed one of them.
+/// crash or an early end removed one of the two.
 fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
     let mut turns: Vec<SharedMessage> = Vec::with_capacity(messages.len());
     let mut open: Vec<&ToolCall> = Vec::new();
@@ -182,7 +182,7 @@ pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
 }
 
 /// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
-/// the messages after it; otherwise it counts everything.
+/// the messages after it; otherwise it counts all of them.
 pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum =
@@ -199,7 +199,7 @@ pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     by.count(&system(plan, state)).saturating_add(tools).saturating_add(sum(&edited_messages(state)))
 }
 
-/// Returns the tokens of the context window in use.
+/// Returns the number of tokens of the context window that are in use.
 pub(super) fn tokens_used(plan: &Plan, state: &ThreadState) -> u64 {
     estimate_tokens(plan, state)
 }

@@ -25,7 +25,7 @@ pub trait ReplyDecoder: Send {
     /// Returns the usage that the provider has reported so far.
     fn usage(&self) -> Option<Usage>;
 
-    /// Returns true if [`Self::usage`] counts the whole reply. Usage reported while the reply streams is not final.
+    /// Returns true if [`Self::usage`] counts the whole reply. Usage reported during the stream is not final.
     fn is_usage_final(&self) -> bool;
 
     /// Returns the reply.
@@ -40,8 +40,9 @@ pub trait ReplyDecoder: Send {
 /// If the provider reports no usable final usage, the reply has [`Reply::uncounted`] set.
 ///
 /// # Errors
-/// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has begun, an error
-/// without final usage has [`CallError::cut`] set.
+///
+/// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has started, an
+/// error without final usage has [`CallError::cut`] set.
 pub async fn run<D: ReplyDecoder>(
     endpoint: &Endpoint,
     body: Vec<u8>,
@@ -113,13 +114,13 @@ async fn attempt<D: ReplyDecoder>(
     }
 }
 
-/// A number of bytes, as it is recorded.
+/// Converts a number of bytes to the recorded form.
 pub(super) fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 impl CutStream {
-    /// Tokens at four bytes each.
+    /// Estimates tokens at four bytes each.
     pub fn estimate(self) -> Usage {
         Usage { input: self.sent.div_ceil(4), output: self.received.div_ceil(4), ..Usage::default() }
     }
@@ -131,8 +132,8 @@ pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item =
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
 }
 
-/// Reads a token count of a provider: the inner `None` if the provider sent none, the outer if the value is not a
-/// count.
+/// Reads a token count of a provider. The inner `None` means that the provider sent no count, the outer that the value
+/// is not a count.
 #[expect(clippy::option_option, reason = "an absent count differs from one that cannot be read")]
 pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
     match usage.pointer(path) {
@@ -145,12 +146,12 @@ pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
 #[derive(Debug, Default)]
 pub(super) struct UsageReports {
     pub usage: Option<Usage>,
-    /// The last report counts the whole reply.
+    /// True if the last report counts the whole reply.
     pub is_final: bool,
 }
 
 impl UsageReports {
-    /// Adds a report; `None` if its counts cannot be used. `is_complete` states that the reply had ended before it.
+    /// Adds a report; `None` if its counts are invalid. `is_complete` is true if the reply had ended before the report.
     pub fn add(&mut self, report: Option<Usage>, is_complete: bool) {
         self.usage = report.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         self.is_final = report.is_some() && is_complete;
@@ -164,13 +165,13 @@ pub(super) struct PromptCounts {
     pub cache_read: u64,
     pub cache_write: u64,
     pub output: u64,
-    /// All tokens of the call; some servers include tokens in it that they count nowhere else, such as reasoning.
+    /// All tokens of the call. Some servers count tokens here that they count nowhere else, such as reasoning.
     pub total: Option<u64>,
 }
 
 impl PromptCounts {
-    /// Returns the usage; `None` if the cached tokens are more than the prompt, so that the counts contradict each
-    /// other.
+    /// Returns the usage; `None` if the counts contradict each other, because more tokens are cached than the prompt
+    /// has.
     pub fn usage(self) -> Option<Usage> {
         let Self { prompt, cache_read, cache_write, output, total } = self;
         Some(Usage {
@@ -187,7 +188,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns true if an event only keeps the connection open, or follows the final event.
+/// Returns true if an event only keeps the connection open, or comes after the final event.
 pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     let data = event.data.trim();
     data.is_empty() || data == "[DONE]" || event.name == "ping"
@@ -213,7 +214,7 @@ impl UnreadKinds {
     }
 }
 
-/// Text of a result without output; some servers refuse empty content.
+/// Text that replaces an empty tool result, because some servers refuse empty content.
 pub(super) const NO_OUTPUT: &str = "(no output)";
 
 mod encode;

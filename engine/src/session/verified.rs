@@ -80,7 +80,10 @@ impl EngineContext {
                 }
             };
             let transcript_trust = self.transcript_trust(thread, &trust, &reading, &events)?;
-            debug_assert!(sealed || transcript_trust == TranscriptTrust::Accepted, "unsealed lines have no owner");
+            debug_assert!(
+                sealed || transcript_trust == TranscriptTrust::Accepted,
+                "a thread with unsealed lines must have an owner process"
+            );
             transcript_trust
         };
         Ok(Some(VerifiedTranscript { reading, events, synced, transcript_trust }))

@@ -81,7 +81,7 @@ impl OwnerLock {
         layout::create_folders(&*disk)?;
         if let Err(error) = remove_dead_owners(&*disk, now) {
             // They are harmless, and the next process tries again.
-            tracing::warn!(%error, "the files of dead owners stay");
+            tracing::warn!(%error, "the files of ended processes are not removed");
         }
         let id = OwnerId::parse(&new_uuid_v7(now)?)?;
         let path = id.path();

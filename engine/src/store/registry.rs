@@ -46,14 +46,14 @@ pub use writer::{GroupCommit, RegistryWriter};
 /// Format version that this program writes, and the newest it reads.
 pub const REGISTRY_FORMAT: u64 = 1;
 
-/// Longest wait of a writer for another process.
+/// Maximum time that a writer waits for another process.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const OPENING: &str = "opening it";
 const WRITING: &str = "writing to it";
-/// Longest interval at which a waiting writer polls the lock.
+/// Maximum interval at which a waiting writer polls the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Longest time that a process may keep writing without a break. After it, the process pauses for longer than one poll
-/// interval, so that waiting processes can acquire the lock.
+/// Maximum time that a process writes without a break. After it, the process pauses for longer than one poll interval,
+/// so that waiting processes can acquire the lock.
 const MAX_HOLD: Duration = Duration::from_millis(250);
 
 /// An open registry. One per process is enough; its methods may be called from any thread.
@@ -61,11 +61,11 @@ pub struct Registry {
     disk: Arc<dyn Disk>,
     /// `None` only during drop.
     database: Option<OpenDatabase>,
-    /// Lock that queues the writers of one process, so that only different processes poll for the database's lock.
+    /// A lock that queues the writers of one process, so that only processes compete for the database's lock.
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
-    /// Held while this process may have unsynced writes. Dropped after the database.
+    /// The mark, as long as this process may have unsynced writes. Dropped after the database.
     _mark: Option<UnsyncedMark>,
 }
 
@@ -85,7 +85,7 @@ impl WriteStreak {
         }
     }
 
-    /// Returns whether this process may write without a pause.
+    /// Returns true if this process may write without a pause.
     fn may_continue(&mut self) -> bool {
         let now = Instant::now();
         if self.ended.is_none_or(|ended| now.duration_since(ended) > POLL_INTERVAL) {
@@ -104,8 +104,9 @@ impl Registry {
     /// Opens the registry for reading and writing; creates it if there is none.
     ///
     /// # Errors
-    /// If the registry is missing or empty although threads exist, it was lost: creating a new one would forget their
-    /// spend, so this fails with `RegistryLost`.
+    ///
+    /// If the registry is missing or empty although threads exist, fails with `RegistryLost`, because creating a new
+    /// registry would lose their spend.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         let mark = UnsyncedMark::acquire(&disk)?;
         let path = Path::new(REGISTRY);
@@ -131,8 +132,8 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Creates the complete registry under a temporary name and renames it: a crash leaves no partial registry, and of
-    /// two concurrent creators one wins. Syncs it unless a mark of unsynced writes exists.
+    /// Creates the complete registry under a temporary name and renames it, so that a crash leaves no partial registry,
+    /// and one of two concurrent creators succeeds. Syncs it unless a mark of unsynced writes exists.
     fn create_atomically(disk: &Arc<dyn Disk>, path: &Path, is_marked: bool) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();
@@ -177,7 +178,7 @@ impl Registry {
     }
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
-    /// it has died, or power failed, the registry needs recovery, so this opens it for writing.
+    /// to it has died, or if power failed, the registry needs recovery, so this opens it for writing.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         if unsynced::is_rebuild_due(&*disk)? {
@@ -206,12 +207,12 @@ impl Registry {
         Self { disk, database: Some(database), writing, commits, first_error, _mark: mark }
     }
 
-    /// Returns the transactions that this process has committed.
+    /// Returns the number of transactions that this process has committed.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a live process owns the thread of this row.
+    /// Returns the state of the owner of this row's thread.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
         if row.status.has_ended() {
             return Ok(Liveness::Over);
@@ -243,7 +244,7 @@ impl Registry {
         })
     }
 
-    /// Runs `look` on a consistent snapshot.
+    /// Runs `scan` on a consistent snapshot.
     fn read<T>(&self, scan: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let checked = catch_panics("reading it", || {
             let transaction = match &self.database {
@@ -256,13 +257,14 @@ impl Registry {
         checked.map_err(|error| self.explained(error))
     }
 
-    /// Replaces follow-up errors by the first I/O error: a file that failed once stays unusable in this process.
+    /// Replaces an error by the first I/O error if it is a consequence: a file that failed once stays unusable in this
+    /// process.
     fn explained(&self, error: StoreError) -> StoreError {
         self.first_error.explain(error, Path::new(REGISTRY))
     }
 
     /// Runs one transaction, committed on return. The commit survives the death of this process; after a power failure,
-    /// the transcripts restore it. If `change` fails, nothing is written.
+    /// it is restored from the transcripts. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let Some(OpenDatabase::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
@@ -372,7 +374,7 @@ fn check_format(found: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Error for calls while the registry is being dropped.
+/// Returns the error of a call while the registry is being dropped.
 fn closed_error(doing: &'static str) -> StoreError {
     registry_error(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }

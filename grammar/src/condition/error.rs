@@ -52,7 +52,7 @@ pub(super) fn bad_string(span: Span) -> SyntaxError {
     condition_error(
         span,
         "this is not a valid JSON string".into(),
-        "an escape or a raw line break that JSON does not know",
+        "an escape or a raw line break that JSON does not allow",
         Some(
             "the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u` with four hex digits; `'…'` strings have no escapes",
         ),

@@ -116,7 +116,7 @@ impl<'t> TreeBuilder<'t> {
                 }
                 Ok(Event::Decl(_)) => {
                     if start != from || self.root.is_some() || !self.open.is_empty() {
-                        let label = "only the first thing in a document";
+                        let label = "allowed only at the start of a document";
                         self.syntax_error(
                             start,
                             end,
@@ -234,7 +234,7 @@ impl<'t> TreeBuilder<'t> {
                 start,
                 stop,
                 "this is not an end tag".into(),
-                "not a name and `>`",
+                "expected a name and `>`",
                 Some("write `</name>`"),
             );
             resume?;

@@ -126,7 +126,7 @@ fn compare_hook_grants(
     changes
 }
 
-/// Returns the failure to cover `wanted`; `None` if the patterns cover it.
+/// Returns the reason why the patterns do not cover `wanted`; `None` if they cover it.
 fn find_uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
     Some(covers(patterns, wanted)).filter(|coverage| *coverage != Coverage::Covered)
 }

@@ -216,7 +216,7 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
     };
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
-        HookRole::Guard if unproved => (Direction::Unknown, "a guard that cannot be proved to stop as much".to_owned()),
+        HookRole::Guard if unproved => (Direction::Unknown, "a guard that may stop less than before".to_owned()),
         HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
         HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
         // The result of the item may have blocked a call or ended the thread.

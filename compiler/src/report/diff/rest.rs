@@ -72,7 +72,7 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
         found.push((direction, format!("its prices changed{}", may_spend(direction))));
     }
     if before.provider == after.provider && (before.connection != after.connection || before.wire != after.wire) {
-        found.push((Direction::Unknown, "requests, and the key, may go elsewhere".into()));
+        found.push((Direction::Unknown, "requests and the key may be sent to another address".into()));
     }
     for (what, old, new) in [
         ("context window", before.context_window, after.context_window),

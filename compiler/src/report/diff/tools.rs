@@ -31,7 +31,7 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             match (was.is_some(), is.is_some()) {
                 // Additional grants are reported with the capabilities.
                 (false, true) if is_new_file(trees, id) => {
-                    add(Direction::Unknown, "a new tool in reach of the grants".into());
+                    add(Direction::Unknown, "a new tool that the grants allow".into());
                 }
                 (true, false) => add(Direction::Narrowed, "the tool was removed".into()),
                 _ => {}
@@ -106,7 +106,8 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let (before, after): (&ToolSpec, &ToolSpec) = (&was.spec, &is.spec);
     if was.file.space != is.file.space {
-        let spaces = format!("from the {} space, was the {} space", is.file.space.as_str(), was.file.space.as_str());
+        let spaces =
+            format!("from the {} space, before from the {} space", is.file.space.as_str(), was.file.space.as_str());
         found.push((Direction::Unknown, spaces));
     }
     if before.kind != after.kind {

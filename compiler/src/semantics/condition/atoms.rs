@@ -1,4 +1,5 @@
-//! The atoms of a condition: its parts without `all`, `any` and `not`. Each atom is a condition with a text of its own.
+//! The atoms of a condition: its parts that `all`, `any` and `not` combine. Each atom is a condition with a text of its
+//! own.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use crate::semantics::facts::{Facts, Lookup};
 pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
-    /// Any number; between two numbers that the condition compares it with, one number represents all others.
+    /// Any number in a range. Of the numbers between two compared values, one represents all others.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
@@ -32,8 +32,8 @@ impl Default for Fuel {
 }
 
 impl Fuel {
-    /// Returns the bound for one of `among` conditions. The bound depends only on the magnitude of `among`, so one
-    /// condition does not affect the others. It covers the largest single condition if there are at most a thousand.
+    /// Returns the fuel for one of `among` conditions. It depends only on the magnitude of `among`, so that one more
+    /// condition changes no result. Up to a thousand conditions, it suffices for the largest single condition.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }

@@ -1,6 +1,7 @@
 //! Implication between conditions, decided by enumerating every value that the comparisons can distinguish. Patterns,
-//! arithmetic and comparisons of two paths cannot be enumerated and count as free truths. An implication that holds for
-//! free truths holds for real values; an implication that fails only because of a free truth is unproved.
+//! arithmetic and comparisons of two paths cannot be enumerated; their results are assumed to be free, that is, true or
+//! false independently of the values. An implication that holds under this assumption holds for real values; one that
+//! fails only because of it is unproved.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::semantics::value::Type;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Implication {
     Holds,
-    /// With these facts the condition holds, and none of the others holds.
+    /// Fails for these facts: the condition holds, and none of the others holds.
     Fails {
         example: String,
     },
@@ -33,7 +34,7 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings of one path; beyond it the path's comparisons count as free truths.
+/// Maximum number of substrings of one path; beyond it the results of the path's comparisons are assumed to be free.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -49,7 +50,7 @@ enum Tree {
     Any(Vec<Tree>),
 }
 
-/// A comparison that is not divided further; `path` is `None` for a free truth.
+/// A comparison that is not divided further; `path` is `None` if its result is assumed to be free.
 struct Atom<'n> {
     node: &'n CompiledNode,
     key: String,
@@ -65,7 +66,7 @@ struct Choice {
 }
 
 impl Condition {
-    /// Decides if one of `others` holds wherever this condition holds.
+    /// Returns the result of checking that one of `others` holds wherever this condition holds.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
         let left = lower(&self.root, &mut atoms);
@@ -181,7 +182,8 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     }))
 }
 
-/// The path of a comparison that values decide: a path against a literal, in an order that is not that of texts.
+/// Returns the path of a comparison with a literal; `None` for an order of texts, which enumerated values cannot
+/// decide.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
@@ -195,7 +197,7 @@ fn compared_path(node: &CompiledNode) -> Option<&Path> {
     is_decided.then_some(path)
 }
 
-/// The operator, the path, whether the path stands first, and the literal of a comparison.
+/// Returns the operator, the path, true if the path is the left operand, and the literal of a comparison.
 fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     let CompiledNode::Compare { op, left, right } = node else { return None };
     match (left.as_ref(), right.as_ref()) {
@@ -205,7 +207,7 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Values of which the comparisons see every difference; `None` where that would be too many.
+/// Returns values among which every comparison takes each of its results; `None` if they would be too many.
 fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {
@@ -261,7 +263,7 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
     Some(all.into_iter().map(Some).chain([None]).collect())
 }
 
-/// The truths of a path's atoms at each value, equal ones once.
+/// Returns the results of a path's comparisons at each value, each combination of results once.
 fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: &[Atom<'_>]) -> Choice {
     let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();
     for value in candidates {

@@ -1,5 +1,5 @@
-//! The pattern of `matches`: parsed when its condition is compiled, so that errors are reported then, and built when it
-//! first matches a text. Every command compiles a table of conditions, and most of its patterns are never used.
+//! The pattern of `matches`. It is parsed when its condition is compiled, so that errors are reported then, and built
+//! at its first match, because every command compiles a table of conditions and uses few of its patterns.
 
 use std::sync::OnceLock;
 
@@ -8,9 +8,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Upper bound for the size of a state of a built pattern, in bytes.
+/// Upper bound on the bytes of one state of a built pattern.
 const STATE_BYTES: usize = 64;
-/// Upper bound for the size of a range in an ordinary class, in bytes: up to seven sequences of up to four states.
+/// Upper bound on the bytes of one range of a character class: up to seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
 
 /// A valid pattern.
@@ -52,7 +52,7 @@ impl Pattern {
     }
 }
 
-/// Maximum number of texts for one pattern.
+/// Maximum number of sample texts for one pattern.
 const MAX_SAMPLES: usize = 8;
 /// Maximum number of repetitions that a sample spells out.
 const MAX_REPETITIONS: u32 = 1_000;

@@ -17,7 +17,8 @@ pub struct ComparedLiterals {
     pub parts: Vec<Value>,
     /// True if it is ordered against a text.
     pub ordered: bool,
-    /// True if a pattern, an expression or another path decides too, so that the literals alone are not enough.
+    /// True if a pattern, an expression or another path also affects the result, so that the literals alone do not
+    /// decide it.
     pub open: bool,
 }
 
@@ -30,7 +31,7 @@ impl ComparedLiterals {
     }
 }
 
-/// Integers from here on are not exactly representable as floats, so nothing is concluded from them.
+/// The first integer beyond which floats are not exact, so that nothing is concluded from larger numbers.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns each of these numbers, and one from every interval between them.

@@ -37,7 +37,7 @@ pub enum SettingShape {
     Pattern,
     /// Not checked here: its own reader checks the content, or it is written in another language.
     Opaque,
-    /// Documentation only: nothing reads it. The text describes its subject, as a clause.
+    /// Documentation only: nothing reads the file. The text describes its subject, as a clause.
     Documentation(&'static str),
 }
 
@@ -164,7 +164,7 @@ const CEILINGS: &[SettingField] = &[
     key("duration_seconds", SettingShape::Integer { least: 1 }, "the longest duration that a file can set"),
 ];
 
-/// Former names of keys: the file, the path of the key, and its name now.
+/// Former names of keys: the file, the path of the key, and its current name.
 pub const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.unattended", "headless")];
 
 /// Every settings file, by id.

@@ -1,5 +1,5 @@
-//! Reservations that can never succeed: a child requests more `spend` than its spawner can have left (`language.md`
-//! 11), by the spawner's own limit or by those of its ancestors.
+//! Reservations that can never succeed: a child requests more `spend` than its spawn parent can have left
+//! (`language.md` 11), by the parent's own limit or by those of its ancestors.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,8 +21,8 @@ struct Budget<'n> {
     above: Option<(usize, &'n SpawnEdge)>,
 }
 
-/// Reports spawns that the money never covers. Returns the maximum spend of each directive along the spawn chains that
-/// lead to it; `None` if it is unknown.
+/// Reports spawns that the available money never covers. Returns the maximum spend of each directive along the spawn
+/// chains that lead to it; `None` if it is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let requested: Vec<Option<(Nanos, Span)>> =
         graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
@@ -78,8 +78,8 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest spend that the child requests over all routes, with its span; `None` if a route takes what is
-/// left.
+/// Returns the lowest spend that the child requests over all routes, with its span; `None` if on some route it requests
+/// none and takes the remaining amount.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();

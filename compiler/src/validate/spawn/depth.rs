@@ -1,5 +1,5 @@
-//! Depth over the spawn graph: a directive names a child, but an explicit `depth` further up leaves it none
-//! (`language.md` 11).
+//! Depth over the spawn graph: a directive names a child, but an explicit `depth` of an ancestor allows no child at
+//! that depth (`language.md` 11).
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::cycle::component_of;
 use super::graph::{SpawnGraph, SpawnNode};
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-/// The depth that is left for a directive, and the directive whose limit bounds it.
+/// The remaining depth of a directive, and the directive whose limit bounds it.
 #[derive(Clone, Copy)]
 struct Left {
     depth: u64,
@@ -57,7 +57,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the largest explicit `depth` over all routes; `None` if a route leaves it to the default.
+/// Returns the largest explicit `depth` over all routes; `None` if a route uses the default.
 fn explicit_depth(node: &SpawnNode<'_>) -> Option<u64> {
     let depths: Option<Vec<u64>> =
         node.links.iter().map(|link| link.limit_span("depth").and(link.limits).map(|limits| limits.depth)).collect();

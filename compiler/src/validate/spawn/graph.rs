@@ -29,7 +29,7 @@ pub struct SpawnGraphEdge<'n> {
 }
 
 /// Returns the directives that are spawned and spawn none themselves. `several` hold disjoint directives, in the order
-/// of their ids; `elsewhere` looks up those that none of them has.
+/// of their ids; `elsewhere` looks up directives that are in none of them.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =

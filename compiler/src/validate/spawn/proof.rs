@@ -1,5 +1,5 @@
-//! Child ⊆ parent: grants of a spawned directive that would be refused because its spawner lacks them (`language.md` 7
-//! and 9). Also reports spawns that a limit of 0 refuses.
+//! Proof that a child's grants are within its parent's: reports grants of a spawned directive that would be refused
+//! because its spawn parent lacks them (`language.md` 7 and 9), and spawns that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::semantics::glob::{Coverage, covers};
 
 /// Memo key: (child permissions, parent permissions, hook grants).
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
-/// The child's grant that exceeds the parent's, and an example capability; `None` if it does not exceed.
+/// A grant of the child outside of the parent's, and an example capability; `None` if there is no such grant.
 type Excess = Option<(Span, String)>;
 
 /// Checks every edge; reports one example per spawn, even if several routes fail.

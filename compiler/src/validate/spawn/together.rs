@@ -1,5 +1,5 @@
-//! All children that a directive names, together: more of them than `spawns` allows, or a larger `spend` than the
-//! parent has. Also limits of a child that its parent's limit always lowers (`language.md` 11).
+//! All children that a directive names, taken together: more children than `spawns` allows, or a larger total `spend`
+//! than the parent has. Also limits of a child that its parent's limit always lowers (`language.md` 11).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -72,7 +72,7 @@ fn check_together(
     }
 }
 
-/// Reports a duration that the child sets in vain: the parent ends first.
+/// Reports a duration of the child that has no effect, because the parent ends first.
 fn check_clipped(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,

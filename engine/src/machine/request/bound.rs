@@ -1,7 +1,7 @@
 //! Upper bound on the input tokens of the next request (`engine.md` 4, Money is a bound).
 //!
-//! The provider's own count of the last request is exact for everything that was sent then. Only what has been added
-//! since is bounded by its bytes, or by the exact tokenizer.
+//! The provider's own count of the last request is exact for everything that was sent then. Only the later additions
+//! are bounded, by their bytes or by the exact tokenizer.
 
 use rye_compiler::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use rye_compiler::plan::{Plan, PlannedModel};
@@ -21,8 +21,8 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
     known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
 }
 
-/// Bounds the request by the provider's count of the last one; `None` if that count does not cover a prefix of it: the
-/// context was edited or compacted, or another model counted.
+/// Bounds the request by the provider's count of the last one. `None` if that count does not cover a prefix of the
+/// request: the context was edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;
     let measured = conversation

@@ -1,4 +1,4 @@
-//! A loopback server that plays a test's moves, byte by byte and pause by pause.
+//! A loopback server that performs a test's moves, down to single bytes and pauses.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// An action of the server after it has read a request.
+/// An action of the server, performed after it has read a request.
 #[derive(Debug, Clone)]
 pub enum ServerMove {
     Send(Vec<u8>),
@@ -15,7 +15,7 @@ pub enum ServerMove {
     Stay,
     /// Waits for the next request on the same connection.
     Next,
-    /// Closes the connection without reading the request, which resets the connection. Only as the first move.
+    /// Closes the connection without reading the request, which resets the connection. Valid only as the first move.
     Reset,
 }
 

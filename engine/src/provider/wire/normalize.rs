@@ -1,5 +1,5 @@
-//! Normalization of turns for all providers, whatever models, hooks and other providers have left: nothing blank, a
-//! user turn first, and for every call a plain, short and unique id.
+//! Normalization of turns for all providers, which repairs what models, hooks and other providers have left: no blank
+//! content, a user turn first, and a plain, short and unique id for every call.
 //!
 //! The machine guarantees that each call has its result and each result its call.
 
@@ -14,11 +14,11 @@ use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, call
 
 /// Maximum size in bytes of a call's id or name that all providers accept.
 const MAX_NAME_BYTES: usize = 64;
-/// Text of the first user turn if the conversation would start with the model, or be empty.
+/// Text of the first user turn, if the conversation would start with the model or be empty.
 const OMITTED_TURNS: &str = "(earlier messages omitted)";
 
-/// Returns `text` with every character outside `[A-Za-z0-9_-]` as `_`, truncated to 64 bytes with a hash: all wires
-/// accept that as the id of a call or the name of a tool. A model may have made up any text.
+/// Returns `text` with every character outside `[A-Za-z0-9_-]` replaced by `_`, truncated to 64 bytes with a hash. All
+/// wires accept such a text as the id of a call or the name of a tool; a model may have written any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
 }
@@ -32,7 +32,7 @@ fn is_plain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns the plain name of a text with at most `limit` bytes, of which a hash needs 17.
+/// Returns the plain name of a text with at most `limit` bytes, of which 17 are a hash.
 pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = text.chars().map(plain).collect();
@@ -47,7 +47,7 @@ pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     format!("{front}_{mark}")
 }
 
-/// Returns the turns to send. Deterministic; additional turns change nothing before them.
+/// Returns the turns to send. Deterministic; later turns do not change the result for earlier ones.
 pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [SharedMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);
@@ -122,8 +122,8 @@ fn with_result_id(message: &Message, id: &str) -> Message {
     message
 }
 
-/// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, since each
-/// wire decides about them.
+/// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, because
+/// each wire decides about them.
 fn is_empty(turn: ProviderMessage<'_>) -> bool {
     match turn {
         ProviderMessage::User { content } => content.iter().all(|block| match block {
@@ -158,9 +158,9 @@ fn is_normalized(turns: &[SharedMessage]) -> bool {
 #[derive(Default)]
 struct CallIds {
     used: HashSet<String>,
-    /// The next number to try for an id that is used.
+    /// The next number to try for an id that is already used.
     numbers: HashMap<String, u32>,
-    /// Calls without a result: the model's id, and the ids they are sent with.
+    /// Calls without a result: the model's id, with the ids under which the calls are sent.
     open: BTreeMap<String, Vec<String>>,
 }
 
@@ -190,7 +190,8 @@ impl CallIds {
         own
     }
 
-    /// Returns the id that a result has to use: of calls with the same id, the first without a result.
+    /// Returns the id for a result. If several calls have the model's id, the result belongs to the first one without a
+    /// result.
     fn result_id(&mut self, id: &str) -> String {
         match self.open.get_mut(id) {
             Some(own) if !own.is_empty() => own.remove(0),

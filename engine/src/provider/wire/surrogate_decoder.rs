@@ -1,5 +1,5 @@
 //! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
-//! the basic plane over two events. The halves are joined; a half without its other one becomes U+FFFD.
+//! the basic plane over two events. The two halves are joined; a single half becomes U+FFFD.
 
 use super::ReplyDecoder;
 use crate::exchange::{CallError, Delta, Reply, Usage};
@@ -11,7 +11,7 @@ use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_h
 #[derive(Debug, Default)]
 pub struct SurrogateDecoder<D> {
     decoder: D,
-    /// Set once an event had a lone half.
+    /// True once an event had a lone half.
     repaired: bool,
     /// The first half of a character, if it ended the last displayed piece.
     pending: Option<u32>,

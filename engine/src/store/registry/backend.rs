@@ -1,5 +1,5 @@
-//! Database backends other than a shared file: memory, while a new registry is created, and [`Disk`], for disks without
-//! shared files. The latter lets tests crash the simulated disk between any two writes of the database.
+//! Database backends other than a shared file: memory, for creating a new registry, and [`Disk`], for disks without
+//! shared files. With the latter, tests crash the simulated disk between any two writes of the database.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use redb::StorageBackend;
 use crate::store::StoreError;
 use crate::store::disk::Disk;
 
-/// A backend that does the database's I/O through [`Disk`]; for one process and one opening.
+/// A backend that does the database's I/O through [`Disk`], for one process and one opening.
 #[derive(Debug)]
 pub struct DiskBackend {
     disk: Arc<dyn Disk>,
@@ -55,7 +55,7 @@ impl StorageBackend for DiskBackend {
     }
 }
 
-/// An in-memory backend for a registry being created. Pages of zeros take no memory.
+/// An in-memory backend for a registry that is being created. Pages of zeros take no memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryBackend(Arc<Mutex<SparsePages>>);
 
@@ -92,7 +92,7 @@ impl MemoryBackend {
     }
 }
 
-/// Splits a byte range by pages: the page's number, the range within the page, and the range within the input.
+/// Splits a byte range by pages. Returns the page's number, the range within the page, and the range within the input.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0_usize;
     std::iter::from_fn(move || {

@@ -25,19 +25,19 @@ pub enum Change {
     /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
     /// it.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
-    /// Inserts the row of a thread's continuation, which has the spawns that the thread and its descendants left.
+    /// Inserts the row of a thread's continuation, with the spawns that the thread and its descendants have left.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
-    /// Checks that no spawn limit of the thread or its ancestors forbids this child. Changes nothing: the check
-    /// precedes the reservation for the child.
+    /// Checks that no spawn limit of the thread or its ancestors forbids this child, before money is reserved for it.
+    /// Changes nothing.
     SpawnLimit { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
     /// Releases a thread that this owner holds, unless the thread has ended; `status` restores the previous status.
     Disown { thread: ThreadId, owner: OwnerId, status: Option<Status>, now: i64 },
-    /// Applies a ledger operation as one step of a thread. Each step is applied once: a repeat returns the first
-    /// answer. A refusal changes nothing and is not stored.
+    /// Applies a ledger operation as one step of a thread. A repeated step returns the first answer and changes
+    /// nothing. A refusal changes nothing and is not stored.
     Ledger(LedgerStep),
 }
 
@@ -45,7 +45,7 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeResult {
     Done,
-    /// The child of this spawn: the given one, or the one spawned before.
+    /// The child of this spawn: the given child, or the one of an earlier spawn with this number.
     Child(ThreadId),
     /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),
@@ -60,7 +60,7 @@ pub enum ChangeResult {
 }
 
 impl ChangeResult {
-    /// Returns whether the change was refused; a refusal also skips the rest of its list.
+    /// Returns true if the change was refused, so that the rest of its list is skipped.
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,
@@ -71,8 +71,8 @@ impl ChangeResult {
 }
 
 impl Registry {
-    /// Applies changes in one transaction, durable on return, and returns one answer each. The first refusal ends the
-    /// list: earlier changes are kept, later ones have no answer.
+    /// Applies changes in one durable transaction, and returns one answer for each. The first refusal ends the list:
+    /// earlier changes stay, later ones have no answer.
     pub fn commit(&self, changes: &[Change]) -> Result<Vec<ChangeResult>, StoreError> {
         let mut answers = self.commit_all(&[changes])?;
         Ok(answers.pop().unwrap_or_default())
@@ -83,7 +83,7 @@ impl Registry {
         self.write(|transaction| self.apply_lists(transaction, lists))
     }
 
-    /// Variant of `commit_all` that never waits for another writer. `None` means that nothing was done.
+    /// Variant of `commit_all` that never waits for another writer; `None` if nothing was done.
     pub fn try_commit_all(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<ChangeResult>>, StoreError>> {
         self.try_write(|transaction| self.apply_lists(transaction, lists))
     }
@@ -229,8 +229,8 @@ fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns a thread and its ancestors. The last continuation of a thread replaces the thread: the continuation has the
-/// remaining spawns of the thread, and children that survived the handoff count as children of the continuation.
+/// Returns a thread and its ancestors, each represented by its last continuation: the continuation has the remaining
+/// spawns of the thread, and children that survived the handoff count as children of the continuation.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
     // A damaged registry may contain a cycle.

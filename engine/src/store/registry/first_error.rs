@@ -1,5 +1,5 @@
 //! The first I/O error of the database's file. The database reports every later failure only as "a previous error";
-//! callers get the first error instead, because only that one suggests a remedy.
+//! callers get the first error instead, because only that error suggests a remedy.
 
 use std::error::Error;
 use std::io;
@@ -61,7 +61,7 @@ impl RecordedError {
     }
 }
 
-/// Returns whether the file caused the database error, now or earlier.
+/// Returns true if the file caused the database error, now or earlier.
 fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     let storage = if let Some(TransactionError::Storage(storage)) = source.downcast_ref() {
         Some(storage)

@@ -22,7 +22,7 @@ mod tests;
 
 const DOING: &str = "writing the ledger";
 
-/// The name of a ledger operation of a thread, derived from the fold of its transcript. With the thread's id it is the
+/// The name of a ledger operation of a thread, derived from the fold of its transcript. With the thread's id, it is the
 /// key of the stored answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedgerStepKey {
@@ -101,7 +101,7 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
-    /// Closes a child's account and opens that of its continuation with what is left, at most `most`.
+    /// Closes a child's account and opens that of its continuation with the remaining amount, at most `most`.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
@@ -120,7 +120,7 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
     }
 
-    /// Drains a thread's account: closes it now, or after its last living child.
+    /// Drains a thread's account: closes it now or, if children are alive, after the last one.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
@@ -201,7 +201,8 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Ledger
     Ok(answer)
 }
 
-/// Returns the threads that an operation names. The operation reads and changes only them and their ancestors.
+/// Returns the threads that an operation names. The operation reads and changes only their accounts and those of their
+/// ancestors.
 fn named_threads(operation: &Operation) -> Vec<&str> {
     match operation {
         Operation::Register { thread, .. }

@@ -1,5 +1,5 @@
-//! Panic guard around the database, which panics on bytes that it did not write. A registry file may come with an
-//! untrusted repository, so panics become errors and print nothing to the terminal.
+//! A guard around the database, which panics on bytes that it did not write. A registry file may come from an untrusted
+//! repository, so panics become errors and print nothing.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -1,5 +1,5 @@
-//! Implementation of `rye threads repair`: rebuilds the registry from the transcripts alone. Refused while any process
-//! works on a thread.
+//! Implementation of `rye threads repair`: rebuilds the registry from the transcripts. Refused while any process works
+//! on a thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -36,12 +36,11 @@ pub struct RepairReport {
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// Recorded operations that the ledger refuses: the accounts of these threads are not exact.
+    /// Recorded operations that the ledger refuses, so that the accounts of these threads are not exact.
     pub refused: Vec<(ThreadId, Refusal)>,
 }
 
-/// Rebuilds the registry in one transaction. A registry that can no longer be opened is kept beside the new one as
-/// `….damaged`.
+/// Rebuilds the registry in one transaction. A registry that can no longer be opened is renamed to `….damaged`.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     layout::create_folders(&**disk)?;
     let living = owner::live_owners(&**disk)?;
@@ -62,7 +61,8 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
 /// Replaces a registry that a power failure may have torn. The caller guarantees that no process uses it.
 ///
 /// # Errors
-/// A transcript cannot be read: its spend would be forgotten.
+///
+/// A transcript cannot be read, so that its spend would be lost.
 pub(super) fn rebuild(disk: &Arc<dyn Disk>) -> Result<(), StoreError> {
     let (contents, report) = RebuiltContents::read(disk)?;
     if let Some((_, error)) = report.unreadable.into_iter().next() {
@@ -117,7 +117,7 @@ impl RebuiltContents {
     }
 
     /// Writes the whole new registry under a temporary name, because a partly written registry would look like one
-    /// without threads. Then moves the old one to `aside`, if given, and puts the new one in place.
+    /// without threads. Then moves the old registry to `aside`, if given, and renames the new one.
     fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<(), StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);
@@ -142,8 +142,8 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-/// Folds a thread's events into the nano-dollars that it opened with; `None` if a raise followed, which the ledger may
-/// have refused, or if the events do not start with `opened`.
+/// Folds a thread's events into its spend limit at the start, in nano-dollars. `None` if the limit was raised later,
+/// because the ledger may have refused the raise, or if the events do not start with `opened`.
 pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|(_, asked)| matches!(asked.operation, Operation::Raise { .. }));
@@ -175,8 +175,8 @@ fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Reopens threads that handed over to a thread without a transcript. Their recovery commits the end again, which creates
-/// the continuation and its account.
+/// Reopens threads that handed off to a thread without a transcript. Their recovery commits the end again, which
+/// creates the continuation and its account.
 fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_lost = |row: &ThreadRow| row.status == Status::Continued && row.continued_by.is_none();
     for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
@@ -185,7 +185,7 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Lets children that handed over end with the account of their continuation.
+/// Ends the accounts of children that handed off by opening those of their continuations.
 fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()
@@ -204,8 +204,8 @@ fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Reserves the spend of children that their parents do not record: children started from outside, and those whose
-/// parent's line was lost. Their own first line names the parent and the amount.
+/// Reserves the spend of children that their parents do not record: children started with `rye run --parent`, and those
+/// whose line in the parent's transcript was lost. The first line of the child names the parent and the amount.
 fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let opened = |asked: &LedgerStep| match &asked.operation {
         Operation::Register { thread, .. }
@@ -229,8 +229,8 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Counts the descendants of each thread. A child and its continuation count as one descendant. A descendant that was
-/// opened after a handoff counts for the continuation.
+/// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant that
+/// started after a handoff counts for the continuation, not for the thread before.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let spawned = folds.values().filter(|folded| folded.handed_over.is_none());
     let spawned: Vec<(ThreadId, i64)> =
@@ -256,9 +256,9 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 /// The stored answers of each thread, by step.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Replays all ledger steps: those of one thread in the order of its transcript, those of different threads in the order
-/// of time. A refused step may depend on another thread, because clocks differ and a parent records a child after the
-/// child has started: its thread waits until the other threads can take no further step. Only then is the step refused.
+/// Replays all ledger steps: the steps of one thread in the order of its transcript, those of different threads by
+/// time. Clocks differ, and a parent records a child after the child has started, so a refused step may depend on a
+/// step of another thread. Its thread therefore waits until no other thread can proceed; only then is the step refused.
 fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut ledger = Ledger::new();
     let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
@@ -314,7 +314,8 @@ fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
     tables::create_all(transaction)
 }
 
-/// Writes the spawn edges as the parents recorded them, or as the children did if the parent's line was lost.
+/// Writes the spawn edges as the parents recorded them, or as the children did if the line in the parent's transcript
+/// was lost.
 fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, FoldedThread>) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
     // The continuation of a child has the same parent and number.

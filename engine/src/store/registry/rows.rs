@@ -20,7 +20,7 @@ pub struct ThreadRow {
     /// Spawn number below the parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// Limit on the threads spawned below this one, and how many were.
+    /// Maximum number of descendants of this thread, and the number so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -79,7 +79,7 @@ pub struct RowUpdate {
     pub cost: Option<Cost>,
     pub synced: Option<u64>,
     pub continued_by: Option<ThreadId>,
-    /// Limit on the threads spawned below this one.
+    /// Maximum number of descendants of this thread.
     pub spawns: Option<u64>,
 }
 
@@ -119,6 +119,6 @@ pub enum Liveness {
     Over,
     /// A live process holds the owner's lock.
     Alive,
-    /// The thread has not ended and has no live owner: it can be recovered.
+    /// The thread has not ended and has no live owner, so that it can be recovered.
     Orphaned,
 }

@@ -220,7 +220,7 @@ fn invalid_registry_file_suggests_repair() {
     }
 }
 
-/// The disk is full at every possible point of a commit; repeated calls must report that too, although the database
+/// The disk gets full at every possible point of a commit. Repeated calls must report that too, although the database
 /// forgets its first error.
 #[test]
 fn full_disk_is_reported_on_every_commit() {
@@ -349,7 +349,7 @@ fn continuous_writer_lets_other_processes_commit() {
     assert!(registries[0].threads().unwrap().len() > 6);
 }
 
-/// Set in the environment of the processes that [`killed_writers_lose_nothing`] starts and kills.
+/// An environment variable of the processes that [`killed_writers_lose_nothing`] starts and kills.
 const CHILD: &str = "RYE_TEST_REGISTRY_WRITER";
 
 #[test]
@@ -408,7 +408,7 @@ impl WriterProcess {
         Self { process, stderr, committed: Vec::new() }
     }
 
-    /// Waits until the process has made `commits` more commits.
+    /// Waits until the process has reported `commits` more commits.
     fn wait_for(&mut self, commits: usize) {
         let until = self.committed.len() + commits;
         while self.committed.len() < until {

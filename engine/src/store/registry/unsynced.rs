@@ -1,9 +1,9 @@
-//! The mark of unsynced writes: a file that exists while processes write to the registry, which the last one syncs
-//! when it closes it (`docs/decisions/0120-unsynced-registry.md`).
+//! The mark of unsynced writes: a file that exists while processes write to the registry. The last of these processes
+//! syncs the registry when it closes it (`docs/decisions/0120-unsynced-registry.md`).
 //!
 //! The death of a process loses no write, because the system keeps the pages of the file. A power failure may tear the
-//! file. The mark then remains, and its name contains the id of an earlier boot: the next process rebuilds the registry
-//! from the transcripts before it reads a row.
+//! file. The mark then remains, and its name contains the id of an earlier boot, so the next process rebuilds the
+//! registry from the transcripts before it reads a row.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::store::layout::{self, REGISTRY, STATE};
 /// Start of the name of a mark; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark from the start of the closing sync until its success. A process that finds them does not remove the
-/// mark, because an earlier sync failed or was interrupted.
+/// Contents of a mark from the start of the closing sync until its success. A process that finds them leaves the mark
+/// in place, because an earlier sync failed or was interrupted.
 const SYNC_UNPROVEN: &[u8] = b"unproven";
 
 /// A shared lock on the mark of this boot. The registry may be written without syncs while it is held.
@@ -35,14 +35,14 @@ enum OtherMarks {
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,
-    /// Power failed under these marks. Each is locked exclusively.
+    /// Power failed while these marks existed. This process holds an exclusive lock of each.
     Stale(Vec<(PathBuf, Box<dyn HeldLock>)>),
 }
 
 impl UnsyncedMark {
-    /// Creates the folders of the store and makes the mark of this boot durable. Rebuilds the registry first if power
-    /// failed while a process wrote to it. `None` if the system does not identify its boots: every commit must then be
-    /// synced.
+    /// Creates the folders of the store and makes the mark of this boot durable. If power failed while a process wrote
+    /// to the registry, rebuilds it first. `None` if the system does not identify its boots, so that every commit must
+    /// be synced.
     pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let Some(path) = own_mark(&**disk) else {
             layout::create_folders(&**disk)?;
@@ -84,8 +84,8 @@ impl UnsyncedMark {
         }
     }
 
-    /// Syncs the registry and removes the mark, unless another process still writes: that process syncs these writes too,
-    /// when it closes the registry.
+    /// Syncs the registry and removes the mark. If another process still writes, leaves both to that process, which
+    /// syncs these writes too.
     fn release(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.lock.take() else { return Ok(()) };
         drop(shared);
@@ -116,7 +116,7 @@ impl Drop for UnsyncedMark {
     }
 }
 
-/// Returns whether power failed while a process wrote to the registry, and the registry was not rebuilt since.
+/// Returns true if power failed while a process wrote to the registry, and the registry has not been rebuilt since.
 pub fn is_rebuild_due(disk: &dyn Disk) -> Result<bool, StoreError> {
     let Some(own) = own_mark(disk) else { return Ok(false) };
     Ok(!matches!(other_marks(disk, &own)?, OtherMarks::Intact))

@@ -1,6 +1,6 @@
 //! Group commit: one OS thread writes to the registry for a whole process. Async tasks send changes and await the
-//! answers, and tasks that wait at the same time share a commit. A task that is alone in its process commits inline
-//! unless another process is writing; the first commit that cannot run inline starts the writer thread.
+//! answers; tasks that wait at the same time share a commit. The only running thread of a process commits inline,
+//! unless another process is writing. The first commit that cannot run inline starts the writer thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,16 +13,16 @@ use tokio::sync::oneshot;
 use super::{Change, ChangeResult, Registry};
 use crate::store::StoreError;
 
-/// Upper bound on the lists of changes in one transaction, so that no answer is delayed indefinitely.
+/// Maximum number of lists of changes in one transaction, so that no answer is delayed indefinitely.
 const MAX_BATCH: usize = 512;
 
-/// The times that a commit waits for further commits of the same process, if several threads of the process are
+/// The maximum times that a commit waits for other commits of the same process, if several threads of the process are
 /// running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// Longest wait for the next commit.
+    /// Maximum wait for the next commit.
     pub next: Duration,
-    /// Longest wait in total.
+    /// Maximum wait in total.
     pub longest: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Default for GroupCommit {
     }
 }
 
-/// Fewest running threads for which a commit waits for others.
+/// Minimum number of running threads for which a commit waits for others.
 const MIN_GROUP_THREADS: usize = 4;
 
 /// A registry handle shared by any number of tasks.
@@ -63,7 +63,7 @@ impl RegistryWriter {
         Self { registry, active_threads: Arc::default(), group_commit, worker: Mutex::default() }
     }
 
-    /// Sets how many threads of this process may write: with several, their commits are grouped.
+    /// Sets the number of threads of this process that may write. If there are several, their commits are grouped.
     pub fn set_running_threads(&self, threads: usize) {
         self.active_threads.store(threads, Ordering::Relaxed);
     }

@@ -66,7 +66,9 @@ impl SandboxSupport {
             gaps.push("programs can truncate readable files: Landlock 3 (Linux 6.2) prevents this");
         }
         if !self.sockets {
-            gaps.push("programs can reach the network ungranted: this kernel or processor has no system call filter");
+            gaps.push(
+                "programs can reach the network without a grant: this kernel or processor has no system call filter",
+            );
         }
         if (1..6).contains(&self.landlock) {
             gaps.push("programs can signal your other processes: Landlock 6 (Linux 6.12) would stop it");

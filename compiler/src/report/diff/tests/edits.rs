@@ -259,7 +259,7 @@ const EDITS: &[Edit] = &[
         PROVIDER,
         "",
         "base_url: https://b.test\n",
-        "unknown requests, and the key, may go elsewhere",
+        "unknown requests and the key may be sent to another address",
         Back::Unknown,
     ),
     ("limit", ROOT, "turns=\"8\"", "turns=\"80\"", "turns raised 8 → 80", Back::Clean),

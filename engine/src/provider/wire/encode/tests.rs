@@ -1,4 +1,4 @@
-//! The cached bytes of a message equal a fresh serialization, on four wires.
+//! Tests that the cached bytes of a message equal a fresh serialization, on four wires.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -23,7 +23,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![2 => "[a-z \"\\\\\n\u{7f}é🦀]{0,12}", 1 => Just(" ".to_owned())]
 }
 
-/// An id of a call; some repeat, and some are not plain.
+/// Returns ids of calls, some repeated and some with special characters.
 fn call_id() -> impl Strategy<Value = String> {
     prop_oneof![Just("a".to_owned()), Just("a.b".to_owned()), Just(String::new()), "[a-z:]{1,70}"]
 }

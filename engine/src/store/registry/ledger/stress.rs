@@ -16,7 +16,7 @@ fn amount(rng: &mut SplitMix, most: u64) -> Nanos {
     Nanos::from_u64(rng.next(most))
 }
 
-/// The expected state of a forest, from the answers so far.
+/// The expected state of all trees, computed from the answers so far.
 #[derive(Default)]
 struct KnownForest {
     threads: Vec<String>,
@@ -67,7 +67,7 @@ impl KnownForest {
         }
     }
 
-    /// Records the answer. If a settlement was refused, the release of the thread books the attempt's worst case.
+    /// Records the answer. After a refused settlement, the release of the thread books the attempt's worst case.
     fn learn(&mut self, operation: &Operation, answer: &LedgerReply) {
         if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
             if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
@@ -106,7 +106,7 @@ fn check(account: &Account) {
     assert!(account.children_hold() <= account.reserved(), "{account:?}");
 }
 
-/// Checks all accounts: each counts its live children, and the sum of what they hold.
+/// Checks all accounts: each counts its live children and the sum of the amounts that they hold.
 fn check_all(ledger: &Ledger) {
     let mut held: BTreeMap<&str, (u64, Nanos)> = BTreeMap::new();
     for (_, account) in ledger.accounts().filter(|(_, account)| account.status() != AccountStatus::Released) {

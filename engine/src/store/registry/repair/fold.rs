@@ -1,4 +1,4 @@
-//! Folds one transcript into the registry's view of its thread. Pure.
+//! Folds one transcript into the registry's data about its thread. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::exchange::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-/// The registry's view of a thread, derived from its transcript.
+/// The registry's data about a thread, derived from its transcript.
 #[derive(Debug)]
 pub struct FoldedThread {
     pub row: ThreadRow,
@@ -16,9 +16,9 @@ pub struct FoldedThread {
     pub children: BTreeMap<u64, ThreadId>,
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
-    /// The spend of a child that continues another one, in nano-dollars.
+    /// The reservation of a child that continues another one, in nano-dollars.
     pub handed_over: Option<u64>,
-    /// Time and spend of the first line.
+    /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
 }
 
@@ -26,10 +26,10 @@ struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
-    /// Spend limit, and the highest value that a raise can set.
+    /// The spend limit, and the highest value to which it can be raised.
     spend: u64,
     ceiling: u64,
-    /// Attempts known only as intended: the model call may have been made.
+    /// Attempts that are only known to be intended: the model call may have been made.
     intended: BTreeMap<(u64, u32), (i64, u64)>,
     over: Option<i64>,
 }
