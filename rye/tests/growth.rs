@@ -3,7 +3,7 @@
 //! The allocations of all threads of this process are counted, those of the model server included: these are the same for
 //! every request. `RYE_GROWTH=whole` (`just growth`) counts at turn 1,000 and child 4,000.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
 
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -125,8 +125,8 @@ fn serve(stream: TcpStream, mut answer: impl FnMut(usize) -> Value) {
             json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}),
             json!({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}}),
         ];
-        let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let text = format!("{text}data: [DONE]\n\n");
+        let texts: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let text = texts.concat() + "data: [DONE]\n\n";
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", text.len());
         if writer.write_all((head + &text).as_bytes()).is_err() {
@@ -187,8 +187,8 @@ fn assert_flat(subject: &str, early: (usize, usize), late: (usize, usize)) {
 
 #[test]
 fn late_turn_allocates_no_more_than_an_early_one() {
-    let _alone = run_alone();
     const MARKS: &[usize] = &[15, 35, 280, 300, 980, 1000];
+    let _alone = run_alone();
     let (count, from, to) = if is_whole() { (1000, 980, 1000) } else { (300, 280, 300) };
     let server = ModelServer::start(MARKS, count, |number, count| {
         if number > count {
@@ -205,8 +205,8 @@ fn late_turn_allocates_no_more_than_an_early_one() {
 
 #[test]
 fn late_child_allocates_no_more_than_an_early_one() {
-    let _alone = run_alone();
     const MARKS: &[usize] = &[50, 100, 250, 300, 350, 400, 3950, 4000];
+    let _alone = run_alone();
     let (count, early, late) = if is_whole() { (4000, (250, 300), (3950, 4000)) } else { (400, (50, 100), (350, 400)) };
     let server = ModelServer::start(MARKS, count, |number, count| {
         if number > 1 {
