@@ -135,7 +135,10 @@ pub async fn drive(
     let mut settled = Vec::new();
     let mut exported = false;
     loop {
-        while let Some(post) = control.try_next() {
+        // An ended thread records nothing: its continuation gets the items that were not read.
+        while thread.state.ended.is_none()
+            && let Some(post) = control.try_next()
+        {
             settled.extend(record_incoming(thread, driver, post));
         }
         match machine::next(&thread.plan, &thread.state) {

@@ -123,9 +123,13 @@ impl EngineContext {
             let message = ControlMessage::from_file(mail.body);
             folded.record_signal(Signal { at, fact: Fact::Mail { id: mail.id, message } });
         }
+        let mut unrecorded = Vec::new();
         for message in messages {
-            let id = new_uuid_v7(at)?;
-            folded.record_signal(Signal { at, fact: Fact::Mail { id, message } });
+            let fact = Fact::Mail { id: new_uuid_v7(at)?, message: message.clone() };
+            if folded.record_signal(Signal { at, fact }) == 0 {
+                // The thread has ended, and its process died before the thread that continues it was started.
+                unrecorded.push(message);
+            }
         }
         if folded.state.is_idle() {
             // The interrupted prompt no longer pays for what its children do.
@@ -139,6 +143,9 @@ impl EngineContext {
         let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
         let children = if is_ending { Vec::new() } else { super::watch_detached::detached_children(&folded.state) };
         let running = self.spawn_task(folded, Arc::clone(&sink), None)?;
+        for message in unrecorded {
+            running.control.send(message);
+        }
         for (spawn, child) in children {
             self.watch_detached(thread, spawn, &child, &sink);
         }
