@@ -1,7 +1,7 @@
 //! Comparison with version 0.1 (commit 4a8be86). `snapshots/baseline/projects.jsonl` holds the cases and examples of that
 //! version, `snapshots/baseline/recorded.jsonl` the results of its binary: exit codes, diagnostics, plans, transcripts
 //! and requests. `snapshots/baseline/renamed.json` translates renamed fields, `snapshots/baseline/differences.md` lists
-//! every other difference with its reason.
+//! every other difference with its reason, and `snapshots/baseline/refused.jsonl` the runs that only a limit of today ends.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -488,6 +488,8 @@ fn results_equal_those_of_version_0_1_except_for_listed_differences() {
     let reasons = Reason::read_all();
     let mut used = BTreeSet::new();
     let mut unexplained = Vec::new();
+    let refused = refused_runs(&before, &after);
+    assert_eq!(refused, read_lines::<RefusedRun>("refused.jsonl"), "runs that a limit ends now");
     for (before, after) in before.iter().zip(&after) {
         let translated = |value: &Value| renamed.translate(value);
         let before = Recorded {
@@ -509,6 +511,47 @@ fn results_equal_those_of_version_0_1_except_for_listed_differences() {
     let unused: Vec<String> = unused.iter().map(|(_, reason)| format!("{} {}", reason.case, reason.path)).collect();
     assert!(unexplained.is_empty(), "{} differences without a reason:\n{}", unexplained.len(), unexplained.join("\n"));
     assert!(unused.is_empty(), "reasons without a difference:\n{}", unused.join("\n"));
+}
+
+/// A run that ended within its limits in version 0.1, and that a limit ends now, with both figures of each limit.
+#[derive(Debug, PartialEq, Deserialize)]
+struct RefusedRun {
+    case: String,
+    /// Per limit that was hit, its current value and its maximum.
+    limits: BTreeMap<String, [Value; 2]>,
+}
+
+/// Compares the limits that end runs, without regard to the listed differences.
+fn refused_runs(before: &[Recorded], after: &[Recorded]) -> Vec<RefusedRun> {
+    let pairs = before.iter().zip(after).filter(|(before, _)| limit_hits(&before.run).is_empty());
+    let refused = pairs.map(|(_, after)| RefusedRun { case: after.case.clone(), limits: limit_hits(&after.run) });
+    refused.filter(|run| !run.limits.is_empty()).collect()
+}
+
+/// Returns the limits that the threads of a run hit, with the current value and the maximum.
+fn limit_hits(run: &Value) -> BTreeMap<String, [Value; 2]> {
+    let threads = run["threads"].as_object().into_iter().flatten();
+    let events = threads.flat_map(|(_, thread)| thread["events"].as_object().into_iter().flatten());
+    let hits = events.filter(|(name, _)| name.starts_with("limit "));
+    hits.map(|(_, hit)| {
+        let code = hit["limit_code"].as_str().unwrap_or_else(|| panic!("{hit}"));
+        (code.to_owned(), [hit["current_value"].clone(), hit["current_max"].clone()])
+    })
+    .collect()
+}
+
+#[test]
+fn limit_that_ends_a_run_is_found() {
+    let recorded = |case: &str, events: Value| {
+        let run = json!({ "threads": { "root": { "events": events } } });
+        let case = case.to_owned();
+        Recorded { case, check: Value::Null, plan: Value::Null, run, requests: Value::Null }
+    };
+    let hit = json!({ "limit 1": { "limit_code": "spend_exceeded", "current_value": 2, "current_max": 1 } });
+    let before = [recorded("a", json!({})), recorded("b", hit.clone()), recorded("c", json!({}))];
+    let after = [recorded("a", hit.clone()), recorded("b", hit), recorded("c", json!({ "settled 1": {} }))];
+    let limits = BTreeMap::from([("spend_exceeded".to_owned(), [json!(2), json!(1)])]);
+    assert_eq!(refused_runs(&before, &after), [RefusedRun { case: "a".to_owned(), limits }]);
 }
 
 #[test]
