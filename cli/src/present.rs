@@ -28,6 +28,15 @@ pub fn status_style(status: Status) -> Style {
     }
 }
 
+/// Formats a spend, in which calls of models without a price may be missing.
+pub fn format_spend(nanos: u64, unpriced: bool) -> String {
+    match (unpriced, nanos) {
+        (false, _) => format_money(nanos),
+        (true, 0) => "cost unknown".to_owned(),
+        (true, _) => format!("{} and unknown costs", format_money(nanos)),
+    }
+}
+
 /// Formats nano-dollars as dollars: `$0.0123`.
 pub fn format_money(nanos: u64) -> String {
     format!("${}", Nanos::from_u64(nanos))

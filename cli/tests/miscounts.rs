@@ -8,6 +8,9 @@ mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Write;
+use std::process::Stdio;
+
 use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use serde_json::Value;
@@ -274,5 +277,50 @@ fn count_beyond_every_limit_is_the_last_of_its_thread() {
             assert_eq!(settled["amount"], i64::MAX, "{wire:?}: {settled}");
             assert!(settled["overspent"].as_u64().unwrap() > 0, "{wire:?}: {settled}");
         }
+    }
+}
+
+#[test]
+fn cost_of_a_model_without_a_price_is_unknown() {
+    for wire in ApiFormat::ALL {
+        let honest = move || response(wire, stream(None, Some(counts([&90, &REPLY, &0]))));
+        let server = Recorder::start_with(move |n, _| if n % 2 == 0 { honest() } else { done(wire) });
+        let place = project(wire, &server.url, "1");
+        let priced = place.rye(&["run", "work"]);
+        assert!(priced.stderr.contains(" out, $0.000"), "{wire:?}\n{}", priced.stderr);
+        for (file, part) in
+            [(".ai/config/agent/providers/test.yaml", "    prices: "), (".ai/directives/work.md", "<limits ")]
+        {
+            let text = place.read(file);
+            let (before, rest) = text.split_once(part).unwrap();
+            let end = if part.starts_with('<') { "/>" } else { "}" };
+            place.write(file, &format!("{before}{}", rest.split_once(end).unwrap().1));
+        }
+        for format in ["human", "plain"] {
+            let done = place.rye(&["run", "work", "--format", format]);
+            let output = format!("{}\n{}", done.stdout, done.stderr);
+            assert!(output.contains(" out, cost unknown") && !output.contains("$0"), "{wire:?}\n{output}");
+        }
+    }
+}
+
+#[test]
+fn prompt_of_an_overspent_session_makes_no_call() {
+    for wire in ApiFormat::ALL {
+        let server =
+            Recorder::start_with(move |_, _| response(wire, stream(None, Some(counts([&9_000_000, &REPLY, &0])))));
+        let place = project(wire, &server.url, "0.10");
+        let settings = place.read(".ai/config/agent/resilience.yaml");
+        let limits = "session_limits: { spend: 0.5, tokens: 900000000 }\n";
+        place.write(".ai/config/agent/resilience.yaml", &format!("{settings}{limits}"));
+        let prompts = (0..3).map(|n| format!("{{\"type\":\"prompt\",\"id\":{n},\"message\":\"go\"}}\n"));
+        let mut command = place.command(&["chat", "work", "--format", "json"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(prompts.collect::<String>().as_bytes()).unwrap();
+        let done = ProcessResult::from(child.wait_with_output().unwrap());
+        let events: Vec<Value> = done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let ended: Vec<&Value> = of_kind(&events, "prompt_ended").map(|event| &event["status"]).collect();
+        assert_eq!(ended, ["limit"; 3], "{wire:?}\n{}", done.stderr);
+        assert_eq!(server.requests.lock().unwrap().len(), 1, "{wire:?}");
     }
 }

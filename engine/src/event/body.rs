@@ -179,6 +179,9 @@ pub struct AttemptIntended {
     /// True if the attempt requests a summary of the conversation; it does not count as a turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
+    /// True if the model has no price, so that the cost of the attempt is unknown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
 }
 
 /// The reservation of an attempt: the ledger holds its worst case.

@@ -26,7 +26,7 @@ pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
 use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
-use crate::present::{BOLD, DIM, color_style, format_count, format_money, status_style, truncate_line};
+use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::{Printer, printable};
 
 mod end;
@@ -38,7 +38,7 @@ const MAX_CHILD_ERROR_CHARS: usize = 400;
 /// A call that takes longer is printed before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 
-#[expect(clippy::struct_excessive_bools, reason = "three options of the output, and a fact of the run")]
+#[expect(clippy::struct_excessive_bools, reason = "three options of the output, and two facts of the run")]
 pub struct HumanRenderer {
     format: Format,
     /// True to print only results and errors.
@@ -64,6 +64,8 @@ pub struct HumanRenderer {
     reserved: BTreeMap<ThreadId, u64>,
     /// True if a call of the tree was settled at its worst case.
     worst_case: bool,
+    /// True if the current prompt or run calls a model without a price.
+    unpriced: bool,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
@@ -120,6 +122,7 @@ impl HumanRenderer {
             missing_key: BTreeSet::new(),
             reserved: BTreeMap::new(),
             worst_case: false,
+            unpriced: false,
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
@@ -209,6 +212,7 @@ impl HumanRenderer {
                 self.record_reply(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
+            EventBody::AttemptIntended(attempt) => self.unpriced |= attempt.unpriced,
             // A failed attempt without cost has been printed already.
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
@@ -220,7 +224,7 @@ impl HumanRenderer {
                 let reserved = self.reserved.remove(thread);
                 self.worst_case |= settled.unknown_outcome && reserved.is_some_and(|most| settled.amount >= most);
                 let style = if settled.overspent > 0 { red } else { DIM };
-                self.thread_line(thread, style, &format_settling(settled));
+                self.thread_line(thread, style, &format_settling(settled, self.unpriced));
             }
             EventBody::ToolStarted(started) => {
                 if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
@@ -268,7 +272,6 @@ impl HumanRenderer {
             | EventBody::SystemPrompt(_)
             | EventBody::ContextInjected(_)
             | EventBody::CognitionIn(_)
-            | EventBody::AttemptIntended(_)
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
@@ -517,7 +520,7 @@ fn reply_text(content: &[ContentBlock]) -> String {
     content.iter().filter_map(text).collect()
 }
 
-fn format_settling(settled: &Settled) -> String {
+fn format_settling(settled: &Settled, unpriced: bool) -> String {
     let usage = settled.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let note = settlement_note(settled);
@@ -526,6 +529,6 @@ fn format_settling(settled: &Settled) -> String {
         settled.turn,
         format_count(input, "token"),
         usage.output,
-        format_money(settled.amount)
+        format_spend(settled.amount, unpriced)
     )
 }

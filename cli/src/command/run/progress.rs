@@ -261,6 +261,7 @@ mod tests {
             max_output: 0,
             worst_case: 0,
             compacts: false,
+            unpriced: false,
         }))
     }
 

@@ -1,5 +1,6 @@
 //! The steps around a model call: the check of the limits, the call itself, the check of the context window.
 
+use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::settings::BILLIONTHS;
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits, PlannedModel};
 use rye_compiler::semantics::limits::{self, Exceeded, LimitName};
@@ -114,6 +115,7 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
         max_output,
         worst_case,
         compacts,
+        unpriced: state.model(plan).prices.is_none() && state.model(plan).wire != SCRIPTED_WIRE,
     })
 }
 

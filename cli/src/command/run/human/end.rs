@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use anstyle::AnsiColor;
+use rye_compiler::semantics::money::Nanos;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use serde_json::Value;
 
 use super::{HumanRenderer, MISSING_KEY_HELP, WORST_CASE_HELP, io_err, message_without_code};
-use crate::present::{DIM, color_style, format_count, status_style, truncate_line};
+use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
 impl HumanRenderer {
@@ -18,7 +19,7 @@ impl HumanRenderer {
         }
         if !self.quiet {
             let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
-            let cost = cost(session_cost.unwrap_or(&result.cost));
+            let cost = self.cost(session_cost.unwrap_or(&result.cost));
             writeln!(io_err(), "session closed  {cost}  {DIM}{again}{DIM:#}").ok();
         }
     }
@@ -46,7 +47,7 @@ impl HumanRenderer {
         }
         let style = status_style(result.status);
         let word = result.status.as_str();
-        writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", cost(&result.cost), result.thread_id).ok();
+        writeln!(err, "{style}{word}{style:#}  {}  {DIM}{}{DIM:#}", self.cost(&result.cost), result.thread_id).ok();
         let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
         if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
             let then = if result.status == Status::Suspended {
@@ -91,20 +92,16 @@ impl HumanRenderer {
             let text = result.result.as_ref().map(|text| Value::from(text.as_str()).to_string());
             lines.extend(text.map(|text| format!("result\t{text}")));
         }
-        lines.push(format!("cost\t{}", cost(&result.cost)));
+        lines.push(format!("cost\t{}", self.cost(&result.cost)));
         lines.push(format!("plan\t{}", result.plan_id));
         for line in lines {
             self.out.line(&line);
         }
     }
-}
 
-fn cost(cost: &PrintedCost) -> String {
-    let tokens = format_count(cost.input_tokens, "token");
-    format!("{}, {tokens} in, {} out, ${}", format_count(cost.turns, "turn"), cost.output_tokens, dollars(&cost.spend))
-}
-
-/// Formats dollars from JSON, without an exponent.
-fn dollars(spend: &Value) -> String {
-    rye_compiler::semantics::money::Nanos::from_json(spend).unwrap_or_default().to_string()
+    fn cost(&self, cost: &PrintedCost) -> String {
+        let tokens = format_count(cost.input_tokens, "token");
+        let spend = format_spend(Nanos::from_json(&cost.spend).unwrap_or_default().to_u64(), self.unpriced);
+        format!("{}, {tokens} in, {} out, {spend}", format_count(cost.turns, "turn"), cost.output_tokens)
+    }
 }
