@@ -291,6 +291,7 @@ struct Checker<'i, 'w> {
     continuation: OnceCell<continuation::ContinuationSettings>,
     body_calls: body_calls::BodyCallChecker,
     retries: unreachable_limits::RetryCounts,
+    matching: fact_bounds::MatchingCalls,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -306,6 +307,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             continuation: OnceCell::new(),
             body_calls: body_calls::BodyCallChecker::default(),
             retries: unreachable_limits::RetryCounts::default(),
+            matching: fact_bounds::MatchingCalls::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -408,7 +410,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             mistyped_placeholders::check(composed, found);
             knowledge_text::check_chain(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
-            share.hooks.add(self.items, composed, &launch, &mut effort);
+            share.hooks.add(self.items, composed, &launch, &self.matching, &mut effort);
             share.knowledge.add(composed);
             let started = self.body_calls.check(self.items, composed, found);
             if let Some(audit) = &audit {

@@ -1,4 +1,4 @@
-//! Value domains of hook facts, known before a run: closed vocabularies, booleans, counts from 0, and a directive's
+//! Value domains of hook facts, known before a run: closed vocabularies, booleans, counts, and a directive's
 //! declared inputs (`language.md` 2 and 7).
 
 use indexmap::IndexMap;
@@ -59,7 +59,9 @@ pub fn fact_domain(
         },
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
         PathMeaning::Fact(Some(Type::Integer)) => {
-            Some(Domain::Number { whole: true, least: Some(0), most: None, optional: false })
+            // Both facts are counted from 1.
+            let least = i32::from(matches!(path.to_string().as_str(), "turn" | "attempt"));
+            Some(Domain::Number { whole: true, least: Some(least), most: None, optional: false })
         }
         PathMeaning::Fact(Some(Type::Number)) => {
             Some(Domain::Number { whole: false, least: Some(0), most: None, optional: false })

@@ -1,10 +1,13 @@
 //! Bounds of facts that follow from a directive before a run: costs by its limits, calls by its grants, and the model by
-//! the provider files, because `--model` replaces the directive's own.
+//! the provider files, because `--model` replaces the directive's own. Patterns of calls are evaluated over the calls that
+//! exist.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use rye_grammar::ItemId;
 use rye_grammar::condition::Path;
+use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use super::model::ModelIds;
@@ -14,7 +17,7 @@ use crate::item::{HookDecl, Items};
 use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::{self, CapabilityRequest, CapabilitySet, ItemType};
-use crate::semantics::condition::{Domain, Verdict};
+use crate::semantics::condition::{Condition, Domain, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::hook_table::INFRASTRUCTURE_LAYER;
 use crate::semantics::limits::{LimitName, Limits, resolve};
@@ -25,63 +28,159 @@ use crate::world::ItemKind;
 pub enum BoundCause {
     Limits,
     Grants,
+    /// The fact is a fraction.
+    Fraction,
+}
+
+impl BoundCause {
+    pub const ALL: [Self; 3] = [Self::Grants, Self::Limits, Self::Fraction];
+}
+
+/// The highest usage of a context window that a condition can meet. An estimate may pass the window, but no request is
+/// several times as large.
+const MAX_USAGE_RATIO: f64 = 4.0;
+
+/// Requests between two checks of the token limit: a summary of the conversation, and the request itself.
+const REQUESTS_PER_CHECK: u64 = 2;
+
+/// Seconds by which a thread may pass its duration: calls are cut at the limit and then have some time to end.
+const DURATION_TOLERANCE: f64 = 60.0;
+
+/// Maximum number of granted calls that a condition is evaluated with.
+const MAX_MATCHING_CALLS: usize = 64;
+
+/// The calls that meet a condition, by the span of its hook and the fact. They are the same for every directive, so one
+/// check shares them.
+#[derive(Default)]
+pub struct MatchingCalls(RefCell<CallsByHook>);
+
+type CallsByHook = BTreeMap<(Span, CallFact), Rc<[String]>>;
+
+/// A fact that names a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CallFact {
+    ItemId,
+    Name,
 }
 
 /// The bounds of one composed directive.
 pub struct FactBounds<'c, 'w> {
     items: &'c Items<'w>,
     composed: &'c Composed,
+    matching: &'c MatchingCalls,
     limits: OnceCell<Option<Limits>>,
     grants: OnceCell<Option<CapabilitySet>>,
-    models: OnceCell<Vec<Option<Value>>>,
+    models: OnceCell<ModelIds>,
 }
 
 impl<'c, 'w> FactBounds<'c, 'w> {
-    pub fn new(items: &'c Items<'w>, composed: &'c Composed) -> Self {
-        Self { items, composed, limits: OnceCell::new(), grants: OnceCell::new(), models: OnceCell::new() }
+    pub fn new(items: &'c Items<'w>, composed: &'c Composed, matching: &'c MatchingCalls) -> Self {
+        let (limits, grants, models) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { items, composed, matching, limits, grants, models }
     }
 
     /// Returns the values that a fact of a hook can have; `None` if no bound is known. Ignores bounds with the cause
     /// `without`.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
-            "model" => Some(Domain::Values(self.models().to_vec())),
-            "call.item_id" if without != Some(BoundCause::Grants) => {
-                self.compared_calls(hook, path, &|id| ItemId::parse(id).is_ok_and(|id| self.may_call(&id)))
-            }
-            "call.name" if without != Some(BoundCause::Grants) => {
-                self.compared_calls(hook, path, &|name| self.may_call_by_name(name))
-            }
-            fact if without != Some(BoundCause::Limits) => self.cost(fact),
+            "model" => Some(Domain::Values(self.models().ids().iter().map(|id| Some(id.as_str().into())).collect())),
+            "call.item_id" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::ItemId),
+            "call.name" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::Name),
+            "usage_ratio" if without != Some(BoundCause::Fraction) => Some(number_up_to(MAX_USAGE_RATIO, false)),
+            fact if without != Some(BoundCause::Limits) => self.limited(fact),
             _ => None,
         }
     }
 
     /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound.
-    fn cost(&self, fact: &str) -> Option<Domain> {
+    fn limited(&self, fact: &str) -> Option<Domain> {
         let limit = match fact {
-            "cost.turns" | "turn" | "loop_count" => LimitName::Turns,
-            "cost.spend" => LimitName::Spend,
+            "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
+            "cost.spend" | "cost.current" | "cost.limit" | "limits.spend" | "spend_limit" => LimitName::Spend,
+            "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" | "limits.tokens" => LimitName::Tokens,
+            "cost.elapsed_seconds" | "limits.duration_seconds" => LimitName::DurationSeconds,
+            "limits.spawns" => LimitName::Spawns,
+            "limits.depth" => LimitName::Depth,
+            "limits.output" => LimitName::Output,
             _ => return None,
         };
         let limits = self.limits.get_or_init(|| declared_limits(self.composed)).as_ref()?;
+        let declared = match limit {
+            LimitName::Turns => limits.turns,
+            LimitName::Tokens => limits.tokens,
+            LimitName::Spawns => limits.spawns,
+            LimitName::Depth => limits.depth,
+            LimitName::DurationSeconds => limits.duration_seconds,
+            LimitName::Output => limits.output,
+            LimitName::Spend => {
+                let most = highest_limit(self.composed, limit, limits.spend.to_string().parse().ok()?)?;
+                return Some(number_up_to(most, false));
+            }
+        };
         #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
-        let declared =
-            if limit == LimitName::Turns { limits.turns as f64 } else { limits.spend.to_string().parse().ok()? };
-        let most = Some(highest_limit(self.composed, limit, declared)?);
-        Some(Domain::Number { whole: limit == LimitName::Turns, least: Some(0), most, optional: false })
+        let most = highest_limit(self.composed, limit, declared as f64)?;
+        Some(match fact {
+            // The limit is checked before a request, which may pass it.
+            "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" => {
+                let request = self.models().largest_request()?.saturating_mul(REQUESTS_PER_CHECK);
+                #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
+                number_up_to(most + request as f64, true)
+            }
+            "cost.elapsed_seconds" => number_up_to(most + DURATION_TOLERANCE, false),
+            _ => number_up_to(most, limit != LimitName::DurationSeconds),
+        })
     }
 
-    /// Returns the compared texts that a call can have, and one text that represents all others. `None` if the
-    /// condition uses the fact in other ways than comparing whole texts, or if the grants of the spawn parent apply.
-    fn compared_calls(&self, hook: &HookDecl, path: &Path, is_reachable: &dyn Fn(&str) -> bool) -> Option<Domain> {
+    /// Returns the names of granted calls that a condition distinguishes, and one name for all others; `None` if they are
+    /// too many, or if the grants of the spawn parent apply.
+    fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
-        let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
-        if samples.open || samples.ordered || !samples.parts.is_empty() {
-            return None;
+        let condition = hook.compiled.as_ref()?;
+        let samples = condition.samples().into_iter().find(|samples| samples.path == *path)?;
+        let is_granted = |name: &str| match fact {
+            CallFact::ItemId => ItemId::parse(name).is_ok_and(|id| self.may_call(&id)),
+            CallFact::Name => self.may_call_by_name(name),
+        };
+        let names: Vec<Value> = if samples.open || samples.ordered || !samples.parts.is_empty() {
+            let matching = self.matching_calls(hook, condition, path, fact);
+            let granted = matching.iter().filter(|name| is_granted(name)).take(MAX_MATCHING_CALLS + 1);
+            let granted: Vec<Value> = granted.map(|name| Value::from(name.as_str())).collect();
+            (granted.len() <= MAX_MATCHING_CALLS).then_some(granted)?
+        } else {
+            samples.values.into_iter().filter(|value| value.as_str().is_none_or(is_granted)).collect()
+        };
+        Some(Domain::Values(names.into_iter().map(Some).chain([Some(Value::from("\u{1}")), None]).collect()))
+    }
+
+    /// Returns the names of existing calls with which a condition is not false.
+    fn matching_calls(&self, hook: &HookDecl, condition: &Condition, path: &Path, fact: CallFact) -> Rc<[String]> {
+        // Read for every directive, so that each depends on the lists.
+        let lists = ItemType::ALL.map(|item_type| self.items.list(item_type.kind()));
+        if let Some(known) = self.matching.0.borrow().get(&(hook.span, fact)) {
+            return known.clone();
         }
-        let compared = samples.values.into_iter().filter(|value| value.as_str().is_none_or(is_reachable));
-        Some(Domain::Values(compared.map(Some).chain([Some(Value::from("\u{1}")), None]).collect()))
+        let mut facts = Facts::new();
+        for other in condition.paths().into_iter().filter(|other| *other != path) {
+            facts.declare_unknown(&other.to_string());
+        }
+        let ids = lists.iter().flat_map(|list| list.iter()).map(|entry| &entry.id);
+        let mut names: Vec<String> = match fact {
+            CallFact::ItemId => ids.map(ToString::to_string).collect(),
+            CallFact::Name => {
+                let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]);
+                let tools = self.items.list(ItemKind::Tool);
+                own.map(str::to_owned).chain(tools.iter().map(|entry| tool_name(&entry.id))).collect()
+            }
+        };
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| {
+            facts.set(&path.to_string(), Value::from(name.as_str()));
+            condition.evaluate(&facts) != Verdict::False
+        });
+        let names: Rc<[String]> = names.into();
+        self.matching.0.borrow_mut().insert((hook.span, fact), names.clone());
+        names
     }
 
     fn grants(&self) -> Option<&CapabilitySet> {
@@ -115,9 +214,14 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         tools.iter().any(|entry| tool_name(&entry.id) == name && self.may_call(&entry.id))
     }
 
-    fn models(&self) -> &[Option<Value>] {
-        self.models.get_or_init(|| ModelIds::read(self.items).ids().iter().map(|id| Some(id.as_str().into())).collect())
+    fn models(&self) -> &ModelIds {
+        self.models.get_or_init(|| ModelIds::read(self.items))
     }
+}
+
+/// Returns the domain of the numbers from 0 to `most`.
+fn number_up_to(most: f64, whole: bool) -> Domain {
+    Domain::Number { whole, least: Some(0), most: Some(most), optional: false }
 }
 
 /// Returns the limits of a run of a directive; `None` if they are invalid.
@@ -164,7 +268,7 @@ fn may_apply(hook: &ComposedHook, limit: LimitName) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::tests::world::{minimal_world, stdlib_world, with_directives};
     use crate::validate::{Selection, check};
 
     /// Checks whether the hook `late` of a directive with 15 turns can never fire beside this hook.
@@ -183,6 +287,61 @@ mod tests {
             .collect();
         assert!(errors.is_empty(), "{beside}: {errors:?}");
         report.diagnostics.iter().any(|found| found.code() == "hook::never" && found.message().contains("`late`"))
+    }
+
+    /// Checks whether a guard of the event `tool_call` can never fire in a directive with these grants and other hooks.
+    fn is_never_called(condition: &str, granted: &str, beside: &str) -> bool {
+        let guard =
+            format!("<hook id=\"late\" event=\"tool_call\"><when>{condition}</when><block reason=\"no\"/></hook>");
+        let granted = format!("<permissions><execute>{granted}</execute></permissions>");
+        let inside = format!("<metadata>{granted}<hooks>{guard}{beside}</hooks></metadata>");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &inside, "Look.")]);
+        let report = check(&world, &Selection::All);
+        assert_eq!(report.errors(), 0, "{condition}");
+        report.diagnostics.iter().any(|found| found.code() == "hook::never" && found.message().contains("`late`"))
+    }
+
+    #[test]
+    fn patterns_of_calls_are_evaluated_over_granted_calls() {
+        let read = "<tool>rye.file-system.read</tool>";
+        for never in [
+            "call.item_id matches \"^rye/bash\"",
+            "call.item_id contains \"bash\" &amp;&amp; call.input.command contains \"rm\"",
+            "call.name contains \"bash\"",
+            "call.item_id matches \"bash\" || call.item_id == \"rye/bash/bash\"",
+            "call.item_id matches \"read\" &amp;&amp; call.item_id matches \"bash\"",
+        ] {
+            assert!(is_never_called(never, read, ""), "{never}");
+            assert!(never.contains("read") || !is_never_called(never, "<tool>rye.bash.bash</tool>", ""), "{never}");
+        }
+        for possible in [
+            "call.item_id matches \"^rye/\"",
+            "call.item_id matches \"read$\"",
+            "call.name contains \"read\"",
+            "call.name matches \"^rye_(fetch|execute)\"",
+            "!(call.item_id contains \"bash\")",
+            "length(call.item_id) &gt; 3",
+        ] {
+            assert!(!is_never_called(possible, read, ""), "{possible}");
+        }
+    }
+
+    #[test]
+    fn tokens_and_seconds_may_pass_their_limits_only_by_what_one_check_allows() {
+        let read = "<tool>rye.file-system.read</tool>";
+        for (condition, lifts) in [
+            ("cost.input_tokens &gt; 9000000", "tokens"),
+            ("cost.elapsed_seconds &gt; 700", "duration_seconds"),
+            ("cost.limit &gt; 8", "spend"),
+        ] {
+            assert!(is_never_called(condition, read, ""), "{condition}");
+            let raise = format!("<hook id=\"h\" event=\"limit\"><raise limit=\"{lifts}\" value=\"99000000\"/></hook>");
+            assert!(!is_never_called(condition, read, &raise), "{condition}");
+        }
+        for possible in ["cost.input_tokens &gt; 210000", "cost.elapsed_seconds &gt; 601", "cost.cached_tokens &gt; 9"]
+        {
+            assert!(!is_never_called(possible, read, ""), "{possible}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::semantics::hook_table;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
-use super::fact_bounds::{BoundCause, FactBounds};
+use super::fact_bounds::{BoundCause, FactBounds, MatchingCalls};
 use super::incremental::Merge;
 
 /// Hooks by span, with the results of checking whether they can fire.
@@ -62,8 +62,15 @@ impl RouteUse {
 impl HookUses {
     /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
     /// affect another's result.
-    pub fn add(&mut self, items: &Items<'_>, composed: &Composed, launch: &Launch<'_>, fuel: &mut Fuel) {
-        let bounds = FactBounds::new(items, composed);
+    pub fn add(
+        &mut self,
+        items: &Items<'_>,
+        composed: &Composed,
+        launch: &Launch<'_>,
+        matching: &MatchingCalls,
+        fuel: &mut Fuel,
+    ) {
+        let bounds = FactBounds::new(items, composed, matching);
         self.add_routes(composed);
         for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
             let decl = &hook.decl;
@@ -88,7 +95,7 @@ impl HookUses {
                 PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
             };
             if !one.fires {
-                let bound = [BoundCause::Grants, BoundCause::Limits].into_iter().find(|cause| fires(Some(*cause)));
+                let bound = BoundCause::ALL.into_iter().find(|cause| fires(Some(*cause)));
                 one.bound = bound.filter(|cause| is_new || one.bound == Some(*cause));
             }
         }
@@ -373,6 +380,7 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         None => "its condition is false for every directive there is",
         Some(BoundCause::Limits) => "the limits of every directive end a run first",
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
+        Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()
 }
@@ -420,6 +428,7 @@ fn has_unknown_facts(hook: &HookDecl) -> bool {
 /// The directives of other spaces, composed when the first hook needs them.
 #[derive(Default)]
 struct OtherDirectives {
+    matching: MatchingCalls,
     composed: Option<Vec<(ItemId, Vec<Composed>)>>,
 }
 
@@ -438,7 +447,7 @@ impl OtherDirectives {
             others.map(compose).collect()
         });
         let fires = |composed: &Composed| {
-            let bounds = FactBounds::new(items, composed);
+            let bounds = FactBounds::new(items, composed, &self.matching);
             could_fire(composed, hook, &launch, &bounds, None, &mut Fuel::share(1))
         };
         let firing = composed.iter().find(|(id, routes)| {

@@ -26,11 +26,12 @@ pub struct ModelIds {
     ids: Vec<String>,
     /// Tiers and aliases, each with the model id it resolves to at the first provider that has it.
     names: Vec<(String, String)>,
+    largest_request: Option<u64>,
 }
 
 impl ModelIds {
     pub fn read(items: &Items<'_>) -> Self {
-        let mut all = Self { ids: Vec::new(), names: Vec::new() };
+        let mut all = Self { ids: Vec::new(), names: Vec::new(), largest_request: None };
         let text = |node: &Node| node.as_str().map(str::to_owned);
         let settings = items.config_by_name("agent/models");
         let default = settings.as_ref().and_then(|node| text(node.get("default_provider")?));
@@ -43,6 +44,9 @@ impl ModelIds {
         for node in files.into_iter().filter_map(|id| items.config(id)) {
             for model in node.get("models").map(Node::items).unwrap_or_default() {
                 all.ids.extend(model.get("id").and_then(text));
+                let tokens = |key: &str| model.get(key).and_then(|node| node.to_value().as_u64()).unwrap_or(0);
+                let request = tokens("context_window").saturating_add(tokens("max_output"));
+                all.largest_request = all.largest_request.max(Some(request));
             }
             for tier in node.get("tiers").map(Node::entries).unwrap_or_default() {
                 if let Some(id) = text(&tier.value) {
@@ -60,6 +64,11 @@ impl ModelIds {
 
     pub fn ids(&self) -> &[String] {
         &self.ids
+    }
+
+    /// Returns the most tokens that one request to a listed model takes, its reply included; `None` if no model is listed.
+    pub fn largest_request(&self) -> Option<u64> {
+        self.largest_request
     }
 
     pub fn has(&self, text: &str) -> bool {

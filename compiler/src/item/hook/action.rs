@@ -171,15 +171,17 @@ impl ActionReader<'_> {
                 }
                 HookAction::SystemPrompt { text, append }
             }
-            ActionName::Drop => HookAction::Drop { kinds: self.message_kinds(), n: self.count("n") },
+            ActionName::Drop => {
+                if self.get("kinds").is_none() {
+                    self.missing("kinds", span);
+                }
+                HookAction::Drop { kinds: self.message_kinds(), n: self.positive_count("n", "0 drops nothing") }
+            }
             ActionName::KeepLast => {
                 if self.get("n").is_none() {
                     self.missing("n", span);
                 }
-                let n = self.count("n")?;
-                if let (0, Some(node)) = (n, self.get("n")) {
-                    data::report_invalid(self.found, "n", &node, "a whole number above 0: a call needs a message");
-                }
+                let n = self.positive_count("n", "a call needs a message")?;
                 HookAction::KeepLast { n }
             }
             ActionName::Inject => HookAction::Inject {
@@ -263,6 +265,15 @@ impl ActionReader<'_> {
         data::read_count(self.found, key, &node)
     }
 
+    /// Reads a count and reports 0, for the reason `why`.
+    fn positive_count(&mut self, key: &str, why: &str) -> Option<u64> {
+        let count = self.count(key)?;
+        if let (0, Some(node)) = (count, self.get(key)) {
+            data::report_invalid(self.found, key, &node, &format!("a whole number above 0: {why}"));
+        }
+        Some(count)
+    }
+
     fn word_list(&mut self, key: &str) -> Vec<String> {
         let Some(node) = self.get(key) else { return Vec::new() };
         match &node.kind {
@@ -280,6 +291,15 @@ impl ActionReader<'_> {
     /// Reads the kinds of messages to drop.
     fn message_kinds(&mut self) -> Vec<String> {
         let kinds = self.word_list("kinds");
+        let is_empty = |node: &Node| matches!(node.kind, Kind::String(_) | Kind::List(_)) && node.items().is_empty();
+        if let Some(node) = self.get("kinds").filter(|node| kinds.is_empty() && is_empty(node)) {
+            self.found.push(ItemError::InvalidValue {
+                what: "`kinds`".into(),
+                found: "empty".into(),
+                expected: format!("one or more of `{}`", MESSAGE_KINDS.join("`, `")),
+                span: node.span,
+            });
+        }
         if let (Some(node), Some(wrong)) =
             (self.get("kinds"), kinds.iter().find(|kind| !MESSAGE_KINDS.contains(&kind.as_str())))
         {
