@@ -64,17 +64,7 @@ fn palette(
 /// Returns a plan. One dollar is 1,000,000,000 nano-dollars; a token costs 1,000 nano-dollars in and 2,000 out.
 pub(crate) fn plan() -> Plan {
     let text = |text: &str| vec![Segment::Text { text: text.into() }];
-    let layer = |id: &str, kind, position, segments| Layer {
-        id: id.into(),
-        kind,
-        position,
-        hook: None,
-        depends: false,
-        link: None,
-        tag: None,
-        escaped: 0,
-        segments,
-    };
+    let layer = |id: &str, kind, position, segments| Layer { position, ..Layer::new(id, kind, segments) };
     let mut plan = Plan {
         format: PLAN_FORMAT,
         mode: PlanMode::Run,
