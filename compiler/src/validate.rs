@@ -160,11 +160,11 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
     check.lowering.revalidate_palettes(&mut changes, |read| known.shares.depends_on(read));
     let mut chosen = SelectedDirectives::new(selection);
     let mut composed = 0;
-    let effort = known.effort;
+    let fuel = known.fuel;
     let mut ask = |kind: ItemKind, id: &ItemId, share: &mut UnitReport| match kind {
         ItemKind::Directive => {
             composed += 1;
-            check.check_directive(id, effort, share);
+            check.check_directive(id, fuel, share);
         }
         ItemKind::Knowledge => check.check_knowledge(id, share),
         ItemKind::Tool | ItemKind::Config => {
@@ -210,7 +210,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         unnamed.set_list(knowledge);
         (vec![&all], &unnamed)
     };
-    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.judged);
+    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.analyses);
     found.append(items.diagnostics());
     unrecognized_files::check(items, &mut found);
     chosen.retain_selected(items, &mut found);
@@ -348,8 +348,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         let written = assertion::read::read(self.items, &mut self.found);
         for assertion in &written.list {
             let patterns = assertion.patterns();
-            let asked = patterns.iter().map(|pattern| (pattern, assertion.span));
-            self.capabilities.check_patterns(self.items, asked, &mut self.found);
+            let patterns = patterns.iter().map(|pattern| (pattern, assertion.span));
+            self.capabilities.check_patterns(self.items, patterns, &mut self.found);
         }
         limit::check_defaults(self.items, &mut self.found);
         self.lowering.read_settings();
@@ -371,9 +371,9 @@ impl<'i, 'w> Checker<'i, 'w> {
     }
 
     /// Checks one directive on every route.
-    fn check_directive(&mut self, id: &ItemId, mut effort: Fuel, share: &mut UnitReport) {
-        let model = |asked: Option<&ModelRequest>| {
-            let found = self.lowering.catalog().resolve(asked, &ModelOverride::default());
+    fn check_directive(&mut self, id: &ItemId, mut fuel: Fuel, share: &mut UnitReport) {
+        let model = |requested: Option<&ModelRequest>| {
+            let found = self.lowering.catalog().resolve(requested, &ModelOverride::default());
             found.ok().map(|model| model.id)
         };
         let launch = Launch { inputs: Inputs::Unknown, model: &model };
@@ -410,7 +410,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             mistyped_placeholders::check(composed, found);
             knowledge_text::check_chain(composed, found);
             share.interface.add(self.items, composed, &mut self.of_hooks);
-            share.hooks.add(self.items, composed, &launch, &self.matching, &mut effort);
+            share.hooks.add(self.items, composed, &launch, &self.matching, &mut fuel);
             share.knowledge.add(composed);
             let started = self.body_calls.check(self.items, composed, found);
             if let Some(audit) = &audit {
@@ -444,7 +444,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         self,
         shares: &[&UnitReport],
         unnamed: &UnreferencedKnowledge,
-        judged: &mut ProjectAnalyses,
+        analyses: &mut ProjectAnalyses,
     ) -> (Diagnostics, PatternMatcher, LowerCache) {
         let (items, mut found) = (self.items, self.found);
         // Faults of the file were reported with the settings.
@@ -458,12 +458,12 @@ impl<'i, 'w> Checker<'i, 'w> {
         interface::check_hook_files(items, &inputs, &mut found);
         let hooks = HookUses::together(of().map(|s| &s.hooks));
         hooks.report_unreached_routes(items, &self.shadowed, &mut found);
-        hooks.report_constant_conditions(items, &self.shadowed, &mut judged.verdicts, &mut found);
+        hooks.report_constant_conditions(items, &self.shadowed, &mut analyses.verdicts, &mut found);
         RaiseUses::together(of().map(|s| &s.raises)).report(&mut found);
         interface::report_unused_inputs(&inputs, &mut found);
         SuppressionUses::together(of().map(|s| &s.context)).report_unused(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
-        knowledge_use::report_unreached(items, &knowledge, unnamed, &mut judged.mentions, &mut found);
+        knowledge_use::report_unreached(items, &knowledge, unnamed, &mut analyses.mentions, &mut found);
         knowledge_use::drop_misspelt(&mut found);
         let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
         LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);

@@ -9,6 +9,7 @@ use rye_compiler::trust::requirements_of_plan;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use self::continuation::PriorOwner;
 use crate::context::{EngineContext, RunningThread, StartOptions, TaskEnd, ThreadHandle};
 use crate::control::{ControlReceiver, ControlSender};
 use crate::driver::embedded::EmbeddedDriver;
@@ -65,6 +66,8 @@ pub(crate) struct ThreadInit {
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
+    /// True if the process that ran the continued thread has ended. A chat then waits for the user.
+    pub is_recovery: bool,
 }
 
 impl ThreadInit {
@@ -120,6 +123,7 @@ impl EngineContext {
             call: None,
             carried_ms: 0,
             allow_missing_outputs: launch.allow_missing_outputs,
+            is_recovery: false,
             plan,
         };
         image::check_accepted(&init.plan.model, &init.images())?;
@@ -242,6 +246,10 @@ impl EngineContext {
         row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let fact = Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues };
         thread.record_signal(Signal { at: now, fact });
+        if init.is_recovery {
+            let fact = Fact::Recovered { owner: self.owner.id().to_string(), cut_bytes: 0 };
+            thread.record_signal(Signal { at: now, fact });
+        }
         // The row is written first: a thread with any event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, init.limits.spend));
         let changes = match rows {
@@ -315,6 +323,7 @@ impl EngineContext {
         (own, mut control): (ControlSender, ControlReceiver),
         sink: Arc<EventSink>,
     ) -> TaskEnd {
+        let owner = if thread.state.ended.is_some() { PriorOwner::Unknown } else { PriorOwner::ThisProcess };
         self.write_initial(&thread).await;
         let ended = drive(&mut thread, &driver, &mut control).await;
         let ended = match ended {
@@ -326,7 +335,7 @@ impl EngineContext {
             }
         };
         if ended.status == Status::Continued {
-            return match self.continue_after_handoff(&thread.id, sink).await {
+            return match self.continue_after_handoff(&thread.id, owner, sink).await {
                 Ok(running) => {
                     redirect(&thread.state, &own, &mut control, &running.control);
                     Box::pin(async move { running.end().await }).await

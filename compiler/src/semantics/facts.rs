@@ -67,11 +67,6 @@ impl Facts {
         &self.known
     }
 
-    /// Returns the declared unknown paths, in order.
-    pub fn unknown_paths(&self) -> impl Iterator<Item = &str> {
-        self.unknown.iter().map(|u| u.declared.as_str())
-    }
-
     /// Looks up a path. A path above or below a declared unknown path is unknown too.
     pub fn lookup(&self, path: &Path) -> Lookup<'_> {
         if !self.unknown.is_empty() {

@@ -30,7 +30,7 @@ impl CheckSession {
         Self::default()
     }
 
-    /// Checks a world and reuses the results of the previous check. The world is asked for its lists and for every file
+    /// Checks a world and reuses the results of the previous check. The world is sizes_after_eviction for its lists and for every file
     /// that was read, except for files that it reports as unchanged ([`World::changed_since`]); callers need not report
     /// changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
@@ -49,10 +49,10 @@ pub(super) struct CheckCache {
     pub shares: UnitReports,
     pub answers: PatternAnswers,
     /// Number of cached pattern answers and palettes after the last eviction.
-    pub asked: (usize, usize),
-    pub judged: ProjectAnalyses,
+    pub sizes_after_eviction: (usize, usize),
+    pub analyses: ProjectAnalyses,
     pub lowered: LowerCache,
-    pub effort: Fuel,
+    pub fuel: Fuel,
 }
 
 /// Cached results of analyses over all units.
@@ -70,19 +70,19 @@ impl CheckCache {
         changes: &mut Invalidation,
         directives: usize,
     ) -> (Self, PatternMatcher) {
-        let effort = Fuel::share(directives);
-        changes.everything |= effort != self.effort;
+        let fuel = Fuel::share(directives);
+        changes.everything |= fuel != self.fuel;
         let answers = if changes.everything { PatternAnswers::default() } else { std::mem::take(&mut self.answers) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
         let (reach, patterns) = PatternMatcher::from_answers(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
         self.lowered.invalidate(changes);
-        self.judged.mentions.invalidate(changes);
+        self.analyses.mentions.invalidate(changes);
         if changes.everything {
-            self.judged.verdicts = hook_use::ConditionVerdicts::default();
+            self.analyses.verdicts = hook_use::ConditionVerdicts::default();
         }
-        self.effort = effort;
+        self.fuel = fuel;
         (self, reach)
     }
 
@@ -90,19 +90,19 @@ impl CheckCache {
     /// `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let shares = &self.shares;
-        let is_asked = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
-        if self.asked == (0, 0) {
+        let is_used = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
+        if self.sizes_after_eviction == (0, 0) {
             // In the first check all of them are in use.
-            self.asked = (self.answers.len(), self.lowered.palette_count());
+            self.sizes_after_eviction = (self.answers.len(), self.lowered.palette_count());
         }
-        let (patterns, palettes) = self.asked;
+        let (patterns, palettes) = self.sizes_after_eviction;
         if self.answers.len() > 2 * patterns + EVICTION_SLACK {
-            self.answers.evict_unused(is_asked);
-            self.asked.0 = self.answers.len();
+            self.answers.evict_unused(is_used);
+            self.sizes_after_eviction.0 = self.answers.len();
         }
         if self.lowered.palette_count() > 2 * palettes + EVICTION_SLACK {
-            self.lowered.evict_palettes(is_asked);
-            self.asked.1 = self.lowered.palette_count();
+            self.lowered.evict_palettes(is_used);
+            self.sizes_after_eviction.1 = self.lowered.palette_count();
         }
     }
 }

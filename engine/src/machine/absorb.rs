@@ -8,7 +8,10 @@ use super::apply::limit_mut;
 use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
-use super::step::{INTERRUPTED, answer_event, duration_limit, interrupted_start, interruption_events, settlement};
+use super::step::{
+    INTERRUPTED, answer_event, duration_limit, interrupted_continuation, interrupted_start, interruption_events,
+    settlement,
+};
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
@@ -429,6 +432,9 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
         // A chat continues only when the user says so.
         events.extend(interruption_events(plan, state));
         return events;
+    }
+    if state.ended.is_none() {
+        events.extend(interrupted_continuation(state).into_iter().flatten());
     }
     if let Some(attempt) = &state.attempt {
         events.push(EventBody::Settled(Settled {

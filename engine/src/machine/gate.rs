@@ -273,19 +273,19 @@ pub fn authorize_hook_call(
     launch: &Opened,
     hook: &PlannedHook,
     id_is_static: bool,
-    asked: HookCall,
+    hook_call: HookCall,
 ) -> Result<Allowed<Dispatch>, String> {
     let mut dispatch = Dispatch {
-        turn: asked.turn,
+        turn: hook_call.turn,
         index: 0,
         call_id: format!("hook.{}", hook.id),
         name: hook.id.clone(),
-        call: asked.call,
+        call: hook_call.call,
         idempotent: false,
         write: Vec::new(),
         net: Vec::new(),
         patterns: patterns(&launch.grants),
-        remaining_ms: asked.remaining_ms,
+        remaining_ms: hook_call.remaining_ms,
     };
     let (primary, item_type, item_id) = match &dispatch.call {
         GatedCall::Tool { item_id, .. } => (Primary::Execute, ItemType::Tool, Some(item_id)),

@@ -19,9 +19,9 @@ pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody>
     let (source, opening) = if let Some(continues) = &state.continues {
         let mut known =
             RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadContinued, None) };
-        let prompt = step::undelivered_prompt(state).filter(|_| continues.message.is_none());
+        let prompt = step::undelivered_prompt(state);
         images.extend(prompt.iter().flat_map(|prompt| prompt.images.clone()));
-        let message = prompt.map(|prompt| prompt.text.as_str()).or(continues.message.as_deref()).unwrap_or("");
+        let message = prompt.map(|prompt| prompt.text.as_str()).or(state.continuation_message()).unwrap_or("");
         let source = if prompt.is_some() { MessageSource::Prompt } else { MessageSource::Continuation };
         (source, plan.prompt.render_continuation(&mut known, message, &continues.sent))
     } else {

@@ -284,8 +284,8 @@ impl ResponseStream {
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
-            let max_chars = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
-            body.extend(chunk.iter().take(max_chars));
+            let remaining_bytes = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
+            body.extend(chunk.iter().take(remaining_bytes));
             if body.len() >= MAX_ERROR_BODY_BYTES {
                 break;
             }

@@ -567,6 +567,7 @@ fn child_init(
         call,
         carried_ms: 0,
         allow_missing_outputs: false,
+        is_recovery: false,
         plan,
     })
 }

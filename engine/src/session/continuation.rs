@@ -62,13 +62,14 @@ impl EngineContext {
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,
+        owner: PriorOwner,
         sink: Arc<EventSink>,
     ) -> Result<RunningThread, DriveError> {
         let id = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;
         let next = row.and_then(|row| row.continued_by);
         let next = next.ok_or_else(|| DriveError::Plan(format!("`{thread}` cannot be continued")))?;
-        let started = self.start_handoff(thread, &next, PriorOwner::ThisProcess, sink).await;
+        let started = self.start_handoff(thread, &next, owner, sink).await;
         if started.is_err() {
             self.release(&next, None).await;
         }
@@ -109,8 +110,10 @@ impl EngineContext {
         let limits = before.state.remaining_limits();
         let spawns = row.and_then(|row| row.spawns).unwrap_or(limits.spawns);
         let limits = PlanLimits { spend: account.reserved().to_u64(), spawns, ..limits };
+        let is_recovery = owner == PriorOwner::Unknown && before.state.chat.is_some();
         if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
-            return Box::pin(self.start_successor((thread, next), before, successor, limits, sink)).await;
+            let init = self.successor_init((thread, next), before, successor, limits, sink).await?;
+            return self.start_thread(next.clone(), ThreadInit { is_recovery, ..init }, RowsToWrite::There).await;
         }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
@@ -142,6 +145,7 @@ impl EngineContext {
             call: None,
             carried_ms: state.clock.elapsed_ms() % 1000,
             allow_missing_outputs: opened.allow_missing_outputs,
+            is_recovery,
             plan,
         };
         self.start_thread(next.clone(), init, RowsToWrite::There).await
@@ -232,6 +236,7 @@ impl EngineContext {
             call: None,
             carried_ms: 0,
             allow_missing_outputs: opened.allow_missing_outputs,
+            is_recovery: false,
         };
         image::check_accepted(&init.plan.model, &init.images())?;
         let linked = (!matches!(place, ResumePoint::Turn(_))).then_some(thread);

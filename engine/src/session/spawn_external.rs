@@ -52,6 +52,7 @@ impl EngineContext {
             call: None,
             carried_ms: 0,
             allow_missing_outputs,
+            is_recovery: false,
             plan,
         };
         image::check_accepted(&init.plan.model, &init.images())?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rye_compiler::plan::{Layer, Plan, PlanLimits};
 
 use super::continuation::{PriorThread, above, waiting_messages};
-use super::{MAX_CHAIN_THREADS, RowsToWrite, ThreadInit, stored_plan};
-use crate::context::{EngineContext, RunningThread};
+use super::{MAX_CHAIN_THREADS, ThreadInit, stored_plan};
+use crate::context::EngineContext;
 use crate::error::DriveError;
 use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
 use crate::live::EventSink;
@@ -28,16 +28,16 @@ struct BranchPoint {
 }
 
 impl EngineContext {
-    /// Starts the thread in which a chat continues. The end of the continued thread has created its row and its
-    /// account.
-    pub(super) async fn start_successor(
+    /// Builds the start parameters of the thread in which a chat continues. The end of the continued thread has created
+    /// its row and its account.
+    pub(super) async fn successor_init(
         self: &Arc<Self>,
         (thread, next): (&ThreadId, &ThreadId),
         before: PriorThread,
         successor: Successor,
         remaining: PlanLimits,
         sink: Arc<EventSink>,
-    ) -> Result<RunningThread, DriveError> {
+    ) -> Result<ThreadInit, DriveError> {
         let PriorThread { at, hash, opened, plan_id: old_id, plan: old_plan, state } = before;
         let whole = || BranchPoint {
             thread: thread.clone(),
@@ -71,7 +71,7 @@ impl EngineContext {
         }
         let prompts =
             successor.before_prompt.map_or(state.chat.as_ref().map_or(0, |chat| chat.prompts), |prompt| prompt - 1);
-        let init = ThreadInit {
+        Ok(ThreadInit {
             inputs: if is_same_plan { opened.inputs.clone() } else { plan.interface.values.clone() },
             origin: if is_same_plan { ThreadOrigin::Fork } else { ThreadOrigin::Replan },
             limits,
@@ -95,10 +95,10 @@ impl EngineContext {
             call: None,
             carried_ms: state.clock.elapsed_ms() % 1000,
             allow_missing_outputs: opened.allow_missing_outputs,
+            is_recovery: false,
             plan_id,
             plan,
-        };
-        self.start_thread(next.clone(), init, RowsToWrite::There).await
+        })
     }
 
     /// Finds the position before a prompt, in a thread or in the threads that it continues. Blocks.

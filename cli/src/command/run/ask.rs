@@ -132,8 +132,8 @@ impl ApprovalHandler for HeadlessApprover {
 
 impl HeadlessApprover {
     fn allows(&self, grant: &ThreadGrant) -> bool {
-        let vouched = |world: DiskWorld| is_preapproved(&Items::new(&world), &grant.capability);
-        is_approved(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(vouched)
+        let preapproved = |world: DiskWorld| is_preapproved(&Items::new(&world), &grant.capability);
+        is_approved(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(preapproved)
     }
 }
 

@@ -103,8 +103,10 @@ pub(super) fn on_prompt_continued(state: &mut ThreadState) {
 
 /// Ends the current prompt: the thread is idle.
 pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
+    let is_queued = state.is_prompt_queued();
     let Some(chat) = &mut state.chat else { return };
-    if chat.current.take().is_some_and(|current| !current.is_delivered) {
+    chat.current = None;
+    if is_queued {
         // The message is not part of the conversation.
         chat.held.extend(chat.queue.pop_front());
     }
@@ -205,9 +207,9 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     if state.ended.as_ref().is_some_and(|ended| ended.status != Status::Idle) {
         return;
     }
+    let current = usize::from(state.is_prompt_queued());
     let Some(chat) = &mut state.chat else { return };
-    let delivered = usize::from(chat.current.is_some_and(|current| !current.is_delivered));
-    let waiting = chat.queue.split_off(delivered.min(chat.queue.len()));
+    let waiting = chat.queue.split_off(current.min(chat.queue.len()));
     let queues = waiting.into_iter().chain(state.mail.steering.drain(..)).chain(state.mail.following.drain(..));
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;

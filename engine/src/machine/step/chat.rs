@@ -38,9 +38,7 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     if chat.successor.is_some() {
         return StepResult::Gives(Outcome::Handoff);
     }
-    let continued =
-        state.continues.as_ref().and_then(|continues| continues.prompt).filter(|_| !state.conversation.prompted);
-    if let Some(ContinuedPrompt { number, limits }) = continued {
+    if let Some(ContinuedPrompt { number, limits }) = state.unstarted_continuation() {
         let limits = limits_from_here(state, &limits);
         return StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: number, limits })]);
     }
@@ -51,11 +49,11 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: chat.prompts + 1, limits })])
 }
 
-/// Returns the message of the current prompt if it is not part of the conversation yet.
+/// Returns the message of the current prompt if it is not part of the conversation yet. The message of a continued
+/// prompt is not in the queue.
 pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> {
     let chat = state.chat.as_ref()?;
-    let is_due = chat.current.is_some_and(|current| !current.is_delivered);
-    chat.queue.front().filter(|_| is_due)
+    chat.queue.front().filter(|_| state.is_prompt_queued())
 }
 
 /// Returns the messages that follow the user message of the prompt.
@@ -122,7 +120,9 @@ fn ended_event(
         }
     }
     let waiting = unsent_messages(state).filter(|_| status != PromptStatus::Done);
-    let unsent = undelivered_prompt(state).map(|message| message.text.clone()).into_iter().chain(waiting).collect();
+    let resumed = state.resume_message().filter(|_| !state.conversation.prompted).map(str::to_owned);
+    let unsent = undelivered_prompt(state).map(|message| message.text.clone()).into_iter();
+    let unsent = unsent.chain(resumed).chain(waiting).collect();
     EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
 }
 
@@ -140,6 +140,22 @@ pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) 
     events
 }
 
+/// Returns the start and the interruption of the continued thread's prompt, if it has not started in this thread.
+pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Option<[EventBody; 2]> {
+    let ContinuedPrompt { number, limits } = state.unstarted_continuation()?;
+    let limits = limits_from_here(state, &limits);
+    let ended = PromptEnded {
+        prompt: number,
+        status: PromptStatus::Interrupted,
+        code: None,
+        message: None,
+        cost: Cost::default(),
+        unsent: state.resume_message().map(str::to_owned).into_iter().collect(),
+    };
+    let started = EventBody::PromptStarted(PromptStarted { prompt: number, limits });
+    Some([started, EventBody::PromptEnded(Box::new(ended))])
+}
+
 /// Returns the events of a prompt that an `input` hook stopped before its start.
 fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
@@ -153,9 +169,8 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
 pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
     let chat = state.chat.as_ref()?;
     let is_waiting = chat.current.is_none() && chat.compaction.is_none() && !chat.queue.is_empty();
-    let takes_over =
-        state.continues.as_ref().is_some_and(|continues| continues.prompt.is_some() && !state.conversation.prompted);
-    (is_waiting && !takes_over).then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
+    (is_waiting && state.unstarted_continuation().is_none())
+        .then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
 }
 
 /// Returns the start and the end of a prompt whose message is not sent.

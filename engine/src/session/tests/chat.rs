@@ -1,5 +1,6 @@
 //! Chats in the engine: a session over several processes, and a crash at every operation.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -213,8 +214,38 @@ fn interrupted_prompt_ends_its_children_and_books_their_cost() {
     });
 }
 
+/// Returns a project whose chat fills its context in the first turn of a prompt and continues in a new thread.
+fn lab_with_handoff(elsewhere: Option<PathBuf>) -> Lab {
+    let mut lab = Lab::new(|request| {
+        let is_fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
+        let read = [("rye_file_system_read", json!({"path": "note.txt"}))];
+        let is_answered = request.turns.last().is_some_and(|turn| turn.kind() == "tool_result");
+        Ok(if is_fresh && !is_answered { calls(&read) } else { say("done") })
+    });
+    lab.elsewhere = elsewhere;
+    if lab.elsewhere.is_none() {
+        lab.write("note.txt", "a note");
+        lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
+        let grants = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+        lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\"/>{grants}"), "");
+    }
+    lab
+}
+
 #[test]
 fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
+    crash_at_each_operation(lab, 2..=2);
+}
+
+#[test]
+fn crash_at_any_operation_of_a_handoff_loses_no_prompt_and_calls_no_model() {
+    // The model calls the tool only if no earlier thread of the session has handed over.
+    crash_at_each_operation(lab_with_handoff, 1..=2);
+}
+
+/// Plays a chat of two prompts, and recovers the session from what a crash before each operation leaves. The next prompt
+/// then needs `requests` model calls.
+fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclusive<usize>) {
     let first = lab(None);
     let left: Arc<Mutex<Vec<(u64, SimulatedDisk)>>> = Arc::default();
     let simulated = Arc::new(SimulatedDisk::new());
@@ -237,25 +268,42 @@ fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
     let step = if std::env::var_os("RYE_EVERY_CRASH").is_some() { 1 } else { left.len().div_ceil(60) };
     let mut recovered = 0;
     for (at, disk) in left.into_iter().step_by(step) {
-        recovered += usize::from(check_recovery(&first, at, disk));
+        recovered += usize::from(check_recovery(&lab(Some(first.path())), &requests, at, disk));
     }
     assert!(recovered > 20, "{recovered} sessions");
 }
 
+/// Returns the threads of a session in their order.
+fn session_threads(engine: &Engine) -> Vec<ThreadId> {
+    let listed = engine.threads().list().unwrap();
+    let mut next = listed.iter().find(|thread| thread.row.continues.is_none()).map(|thread| thread.row.id.clone());
+    let mut chain = Vec::new();
+    while let Some(id) = next {
+        next =
+            listed.iter().find(|thread| thread.row.continues.as_ref() == Some(&id)).map(|thread| thread.row.id.clone());
+        chain.push(id);
+    }
+    chain
+}
+
+/// Returns the events of a session's threads; a thread that a crash left without a transcript has none.
+fn session_events(engine: &Engine) -> Vec<Event> {
+    let read = |id: ThreadId| match engine.threads().transcript(&id) {
+        Ok(events) => events,
+        Err(StoreError::UnknownThread { .. }) => Vec::new(),
+        Err(error) => panic!("{id}: {error}"),
+    };
+    session_threads(engine).into_iter().flat_map(read).collect()
+}
+
 /// Opens the session that a crash before operation `at` left; returns false if no session had started.
-fn check_recovery(first: &Lab, at: u64, disk: SimulatedDisk) -> bool {
-    let lab = lab(Some(first.path()));
+fn check_recovery(lab: &Lab, requests: &RangeInclusive<usize>, at: u64, disk: SimulatedDisk) -> bool {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let asked = || lab.model.asked.load(Ordering::Relaxed);
     blocking(async {
-        let engine = engine(&lab, &disk);
-        let Some(listed) = engine.threads().list().unwrap().into_iter().next() else { return false };
-        let thread = listed.row.id;
-        let before = match engine.threads().transcript(&thread) {
-            Ok(events) => events,
-            Err(StoreError::UnknownThread { .. }) => Vec::new(),
-            Err(error) => panic!("at {at}: {error}"),
-        };
+        let engine = engine(lab, &disk);
+        let Some(thread) = session_threads(&engine).into_iter().next() else { return false };
+        let before = session_events(&engine);
         let received: Vec<String> = before
             .iter()
             .filter_map(|event| match &event.body {
@@ -273,25 +321,27 @@ fn check_recovery(first: &Lab, at: u64, disk: SimulatedDisk) -> bool {
             Err(error) => panic!("at {at}: {error}"),
         }
         assert_eq!(asked(), 0, "at {at}: a model was called");
-        let after = events(&engine, &thread);
-        known.extend(known_texts(&after));
+        known.extend(known_texts(&session_events(&engine)));
         for text in received {
             assert!(known.iter().any(|known| known.ends_with(&text)), "at {at}: `{text}` is lost: {known:?}");
         }
         let handle = engine.recover_with(&thread, vec![submit("again"), ControlMessage::Close]).await.unwrap();
         assert_eq!(handle.join().await.status, Status::Idle, "at {at}");
-        assert_eq!(asked(), 2, "at {at}");
-        let whole = events(&engine, &thread);
+        let whole = session_events(&engine);
         assert_eq!(prompts(&whole).last(), Some(&PromptStatus::Done), "at {at}");
-        let settled: u64 = whole
-            .iter()
-            .filter_map(|event| match &event.body {
+        let again = lab.model.requests.lock().unwrap();
+        assert!(requests.contains(&again.len()), "at {at}: {} model calls", again.len());
+        assert!(serde_json::to_string(&again[0].turns).unwrap().contains("again"), "at {at}: {:?}", again[0].turns);
+        let settled = |events: &[Event]| -> u64 {
+            let amounts = events.iter().filter_map(|event| match &event.body {
                 EventBody::Settled(settled) => Some(settled.amount),
                 _ => None,
-            })
-            .sum();
-        let account = engine.account(&thread).unwrap().unwrap();
-        assert_eq!(account.spent().to_u64(), settled, "at {at}");
+            });
+            amounts.sum()
+        };
+        let chain = session_threads(&engine);
+        let booked = chain.iter().map(|id| engine.account(id).unwrap().unwrap().spent().to_u64());
+        assert_eq!(booked.sum::<u64>(), settled(&whole), "at {at}: {chain:?}");
         true
     })
 }

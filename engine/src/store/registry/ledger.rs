@@ -135,8 +135,8 @@ pub struct RecordedOperation {
 }
 
 /// Applies a step of a thread once; a repeated step returns the stored answer.
-pub fn apply_once(transaction: &WriteTransaction, asked: &LedgerStep) -> Result<LedgerReply, StoreError> {
-    let LedgerStep { thread, step, operation } = asked;
+pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> Result<LedgerReply, StoreError> {
+    let LedgerStep { thread, step, operation } = ledger_step;
     let name = step.to_string();
     let mut answers = transaction.open_table(tables::ANSWERS).map_err(registry_error(DOING))?;
     let key = (thread.as_str(), name.as_str());

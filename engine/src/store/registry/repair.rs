@@ -146,7 +146,7 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
 /// because the ledger may have refused the raise, or if the events do not start with `opened`.
 pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
-    let raised = folded.steps.iter().any(|(_, asked)| matches!(asked.operation, Operation::Raise { .. }));
+    let raised = folded.steps.iter().any(|(_, step)| matches!(step.operation, Operation::Raise { .. }));
     (!raised).then_some(folded.opened.1)
 }
 
@@ -181,7 +181,7 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_lost = |row: &ThreadRow| row.status == Status::Continued && row.continued_by.is_none();
     for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
         folded.row.status = Status::Running;
-        folded.steps.retain(|(_, asked)| asked.step != LedgerStepKey::End);
+        folded.steps.retain(|(_, step)| step.step != LedgerStepKey::End);
     }
 }
 
@@ -198,7 +198,7 @@ fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
         let Some(folded) = folds.get_mut(&earlier).filter(|folded| folded.row.status == Status::Continued) else {
             continue;
         };
-        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, asked)| asked.step == LedgerStepKey::End) {
+        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, step)| step.step == LedgerStepKey::End) {
             *end = step;
         }
     }
@@ -207,7 +207,7 @@ fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 /// Reserves the spend of children that their parents do not record: children started with `rye run --parent`, and those
 /// whose line in the parent's transcript was lost. The first line of the child names the parent and the amount.
 fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let opened = |asked: &LedgerStep| match &asked.operation {
+    let opened = |step: &LedgerStep| match &step.operation {
         Operation::Register { thread, .. }
         | Operation::Reserve { thread, .. }
         | Operation::HandOver { next: thread, .. } => Some(thread.clone()),
@@ -221,7 +221,7 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
         | Operation::Remaining { .. } => None,
     };
     let steps = folds.values().flat_map(|folded| &folded.steps);
-    let known: BTreeSet<String> = steps.filter_map(|(_, asked)| opened(asked)).collect();
+    let known: BTreeSet<String> = steps.filter_map(|(_, step)| opened(step)).collect();
     for folded in folds.values_mut().filter(|folded| !known.contains(folded.row.id.as_str())) {
         let (Some(parent), Some(spawn)) = (&folded.row.parent, folded.row.spawn) else { continue };
         let (ts, spend) = folded.opened;
@@ -274,21 +274,21 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
         let mut refusals = Vec::new();
         let mut is_stuck = true;
         while let Some(((_, index), steps)) = ready.pop_first() {
-            let Some(((_, asked), rest)) = steps.split_first() else { continue };
-            match ledger.apply(&asked.operation) {
+            let Some(((_, step), rest)) = steps.split_first() else { continue };
+            match ledger.apply(&step.operation) {
                 LedgerReply::Refused { refusal } => {
                     waiting.push(steps);
-                    refusals.push((asked.thread.clone(), refusal));
+                    refusals.push((step.thread.clone(), refusal));
                 }
                 answer @ (LedgerReply::Done | LedgerReply::Reserved { .. } | LedgerReply::Remaining { .. }) => {
                     is_stuck = false;
-                    let known = answers.entry(asked.thread.clone()).or_default();
+                    let known = answers.entry(step.thread.clone()).or_default();
                     // The answers of a closed account are never requested again, except the one for its end.
-                    if asked.step == LedgerStepKey::End {
+                    if step.step == LedgerStepKey::End {
                         known.clear();
                     }
-                    let operation = asked.operation.clone();
-                    known.push((asked.step.to_string(), RecordedOperation { operation, answer }));
+                    let operation = step.operation.clone();
+                    known.push((step.step.to_string(), RecordedOperation { operation, answer }));
                     if let Some((ts, _)) = rest.first() {
                         ready.insert((*ts, index), rest);
                     }

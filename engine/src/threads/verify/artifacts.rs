@@ -69,11 +69,11 @@ impl Verifier<'_> {
         ended: Option<&Ended>,
     ) {
         // A suspended thread continues, and a power failure can leave the snapshot of the suspension: it is compared with
-        // the end that it vouches for.
+        // the end that it records.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let last = events.and_then(|events| usize::try_from(events).ok()?.checked_sub(1));
         let ended = match last.and_then(|last| view.events.get(last)).map(|event| &event.body) {
-            Some(EventBody::Ended(vouched)) => Some(vouched.as_ref()),
+            Some(EventBody::Ended(signed_end)) => Some(signed_end.as_ref()),
             Some(_) | None => ended,
         };
         let status = ended.map(|ended| ended.status.as_str());

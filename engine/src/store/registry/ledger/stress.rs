@@ -226,22 +226,22 @@ fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, record
     // The thread never ends, so that no answer is removed.
     let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
     for group in 0..50 {
-        let mut asked = Vec::new();
+        let mut steps_to_apply = Vec::new();
         for n in 0..45 {
             let operation = known.lock().unwrap().operation(&mut rng);
             let step = LedgerStepKey::Other(format!("{group}.{n}"));
-            asked.push(LedgerStep { thread: steps.clone(), step, operation });
+            steps_to_apply.push(LedgerStep { thread: steps.clone(), step, operation });
         }
-        let fresh = asked.len();
+        let fresh = steps_to_apply.len();
         let old: Vec<(LedgerStep, LedgerReply)> = recorded.lock().unwrap().values().rev().take(5).cloned().collect();
-        asked.extend(old.iter().map(|(step, _)| step.clone()));
-        let lists: Vec<[Change; 1]> = asked.iter().map(|step| [Change::Ledger(step.clone())]).collect();
+        steps_to_apply.extend(old.iter().map(|(step, _)| step.clone()));
+        let lists: Vec<[Change; 1]> = steps_to_apply.iter().map(|step| [Change::Ledger(step.clone())]).collect();
         let lists: Vec<&[Change]> = lists.iter().map(<[Change; 1]>::as_slice).collect();
         let answers = registry.commit_all(&lists).unwrap();
-        for (index, (step, answer)) in asked.into_iter().zip(answers).enumerate() {
+        for (index, (step, answer)) in steps_to_apply.into_iter().zip(answers).enumerate() {
             let [ChangeResult::Ledger(answer)] = answer.as_slice() else { panic!("{answer:?}") };
             if let Some((_, first)) = index.checked_sub(fresh).and_then(|old_one| old.get(old_one)) {
-                assert_eq!(answer, first, "{step:?} was asked again");
+                assert_eq!(answer, first, "{step:?} was applied again");
                 continue;
             }
             known.lock().unwrap().learn(&step.operation, answer);
