@@ -23,7 +23,7 @@ fn json_outputs_match_their_schemas() {
         ("check", &["check"]),
         ("check", &["run", "first"]),
         ("doctor", &["doctor"]),
-        ("error", &["threads", "show", "nobody"]),
+        ("error", &["threads", "show", "absent"]),
         ("error", &["no-such-command"]),
         ("error", &["assert", "nobody"]),
         ("error", &["eval", "--condition", "a ="]),

@@ -101,7 +101,7 @@ fn limit_error_names_origin_and_next_command() {
     directive(&place, "top", "turns=\"1\"");
     place.write(
         "script.yaml",
-        &format!("threads:\n  top:\n    - {{ text: so far, tool_calls: [{}] }}\n    - on\n", start("nobody")),
+        &format!("threads:\n  top:\n    - {{ text: so far, tool_calls: [{}] }}\n    - on\n", start("absent")),
     );
     let stopped = |args: &[&str]| {
         let done = place.rye(&[&["run", "top"], args].concat());

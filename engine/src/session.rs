@@ -335,7 +335,7 @@ impl EngineContext {
             }
         };
         if ended.status == Status::Continued {
-            return match self.continue_after_handoff(&thread.id, owner, sink).await {
+            return match Box::pin(self.continue_after_handoff(&thread.id, owner, sink)).await {
                 Ok(running) => {
                     redirect(&thread.state, &own, &mut control, &running.control);
                     Box::pin(async move { running.end().await }).await

@@ -187,7 +187,7 @@ fn constant_hook_conditions_are_reported() {
         );
         codes(&hooks(directive(project(), "leaf", "", "", ""), &yaml))
     };
-    assert_eq!(route("directive contains \"nobody\""), ["hook::never"]);
+    assert_eq!(route("directive contains \"absent\""), ["hook::never"]);
     assert_eq!(route("false && has_extends"), ["hook::never"]);
     assert_eq!(route("1 == 1"), ["hook::always"]);
     assert_eq!(route("directive == \"leaf\""), Vec::<&str>::new());
@@ -368,7 +368,7 @@ fn every_route_is_checked() {
 
 #[test]
 fn unknown_continuation_is_reported() {
-    let inside = "<metadata><continuation_directive>nobody</continuation_directive></metadata>";
+    let inside = "<metadata><continuation_directive>absent</continuation_directive></metadata>";
     assert_eq!(leaf(inside, "x"), ["item::unknown"]);
 }
 
@@ -394,7 +394,7 @@ fn selection_reports_its_files_and_chains() {
     assert_eq!(count(&[".ai/directives/a"]), (1, 1));
     assert_eq!(count(&["./.ai/directives/b/leaf.md"]), (2, 1));
     assert_eq!(count(&["."]), (2, 3));
-    assert_eq!(count(&[".ai/directives/nobody"]), (0, 0));
+    assert_eq!(count(&[".ai/directives/absent"]), (0, 0));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl EngineContext {
         let limits = PlanLimits { spend: account.reserved().to_u64(), spawns, ..limits };
         let is_recovery = owner == PriorOwner::Unknown && before.state.chat.is_some();
         if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
-            let init = self.successor_init((thread, next), before, successor, limits, sink).await?;
+            let init = Box::pin(self.successor_init((thread, next), before, successor, limits, sink)).await?;
             return self.start_thread(next.clone(), ThreadInit { is_recovery, ..init }, RowsToWrite::There).await;
         }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;

@@ -97,7 +97,7 @@ impl Providers for SingleProvider {
     }
 }
 
-pub(super) fn say(text: &str) -> Vec<ContentBlock> {
+pub(super) fn reply_text(text: &str) -> Vec<ContentBlock> {
     vec![ContentBlock::Text { text: text.into() }]
 }
 
@@ -232,7 +232,7 @@ pub(super) fn permit(patterns: &[&str]) -> String {
 
 #[tokio::test]
 async fn one_turn_within_its_budget_of_commits_and_syncs() {
-    let lab = Lab::new(|_| Ok(say("hello")));
+    let lab = Lab::new(|_| Ok(reply_text("hello")));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let (commits, disk) = (engine.commits(), engine.disk().counters());
@@ -250,7 +250,7 @@ async fn one_turn_within_its_budget_of_commits_and_syncs() {
 /// The count includes the syncs of the database, and one for the folder of the directive's category.
 #[tokio::test]
 async fn syncs_of_one_turn_are_within_their_budget_in_a_new_and_a_known_project() {
-    let mut lab = Lab::new(|_| Ok(say("hello")));
+    let mut lab = Lab::new(|_| Ok(reply_text("hello")));
     let disk = Arc::new(SimulatedDisk::new());
     lab.disk = Some(Arc::clone(&disk) as Arc<dyn Disk>);
     lab.directive("hello", "", "");
@@ -273,7 +273,7 @@ async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
         let mut lab = Lab::new(move |request| {
             let turn = request.cue.turn.unwrap();
             let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
-            Ok(if turn < turns { read } else { say("done") })
+            Ok(if turn < turns { read } else { reply_text("done") })
         });
         lab.write("a.txt", "content\n");
         lab.directive("loop", &format!("<limits turns=\"30\"/>{}", permit(&["rye.file-system.*"])), "");
@@ -303,7 +303,7 @@ async fn tools_run_through_the_gate_and_the_guard() {
                 ),
                 ("rye_file_system_read", json!({"file": "big.txt"})),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.write("big.txt", &"a line of some length that repeats\n".repeat(3000));
@@ -322,7 +322,7 @@ async fn tools_run_through_the_gate_and_the_guard() {
 
 #[tokio::test]
 async fn events_are_seen_as_they_are_recorded() {
-    let lab = Lab::new(|_| Ok(say("hello")));
+    let lab = Lab::new(|_| Ok(reply_text("hello")));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let mut handle = lab.start(&engine, "hello").await;
@@ -342,7 +342,7 @@ async fn events_are_seen_as_they_are_recorded() {
 async fn large_event_is_stored_as_object_and_read_back() {
     let long = "x".repeat(300_000);
     let reply = long.clone();
-    let lab = Lab::new(move |_| Ok(say(&reply)));
+    let lab = Lab::new(move |_| Ok(reply_text(&reply)));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let result = lab.run(&engine, "hello").await;
@@ -378,7 +378,7 @@ async fn cancel_finishes_the_step_and_kill_does_not() {
 #[tokio::test]
 async fn inbox_message_is_delivered_once_and_removed() {
     let mut lab = Lab::new(|request| {
-        Ok(if request.cue.turn == Some(0) { calls(&[("rye_execute", json!({}))]) } else { say("done") })
+        Ok(if request.cue.turn == Some(0) { calls(&[("rye_execute", json!({}))]) } else { reply_text("done") })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(1500);
     lab.directive("slow", "", "");
@@ -417,7 +417,7 @@ async fn a_stored_result_is_paged_by_its_own_thread_alone() {
                 ("rye_fetch", json!({"object": object, "offset": 0, "limit": 50})),
                 ("rye_fetch", json!({"object": "0".repeat(64)})),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.directive("tools", "<permissions><execute><tool>rye.bash.bash</tool></execute><fetch><knowledge>*</knowledge></fetch></permissions>", "");
@@ -437,7 +437,7 @@ async fn a_stored_result_is_paged_by_its_own_thread_alone() {
 
 #[tokio::test]
 async fn a_thread_has_one_owner() {
-    let mut lab = Lab::new(|_| Ok(say("done")));
+    let mut lab = Lab::new(|_| Ok(reply_text("done")));
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(500);
     lab.directive("slow", "", "");
     let (first, second) = (lab.engine(), lab.engine());
@@ -472,7 +472,7 @@ mod hooked {
     async fn blocking_hook_sets_the_result_and_executed_tool_runs() {
         let lab = Lab::new(|request| {
             let read = |path: &str| ("rye_file_system_read", json!({"path": path}));
-            Ok(if request.cue.turn == Some(0) { calls(&[read("a.txt"), read("b.txt")]) } else { say("done") })
+            Ok(if request.cue.turn == Some(0) { calls(&[read("a.txt"), read("b.txt")]) } else { reply_text("done") })
         });
         lab.write("a.txt", "a\n");
         lab.write("b.txt", "b\n");
@@ -498,7 +498,7 @@ mod hooked {
     async fn a_filled_id_needs_a_grant() {
         let lab = Lab::new(|request| {
             let read = ("rye_file_system_read", json!({"path": "a.txt"}));
-            Ok(if request.cue.turn == Some(0) { calls(&[read]) } else { say("done") })
+            Ok(if request.cue.turn == Some(0) { calls(&[read]) } else { reply_text("done") })
         });
         lab.write("a.txt", "a\n");
         lab.directive(

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Lab, calls, say, thread};
+use super::{Lab, calls, reply_text, thread};
 use crate::engine::Engine;
 use crate::event::EventBody;
 use crate::keys::{KeyFolder, SigningIdentity, TrustStore};
@@ -22,7 +22,7 @@ fn lab(keys: bool) -> Lab {
         Ok(match request.cue.turn.unwrap() {
             0 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
             1 => calls(&[("rye_fetch", json!({"item_type": "knowledge", "item_id": "big"}))]),
-            _ => say("all read: ``` and <b>"),
+            _ => reply_text("all read: ``` and <b>"),
         })
     });
     lab.write("a.txt", "content\n");

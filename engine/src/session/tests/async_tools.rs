@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Lab, Status, calls, names, say, thread};
+use super::{Lab, Status, calls, names, reply_text, thread};
 use crate::BoxFuture;
 use crate::engine::Engine;
 use crate::event::{ControlMessage, EventBody, ResultKind};
@@ -77,11 +77,11 @@ impl Tool for LongTool {
     }
 }
 
-/// A project with these tools, and a parent that replies with `says` at each turn.
+/// A project with these tools, and a parent that replies with `reply` at each turn.
 fn lab(
-    says: impl Fn(&crate::exchange::Request, u32) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static,
+    reply: impl Fn(&crate::exchange::Request, u32) -> Result<Vec<ContentBlock>, CallError> + Send + Sync + 'static,
 ) -> Lab {
-    let lab = Lab::new(move |request| says(request, request.cue.turn.unwrap()));
+    let lab = Lab::new(move |request| reply(request, request.cue.turn.unwrap()));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
     lab.write(".ai/tools/test/long.yaml", &WAITS.replace("test_waits", "test_long"));
     lab.directive("parent", &format!("<limits spawns=\"4\" depth=\"0\"/>{ALL}"), "");
@@ -144,7 +144,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
                 opens.open();
                 calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))])
             }
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     let engine = engine(&lab, &gate);
@@ -196,7 +196,7 @@ async fn detached_tool_ends_with_its_parent_as_the_policy_says() {
         let lab = lab(move |_, turn| match turn {
             0 => Ok(calls(&[async_call("test/waits", &json!({}))])),
             _ if fails => Err(CallError::new(FailedStage::Setup, "no key")),
-            _ => Ok(say("done")),
+            _ => Ok(reply_text("done")),
         });
         lab.write(".ai/config/agent/resilience.yaml", &format!("child_policy: {{ on_end: {policy} }}\n"));
         let engine = engine(&lab, &gate);
@@ -221,7 +221,7 @@ async fn detached_tool_can_be_stopped_by_caller_and_others() {
                 0 => calls(&[async_call("test/waits", &json!({}))]),
                 1 => calls(&[ask(operation, json!({"thread_id": ids(request)[0]}))]),
                 2 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
-                _ => say("done"),
+                _ => reply_text("done"),
             })
         });
         let engine = engine(&lab, &gate);
@@ -243,15 +243,15 @@ async fn invalid_detached_call_fails_at_once_without_a_run() {
                 async_call("test/waits", &json!({"n": "one"})),
                 async_call("rye/agent/threads/state", &json!({"operation": "get"})),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     let engine = engine(&lab, &gate);
     let result = lab.run(&engine, "parent").await;
     let results = results(&engine, &thread(&result));
-    for ((why, text), says) in results.iter().zip(["unknown tool `test/nowhere`", "n", "leave `async` out"]) {
+    for ((why, text), expected) in results.iter().zip(["unknown tool `test/nowhere`", "n", "leave `async` out"]) {
         assert_eq!(*why, ResultKind::Refused, "{text}");
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
     assert!(runs(&engine).is_empty());
     assert_eq!(result.status, Status::Completed);
@@ -266,7 +266,7 @@ async fn long_detached_result_is_truncated_in_the_transcript_only() {
         Ok(match turn {
             0 => calls(&[async_call("test/long", &json!({}))]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     let engine = engine(&lab, &gate);
@@ -302,7 +302,7 @@ async fn detached_tool_run_cannot_be_continued_or_steered() {
                 ask("handoff_thread", json!({"thread_id": ids(request)[0]})),
                 ask("resume_thread", json!({"thread_id": ids(request)[0], "message": "and then?"})),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     let engine = engine(&lab, &gate);
@@ -322,7 +322,7 @@ async fn detached_tools_beyond_the_limit_are_queued() {
     let lab = lab(move |_, turn| {
         Ok(match turn {
             0 => calls(&[async_call("test/waits", &json!({"n": 1})), async_call("test/waits", &json!({"n": 2}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 1 }\n");
@@ -347,7 +347,7 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
         Ok(match turn {
             0 => calls(&[async_call("test/waits", &json!({}))]),
             1 => calls(&[ask("wait_threads", json!({"thread_id": ids(request)[0]}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -376,8 +376,9 @@ fn recovery_interrupts_a_detached_tool_of_a_dead_process() {
 async fn repair_restores_detached_tool_runs() {
     let gate = Arc::new(Gate::default());
     gate.open();
-    let lab =
-        lab(move |_, turn| Ok(if turn == 0 { calls(&[async_call("test/waits", &json!({}))]) } else { say("done") }));
+    let lab = lab(move |_, turn| {
+        Ok(if turn == 0 { calls(&[async_call("test/waits", &json!({}))]) } else { reply_text("done") })
+    });
     let before = {
         let engine = engine(&lab, &gate);
         lab.run(&engine, "parent").await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Lab, Status, calls, say, thread};
+use super::{Lab, Status, calls, reply_text, thread};
 use crate::event::{ControlMessage, EventBody};
 
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
@@ -16,7 +16,7 @@ fn lab(command: &'static str) -> Lab {
     let lab = Lab::new(move |request| {
         Ok(match request.cue.turn.unwrap() {
             0 => calls(&[("rye_bash_bash", json!({"command": command}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.directive("wait", BASH, "");

@@ -11,7 +11,7 @@ use rye_compiler::plan::PlanMode;
 use rye_grammar::ItemId;
 use serde_json::json;
 
-use super::{Lab, calls, say};
+use super::{Lab, calls, reply_text};
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -28,7 +28,7 @@ fn lab(elsewhere: Option<PathBuf>) -> Lab {
     let mut lab = Lab::new(|request| {
         let is_answered = request.turns.last().is_some_and(|turn| turn.kind() == "tool_result");
         let read = [("rye_file_system_read", json!({"path": "note.txt"}))];
-        Ok(if is_answered { say("done") } else { calls(&read) })
+        Ok(if is_answered { reply_text("done") } else { calls(&read) })
     });
     lab.elsewhere = elsewhere;
     if lab.elsewhere.is_none() {
@@ -120,7 +120,7 @@ fn lab_with_children(elsewhere: Option<PathBuf>) -> Lab {
     let mut lab = Lab::new(|request| {
         let is_child = request.cue.directive.contains("part");
         let start = [("rye_execute", json!({"item_type": "directive", "item_id": "test/part"}))];
-        Ok(if is_child { say("part") } else { calls(&start) })
+        Ok(if is_child { reply_text("part") } else { calls(&start) })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(150);
     lab.elsewhere = elsewhere;
@@ -220,7 +220,7 @@ fn lab_with_handoff(elsewhere: Option<PathBuf>) -> Lab {
         let is_fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
         let read = [("rye_file_system_read", json!({"path": "note.txt"}))];
         let is_answered = request.turns.last().is_some_and(|turn| turn.kind() == "tool_result");
-        Ok(if is_fresh && !is_answered { calls(&read) } else { say("done") })
+        Ok(if is_fresh && !is_answered { calls(&read) } else { reply_text("done") })
     });
     lab.elsewhere = elsewhere;
     if lab.elsewhere.is_none() {

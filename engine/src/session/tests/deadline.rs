@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rye_compiler::plan::{ApprovalOrigin, PlannedModel};
 use serde_json::json;
 
-use super::{Lab, calls, permit, say, thread};
+use super::{Lab, calls, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::clock::ManualClock;
 use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, Providers, StartOptions};
@@ -62,7 +62,7 @@ async fn model_call_ends_at_the_deadline_whatever_the_server_does() {
         ];
         for (what, moves) in servers {
             let (server, clock) = (ScriptedServer::start(moves), clock());
-            let lab = Lab::new(|_| Ok(say("unused")));
+            let lab = Lab::new(|_| Ok(reply_text("unused")));
             lab.directive("hello", "<limits duration_seconds=\"3\"/>", "");
             let url = server.url.clone();
             let engine = open(&lab, &clock, |options| options.providers = Arc::new(ServerProvider(wire, url)));
@@ -130,7 +130,7 @@ impl Providers for StallingProvider {
 
 #[tokio::test]
 async fn child_ends_at_the_deadline_of_its_parent() {
-    let lab = Lab::new(|_| Ok(say("unused")));
+    let lab = Lab::new(|_| Ok(reply_text("unused")));
     let permitted = "<permissions><execute><directive>test.*</directive></execute></permissions>";
     lab.directive("parent", &format!("<limits duration_seconds=\"20\"/>{permitted}"), "");
     lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
@@ -154,7 +154,7 @@ async fn child_ends_at_the_deadline_of_its_parent() {
 
 #[tokio::test]
 async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
-    let lab = Lab::new(|_| Ok(say("unused")));
+    let lab = Lab::new(|_| Ok(reply_text("unused")));
     lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
     let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
     let provider = StallingProvider(Arc::clone(&model));
@@ -203,7 +203,7 @@ impl ApprovalHandler for SilentApprover {
 async fn asking(clock: &Arc<ManualClock>, settings: &str) -> (Lab, Engine, crate::engine::ThreadHandle) {
     let lab = Lab::new(|request| {
         let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
-        Ok(if request.cue.turn == Some(0) { read } else { say("done") })
+        Ok(if request.cue.turn == Some(0) { read } else { reply_text("done") })
     });
     lab.write("a.txt", "a\n");
     lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
@@ -242,7 +242,7 @@ async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) if fresh => calls(&[("rye_execute", child)]),
             ("test/child", 0) if fresh => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.write("a.txt", "a\n");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::{Lab, SingleProvider, calls, names, permit, say, thread};
+use super::{Lab, SingleProvider, calls, names, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::clock::Clock;
 use crate::context::{ApprovalPolicy, StartOptions};
@@ -23,7 +23,7 @@ fn lab(disk: Option<Arc<dyn Disk>>) -> Lab {
     let mut lab = Lab::new(|request| {
         Ok(match request.cue.turn.unwrap() {
             0 | 1 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     });
     lab.write("a.txt", "content\n");
@@ -120,7 +120,7 @@ async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
 #[tokio::test]
 async fn repair_reads_event_fields_stored_as_objects() {
     let long = "x".repeat(300_000);
-    let lab = Lab::new(move |_| Ok(say(&long)));
+    let lab = Lab::new(move |_| Ok(reply_text(&long)));
     lab.directive("reads", "", "");
     let result = lab.run(&lab.engine(), "reads").await;
     let real: Arc<dyn Disk> = Arc::new(crate::store::RealDisk::open(&lab.path()).unwrap());

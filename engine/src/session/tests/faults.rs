@@ -9,7 +9,7 @@ use rye_compiler::plan::PlannedModel;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{Lab, say, thread};
+use super::{Lab, reply_text, thread};
 use crate::BoxFuture;
 use crate::clock::JumpingClock;
 use crate::context::{ApprovalPolicy, Providers};
@@ -112,7 +112,7 @@ struct FaultLab {
 
 impl FaultLab {
     fn new(prepare: impl FnOnce(&Lab)) -> Self {
-        let lab = Lab::new(|_| Ok(say("no request expected")));
+        let lab = Lab::new(|_| Ok(reply_text("no request expected")));
         lab.directive("asks", "<limits duration_seconds=\"600\"/>", "");
         prepare(&lab);
         let server = MovableServer(Arc::new(Mutex::new((String::new(), None))));

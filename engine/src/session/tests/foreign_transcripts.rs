@@ -38,7 +38,7 @@ fn shell() -> PlannedHook {
 
 #[tokio::test]
 async fn resume_rejects_a_hook_that_no_file_declares() {
-    let lab = Lab::new(|_| Ok(say("done")));
+    let lab = Lab::new(|_| Ok(reply_text("done")));
     lab.directive("plain", "", "");
     let engine = lab.engine();
     let compilation = forged(&lab, "plain", |plan| plan.hooks.push(shell()));
@@ -69,7 +69,7 @@ async fn stored_plan_does_not_redirect_a_provider() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let lab = Lab::new(|_| Ok(say("done")));
+    let lab = Lab::new(|_| Ok(reply_text("done")));
     lab.directive("plain", "", "");
     lab.write("script.yaml", "steps:\n  - from the file\n");
     let mut options =
@@ -90,5 +90,5 @@ async fn stored_plan_does_not_redirect_a_provider() {
     let compilation = forged(&lab, "plain", |plan| plan.model.connection["script"] = "/etc/passwd".into());
     let played = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(played.result.as_deref(), Some("from the file"), "{played:?}");
-    assert!(listener.accept().is_err(), "nobody was called");
+    assert!(listener.accept().is_err(), "no connection was made");
 }

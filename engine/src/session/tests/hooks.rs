@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Lab, Status, calls, say, thread};
+use super::{Lab, Status, calls, reply_text, thread};
 use crate::event::{Event, EventBody, HookVerdict};
 use crate::thread::RunResult;
 
@@ -13,7 +13,7 @@ fn lab(limits: &str, hook: &str) -> Lab {
     let lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     lab.write("a.txt", "a\n");
@@ -59,7 +59,7 @@ async fn hook_directive_spends_the_threads_money() {
         let mut lab = lab("<limits turns=\"100\" spend=\"0.009\" output=\"16\"/>", hook);
         let script: Box<super::ReplyScript> = Box::new(|request| {
             let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
-            Ok(if request.cue.directive == "test/parent" { read } else { say("noted") })
+            Ok(if request.cue.directive == "test/parent" { read } else { reply_text("noted") })
         });
         lab.model = std::sync::Arc::new(super::ScriptedModel {
             script,
@@ -111,7 +111,7 @@ async fn self_starting_directive_stops_at_the_depth_limit() {
 async fn failure_hook_starts_a_new_child_each_time() {
     let lab = Lab::new(|request| {
         if request.cue.directive == "test/note" {
-            return Ok(say("{\"action\":\"retry\",\"delay_ms\":0}"));
+            return Ok(reply_text("{\"action\":\"retry\",\"delay_ms\":0}"));
         }
         Err(crate::exchange::CallError::new(crate::exchange::FailedStage::Setup, "broken".to_owned()))
     });

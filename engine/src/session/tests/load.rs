@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Lab, Status, calls, permit, say};
+use super::{Lab, Status, calls, permit, reply_text};
 use crate::engine::Engine;
 use crate::store::GroupCommit;
 
@@ -16,7 +16,7 @@ fn leads(children: usize) -> Lab {
         let start = ("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": true}));
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&vec![start; children]),
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     lab.write(".ai/config/agent/resilience.yaml", "concurrency: { max_concurrent_children: 100 }\n");
@@ -47,7 +47,7 @@ async fn long_thread_keeps_its_cost_per_turn() {
     let lab = Lab::new(|request| {
         let turn = request.cue.turn.unwrap();
         let read = calls(&[("rye_file_system_read", json!({"path": "a.txt", "offset": 1}))]);
-        Ok(if turn < 120 { read } else { say("done") })
+        Ok(if turn < 120 { read } else { reply_text("done") })
     });
     lab.write("a.txt", "a\n");
     let limits = "<limits turns=\"200\" tokens=\"100000000\" spend=\"50\" duration_seconds=\"3600\"/>";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Lab, calls, names, permit, say, thread};
+use super::{Lab, calls, names, permit, reply_text, thread};
 use crate::engine::Engine;
 use crate::event::{ControlMessage, EventBody, ResultKind};
 use crate::exchange::Request;
@@ -66,8 +66,8 @@ async fn threads_tool_waits_reads_stops_and_continues() {
                 ])
             }
             ("test/endless", _) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            ("test/quick", _) => say("quick is done"),
-            (who, _) => say(who),
+            ("test/quick", _) => reply_text("quick is done"),
+            (who, _) => reply_text(who),
         })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(10);
@@ -111,7 +111,7 @@ async fn threads_tool_stops_only_descendants() {
                 ("rye_agent_threads_orchestrator", json!({"operation": "kill_thread", "thread_id": root})),
                 ("rye_agent_threads_orchestrator", json!({"operation": "wait_threads", "thread_id": root})),
             ]),
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(5);
@@ -147,9 +147,9 @@ fn family(parent: impl Fn(&Request, u32) -> Vec<ContentBlock> + Send + Sync + 's
         let continues = serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", turn) if !continues => parent(request, turn),
-            ("test/quick", _) => say("quick is done"),
+            ("test/quick", _) => reply_text("quick is done"),
             ("test/endless", _) if !continues => read(),
-            (who, _) => say(&format!("{who} went on")),
+            (who, _) => reply_text(&format!("{who} went on")),
         })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(5);
@@ -176,7 +176,7 @@ async fn aggregate_returns_ended_and_running_threads() {
                 ask("wait_threads", json!({"thread_ids": [known[1], known[0]]})),
                 ask("aggregate_results", json!({"thread_ids": [known[0], known[1]]})),
             ]),
-            _ => say("all told"),
+            _ => reply_text("all told"),
         }
     });
     let engine = lab.engine();
@@ -219,7 +219,7 @@ async fn wait_follows_the_handoff_of_a_child() {
                 ask("handoff_thread", json!({"thread_id": "test/unknown-1"})),
             ]),
             2 => calls(&[ask("wait_threads", json!({"thread_id": known[1]}))]),
-            _ => say("all told"),
+            _ => reply_text("all told"),
         }
     });
     let engine = lab.engine();
@@ -250,7 +250,7 @@ async fn a_thread_hands_itself_over() {
     let lab = family(|request, turn| match turn {
         0 => calls(&[ask("list_active", json!({}))]),
         1 => calls(&[ask("handoff_thread", json!({"thread_id": ids(request, "thread_id")[0]}))]),
-        _ => say("it never came to this"),
+        _ => reply_text("it never came to this"),
     });
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
@@ -305,7 +305,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
             ("test/parent", 0) => calls(&[start("slow")]),
             ("test/parent", 1) => calls(&[ask("wait_threads", json!({"thread_id": known[0]}))]),
             ("test/slow", _) if !RELEASED.load(Ordering::Relaxed) => read(),
-            (who, _) => say(&format!("{who} is done")),
+            (who, _) => reply_text(&format!("{who} is done")),
         })
     });
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(5);
@@ -337,7 +337,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
 
 #[test]
 fn every_operation_declares_its_idempotence() {
-    let lab = Lab::new(|_| Ok(say("no request expected")));
+    let lab = Lab::new(|_| Ok(reply_text("no request expected")));
     lab.directive("parent", &permit(&["rye.agent.threads.orchestrator"]), "");
     let plan = lab.compile("parent").plan;
     let tool = plan.palette.iter().find(|tool| &*tool.name == "rye_agent_threads_orchestrator").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rye_compiler::semantics::ledger::AccountStatus;
 use serde_json::json;
 
-use super::{Lab, Status, async_tools, calls, say, thread};
+use super::{Lab, Status, async_tools, calls, reply_text, thread};
 use crate::engine::Engine;
 use crate::event::{EventBody, Opened};
 use crate::exchange::{Request, Usage};
@@ -28,7 +28,7 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
 fn hands_over(request: &Request) -> Vec<ContentBlock> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     if seen.contains("Continue where you left off") || seen.contains("continu") {
-        return say("at last");
+        return reply_text("at last");
     }
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
 }
@@ -55,7 +55,7 @@ fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
             return Ok(hands_over(request));
         };
         let below = above.get(at + 1).copied().unwrap_or("test/low");
-        Ok(if request.cue.turn == Some(0) { calls(&[start_async(below)]) } else { say("done") })
+        Ok(if request.cue.turn == Some(0) { calls(&[start_async(below)]) } else { reply_text("done") })
     });
     Arc::get_mut(&mut lab.model).unwrap().usage = Usage { input: 4_000, output: 10, cache_read: 0, cache_write: 0 };
     lab.write("a.txt", &"a line of some length that repeats\n".repeat(3000));

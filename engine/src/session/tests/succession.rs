@@ -8,7 +8,7 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::plan::PlanMode;
 use rye_grammar::ItemId;
 
-use super::{Lab, say};
+use super::{Lab, reply_text};
 use crate::context::{StartOptions, ThreadHandle};
 use crate::engine::Engine;
 use crate::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, ThreadOrigin};
@@ -24,7 +24,7 @@ use crate::thread_id::ThreadId;
 fn lab() -> Lab {
     let lab = Lab::new(|request| {
         let is_summary = request.cue.directive.ends_with(".summary");
-        Ok(say(&if is_summary { "a summary".to_owned() } else { format!("{} messages", request.turns.len()) }))
+        Ok(reply_text(&if is_summary { "a summary".to_owned() } else { format!("{} messages", request.turns.len()) }))
     });
     lab.directive("talk", "<limits turns=\"4\" spend=\"1.00\"/>", "");
     lab

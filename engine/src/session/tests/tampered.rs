@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Map, Value, json};
 
 use super::async_tools::{Gate, WAITS, engine};
-use super::{Lab, Status, calls, names, say};
+use super::{Lab, Status, calls, names, reply_text};
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::DriveError;
@@ -29,7 +29,7 @@ fn lab(keys: bool) -> Lab {
         Ok(match request.cue.turn.unwrap() {
             0 => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
             1 => calls(&[("test_waits", json!({"n": 1}))]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.write("a.txt", "content\n");

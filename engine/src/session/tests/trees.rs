@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use super::{Lab, Status, calls, names, permit, say, thread};
+use super::{Lab, Status, calls, names, permit, reply_text, thread};
 use crate::event::{EventBody, ResultKind};
 use crate::exchange::{CallError, FailedStage, Request};
 use crate::store::ThreadRow;
@@ -18,7 +18,7 @@ fn family(request: &Request) -> Vec<crate::message::ContentBlock> {
     match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
         ("test/parent", 0) => calls(&[child(), child()]),
         ("test/child", 0) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-        (who, _) => say(&format!("{who} is done")),
+        (who, _) => reply_text(&format!("{who} is done")),
     }
 }
 
@@ -106,7 +106,7 @@ async fn depth_spawns_and_broken_directives_are_answers() {
                 ("rye_execute", json!({"item_type": "directive", "item_id": "test/nowhere"})),
                 child(),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.directive("parent", &format!("<limits spawns=\"2\" depth=\"1\"/>{DIRECTIVES}"), "");
@@ -130,7 +130,7 @@ async fn a_child_that_was_refused_is_not_counted() {
             ("test/parent", 0) => calls(&[broken.clone(), broken]),
             ("test/parent", 1 | 2) => calls(&[child()]),
             ("test/parent", 3) => calls(&[child(), child()]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.directive("parent", &format!("<limits spawns=\"3\"/>{DIRECTIVES}"), "");
@@ -153,7 +153,7 @@ async fn the_same_tree_runs_twice_in_one_project() {
             ("test/child", 0) => {
                 calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/grandchild"}))])
             }
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     lab.directive("parent", DIRECTIVES, "");
@@ -170,7 +170,7 @@ async fn the_same_tree_runs_twice_in_one_project() {
 
 #[tokio::test]
 async fn resume_of_an_ended_thread_starts_a_linked_one() {
-    let lab = Lab::new(|request| Ok(say(&format!("{} turns before", request.turns.len()))));
+    let lab = Lab::new(|request| Ok(reply_text(&format!("{} turns before", request.turns.len()))));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let first = lab.run(&engine, "hello").await;
@@ -188,7 +188,7 @@ async fn resume_of_an_ended_thread_starts_a_linked_one() {
 
 #[tokio::test]
 async fn resume_rejects_a_damaged_transcript() {
-    let lab = Lab::new(|_| Ok(say("hello")));
+    let lab = Lab::new(|_| Ok(reply_text("hello")));
     lab.directive("hello", "", "");
     let engine = lab.engine();
     let first = lab.run(&engine, "hello").await;
@@ -206,7 +206,7 @@ async fn full_context_causes_a_handoff() {
     let lab = Lab::new(|request| {
         let seen = serde_json::to_string(&request.turns).unwrap();
         let fresh = !seen.contains("Continue where you left off") && !seen.contains("continu");
-        Ok(if fresh { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) } else { say("at last") })
+        Ok(if fresh { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) } else { reply_text("at last") })
     });
     lab.write("a.txt", &"word ".repeat(2000));
     lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
@@ -228,12 +228,12 @@ async fn spawns_are_counted_across_handoffs() {
             "test/parent" => match first(&of_root) {
                 0 => calls(&[child()]),
                 1 => calls(&[child(), child()]),
-                _ => say("at last"),
+                _ => reply_text("at last"),
             },
             "test/child" if first(&of_child) == 0 => {
                 calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/grandchild"}))])
             }
-            who => say(who),
+            who => reply_text(who),
         })
     });
     lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
@@ -272,7 +272,7 @@ async fn continuation_directive_gets_only_the_inputs_that_it_declares() {
     let lab = Lab::new(|request| {
         let seen = serde_json::to_string(&request.turns).unwrap();
         let continued = seen.contains("Proceed with the list.");
-        Ok(if continued { say("at last") } else { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) })
+        Ok(if continued { reply_text("at last") } else { calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]) })
     });
     lab.write("a.txt", &"word ".repeat(2000));
     lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
@@ -303,7 +303,7 @@ async fn async_call_returns_at_once_and_its_child_outlives_the_parent() {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[start_async("test/child"), start_async("test/child")]),
             ("test/child", 0..3) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            (who, _) => say(&format!("{who} is done")),
+            (who, _) => reply_text(&format!("{who} is done")),
         })
     });
     std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(30);
@@ -339,7 +339,7 @@ async fn a_parent_learns_of_the_end_of_a_child_it_does_not_wait_for() {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[start_async("test/child")]),
             ("test/parent", 1..12) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-            (who, _) => say(&format!("{who} is done")),
+            (who, _) => reply_text(&format!("{who} is done")),
         })
     });
     std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
@@ -362,7 +362,7 @@ async fn surviving_children_move_to_the_nearest_live_ancestor() {
             ("test/parent", 1..8) | ("test/grandchild", 0..4) => {
                 calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
             }
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
@@ -403,7 +403,7 @@ async fn children_end_with_their_parent_by_policy_or_on_failure() {
                 ("test/parent", 0) => calls(&[start_async("test/child")]),
                 ("test/parent", _) if last == "fail" => return Err(CallError::new(FailedStage::Setup, "no key")),
                 ("test/child", 0..10) => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
-                (who, _) => say(who),
+                (who, _) => reply_text(who),
             })
         });
         std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
@@ -434,9 +434,9 @@ async fn children_beyond_the_limit_are_queued() {
             }
             ("test/child", _) => {
                 RUNNING.fetch_sub(1, Ordering::SeqCst);
-                say("done")
+                reply_text("done")
             }
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     std::sync::Arc::get_mut(&mut lab.model).unwrap().pause = std::time::Duration::from_millis(20);
@@ -459,7 +459,7 @@ async fn spawns_are_counted_over_the_whole_tree() {
             ("test/child", 0) => {
                 calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/grandchild"}))])
             }
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     lab.directive("parent", &format!("<limits spend=\"2\" spawns=\"3\"/>{DIRECTIVES}"), "");
@@ -492,7 +492,7 @@ async fn a_directive_is_started_by_the_tool_for_it_with_limits_of_its_own() {
                 start(json!({"limit_overrides": {"parent": 3}})),
                 start(json!({"directive_name": "other/child"})),
             ]),
-            (who, _) => say(who),
+            (who, _) => reply_text(who),
         })
     });
     let tool = "<permissions><execute><directive>test.*</directive><tool>rye.agent.threads.thread_directive</tool></execute></permissions>";
@@ -520,7 +520,7 @@ async fn the_store_of_a_thread_is_in_its_record() {
                 state(json!({"operation": "get", "key": "by_hook"})),
                 state(json!({"operation": "forget"})),
             ]),
-            _ => say("done"),
+            _ => reply_text("done"),
         })
     });
     lab.write(

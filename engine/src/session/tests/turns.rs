@@ -7,7 +7,7 @@ use std::time::Duration;
 use rye_compiler::plan::ApprovalOrigin;
 use serde_json::json;
 
-use super::{Lab, calls, names, permit, say, thread};
+use super::{Lab, calls, names, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ const ESCALATE: &str = "hooks:\n  - { id: ask, event: limit, action: { escalate:
 fn reader(turns: u32) -> Lab {
     let lab = Lab::new(move |request| {
         let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
-        Ok(if request.cue.turn.unwrap() < turns { read } else { say("done") })
+        Ok(if request.cue.turn.unwrap() < turns { read } else { reply_text("done") })
     });
     lab.write("a.txt", "a\n");
     lab
@@ -122,10 +122,10 @@ async fn a_conversation_is_summarised_in_place() {
         let seen = serde_json::to_string(request).unwrap();
         if request.cue.directive.ends_with(".summary") {
             assert!(seen.contains("Write a summary"));
-            return Ok(say("it read a.txt"));
+            return Ok(reply_text("it read a.txt"));
         }
         Ok(if seen.contains("<summary>") {
-            say("done")
+            reply_text("done")
         } else {
             calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
         })
@@ -252,7 +252,7 @@ async fn approval_request_can_be_answered_by_another_process() {
     post_message(&engine, &first, &approve(true));
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
-    assert_eq!(approver.gone.load(Ordering::SeqCst), 2, "whoever was asked is let go");
+    assert_eq!(approver.gone.load(Ordering::SeqCst), 2, "each open approval request is withdrawn");
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     let count = |name: &str| names(&events).iter().filter(|n| **n == name).count();
     assert_eq!((count("approval_asked"), count("approval_given"), count("mail")), (1, 1, 2));

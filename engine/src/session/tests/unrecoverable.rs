@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::json;
 
 use super::async_tools::{Gate, WAITS, engine, quiet};
-use super::{Lab, Status, calls, names, say, thread};
+use super::{Lab, Status, calls, names, reply_text, thread};
 use crate::engine::Engine;
 use crate::error::DriveError;
 use crate::error::EngineError;
@@ -33,7 +33,7 @@ pub(super) fn family(detached: bool) -> Lab {
             ("test/parent", 0) => calls(&[("rye_execute", input)]),
             ("test/parent", 1 | 2) if detached => calls(&[waits()]),
             ("test/child", 0) => calls(&[waits()]),
-            (who, _) => say(&format!("{who} is done")),
+            (who, _) => reply_text(&format!("{who} is done")),
         })
     });
     lab.write(".ai/tools/test/waits.yaml", WAITS);
@@ -148,7 +148,8 @@ fn unrecoverable_child_is_reported_and_released() {
 
 #[tokio::test]
 async fn unrecoverable_suspended_thread_stays_suspended() {
-    let lab = Lab::new(|request| Ok(if request.cue.turn.unwrap() < 2 { calls(&[waits()]) } else { say("done") }));
+    let lab =
+        Lab::new(|request| Ok(if request.cue.turn.unwrap() < 2 { calls(&[waits()]) } else { reply_text("done") }));
     lab.write(".ai/tools/test/waits.yaml", WAITS);
     lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
     lab.directive("parent", &format!("<limits turns=\"1\"/>{MAY}"), "");
@@ -342,7 +343,7 @@ async fn kill_during_child_creation_ends_the_children() {
 
 #[tokio::test]
 async fn failed_continuation_leaves_no_trace() {
-    let mut lab = Lab::new(|_| Ok(say("done")));
+    let mut lab = Lab::new(|_| Ok(reply_text("done")));
     lab.directive("child", "", "");
     let simulated = Arc::new(SimulatedDisk::new());
     lab.disk = Some(Arc::clone(&simulated) as Arc<dyn Disk>);

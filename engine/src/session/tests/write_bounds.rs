@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Lab, Status, calls, say};
+use super::{Lab, Status, calls, reply_text};
 use crate::event::EventBody;
 
 fn write(path: &str) -> (&'static str, Value) {
@@ -18,7 +18,7 @@ async fn file_tools_write_only_in_granted_folders_of_every_thread_of_the_chain()
                 calls(&[write("out/a.txt"), write("notes/a.txt"), write("out/../b.txt"), write("outer/c.txt"), child])
             }
             ("test/child", 0) => calls(&[write("out/d.txt"), write("notes/d.txt")]),
-            (directive, _) => say(directive),
+            (directive, _) => reply_text(directive),
         })
     });
     let bounded = "<permissions><execute><tool write=\"out/\">rye.file-system.write</tool>\

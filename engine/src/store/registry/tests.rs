@@ -316,7 +316,7 @@ fn threads_share_a_registry() {
     let mut answers = answers.into_inner().unwrap();
     answers.sort();
     answers.dedup();
-    assert_eq!(answers.len(), 25, "every spawn has one child, whoever asks");
+    assert_eq!(answers.len(), 25, "every spawn has one child");
     assert_eq!(registries[1].children(&id("p-1")).unwrap(), answers);
     assert_eq!(registries[1].threads().unwrap().len(), 26);
 }

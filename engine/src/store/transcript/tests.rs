@@ -265,7 +265,7 @@ fn a_full_disk_leaves_the_transcript_readable() {
     transcript.sync().unwrap();
     assert_eq!(read(&*disk, &thread(), 6).unwrap().records.len(), 6);
     let (reopened, reading) = open(&disk).map_err(|error| error.to_string()).unwrap_or_else(|error| {
-        panic!("a full disk keeps nobody from recovering: {error}");
+        panic!("recovery failed on a full disk: {error}");
     });
     assert_eq!((reopened.count(), reading.records.len()), (6, 6));
 }

@@ -156,5 +156,7 @@ fn describe(cost: Cost) -> String {
     let Cost { turns, input_tokens, output_tokens, cached_tokens, spend, asked_ms: approval_ms } = cost;
     let spend = crate::thread::dollars(spend);
     let approvals = if approval_ms == 0 { String::new() } else { format!(", {approval_ms} ms of approvals") };
-    format!("{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}{approvals}")
+    format!(
+        "{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}{approvals}"
+    )
 }

@@ -215,7 +215,7 @@ const EDITS: &[Edit] = &[
         "widened `elevated` is acknowledged",
         Back::Clean,
     ),
-    ("nobody to ask", AGENT, "deny", "allow", "widened approvals without a terminal: deny → allow", Back::Clean),
+    ("no terminal", AGENT, "deny", "allow", "widened approvals without a terminal: deny → allow", Back::Clean),
     (
         "retries",
         RESILIENCE,

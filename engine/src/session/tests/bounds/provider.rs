@@ -7,7 +7,7 @@ use rye_compiler::plan::PlannedModel;
 use rye_compiler::semantics::money::Nanos;
 use serde_json::json;
 
-use super::super::{calls, say};
+use super::super::{calls, reply_text};
 use crate::BoxFuture;
 use crate::context::{EngineContext, Providers};
 use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage, cost};
@@ -166,7 +166,7 @@ type Answer = (u64, bool, Result<Reply, CallError>);
 impl RandomProvider {
     fn content(&self, draws: &mut Draws) -> Vec<ContentBlock> {
         if !draws.percent(self.behavior.busy) {
-            return say(&"お茶 \"und\"\n\t\\ tea ".repeat(usize::try_from(draws.below(12)).unwrap()));
+            return reply_text(&"お茶 \"und\"\n\t\\ tea ".repeat(usize::try_from(draws.below(12)).unwrap()));
         }
         let child =
             |apart: bool| ("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": apart}));

@@ -9,7 +9,7 @@ use rye_compiler::diagnostics::Checked;
 use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 
-use super::super::{Lab, async_tools, say};
+use super::super::{Lab, async_tools, reply_text};
 use super::provider::{Call, CallLog, LIMITS, ModelBehavior, RandomProviders};
 use crate::context::StartOptions;
 use crate::engine::Engine;
@@ -75,7 +75,7 @@ const MAX_PLANS: usize = 4_096;
 
 impl Project {
     fn new(hooked: bool) -> Self {
-        let lab = Lab::new(|_| Ok(say("unused")));
+        let lab = Lab::new(|_| Ok(reply_text("unused")));
         let hooks = if hooked { HOOK } else { "" };
         lab.write("a.txt", &"Zeile \"eins\" \\ お茶\n".repeat(40));
         lab.write(".ai/config/agent/resilience.yaml", "retry: { max_retries: 2 }\n");

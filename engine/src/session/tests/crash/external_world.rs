@@ -146,13 +146,13 @@ pub const ONCE: [&str; 2] = ["test_mark", "test_cancel"];
 /// Creates the project of a scenario, in a new folder or in `elsewhere`, with a model that replies as the scenario
 /// says.
 pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
-    let (says, outside) = (scenario.says, Outside::new(Arc::clone(disk)));
+    let (reply, outside) = (scenario.reply, Outside::new(Arc::clone(disk)));
     let mut lab = Lab::new(move |request| {
         let cue = &request.cue;
         let (turn, attempt) = (cue.turn.unwrap(), cue.attempt);
         let asked = outside.happens(&format!("ask {} {turn} {attempt}", cue.directive));
         asked.map_err(|error| CallError::new(FailedStage::Connect, error.to_string()))?;
-        says(request)
+        reply(request)
     });
     lab.elsewhere = elsewhere;
     if !scenario.keyless {

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Lab, calls, permit, say};
+use super::super::{Lab, calls, permit, reply_text};
 use crate::event::ControlMessage;
 use crate::exchange::{CallError, CutStream, FailedStage, Request, Usage};
 use crate::message::ContentBlock;
 use crate::thread::Status;
 
 /// A run to interrupt. Its root directive is `test/root`.
-#[expect(clippy::struct_excessive_bools, reason = "each says something of its own about the run")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a scenario")]
 pub struct Scenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
-    pub says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
+    pub reply: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
     /// The usage of every reply; a small default if `None`.
     pub usage: Option<Usage>,
     /// True if the user has no key: each process signs with one of its own.
@@ -48,12 +48,12 @@ impl Scenario {
     const fn new(
         name: &'static str,
         prepare: fn(&Lab),
-        says: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
+        reply: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
     ) -> Self {
         Self {
             name,
             prepare,
-            says,
+            reply,
             usage: None,
             keyless: false,
             attended: false,
@@ -99,7 +99,7 @@ pub static TOOLS: Scenario = Scenario::new(
             0 => all(&[tool("note", "a"), tool("mark", "b"), tool("mark", "c")]),
             1 => all(&[tool("long", "d"), state]),
             2 => all(&[tool("mark", "e")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 )
@@ -113,7 +113,7 @@ pub static PARALLEL: Scenario = Scenario::new(
         Ok(match request.cue.turn.unwrap() {
             0 => all(&[tool("look", "a"), tool("look", "b"), tool("look", "c"), tool("mark", "d"), tool("look", "e")]),
             1 => all(&[tool("look", "f"), tool("look", "g")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 );
@@ -134,7 +134,7 @@ pub static CHILDREN: Scenario = Scenario::new(
             ("test/root", 1) => all(&[child("one")]),
             ("test/one", 0) => all(&[child("three")]),
             ("test/two" | "test/three", 0) => all(&[tool("mark", "x")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 )
@@ -159,7 +159,7 @@ pub static ASYNC: Scenario = Scenario::new(
             ("test/root", 0) => all(&[start("one"), start("two")]),
             ("test/root", 1) => all(&[tool("mark", "a")]),
             ("test/one" | "test/two", 0) => all(&[tool("note", "b")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 )
@@ -178,7 +178,7 @@ pub static APART: Scenario = Scenario::new(
         Ok(match request.cue.turn.unwrap() {
             0 => all(&[start("mark", "a"), start("note", "b")]),
             1 => all(&[tool("mark", "c"), start("long", "d")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 )
@@ -192,7 +192,7 @@ pub static SURVIVOR: Scenario = Scenario {
         input["async"] = true.into();
         match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/one", 0) => Ok(all(&[(call, input)])),
-            _ => (ASYNC.says)(request),
+            _ => (ASYNC.reply)(request),
         }
     })
     .tree()
@@ -213,7 +213,7 @@ pub static HANDOFF: Scenario = Scenario::new(
         Ok(match (request.cue.directive.as_str(), fresh) {
             ("test/root", true) => all(&[child("one")]),
             ("test/one", true) => all(&[tool("mark", "a")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 )
@@ -235,7 +235,7 @@ pub static RETRY: Scenario = Scenario::new(
             (0 | 1, 1) => return Err(overloaded(Some(billed))),
             (1, 0) => return Err(CallError::new(FailedStage::Truncated, "cut")),
             (0, _) => all(&[tool("mark", "a")]),
-            _ => say("the end"),
+            _ => reply_text("the end"),
         })
     },
 );
@@ -256,7 +256,7 @@ pub static CUT: Scenario = Scenario {
                 (0, 0) => return cut(0, None),
                 (1, 0) => return cut(700, Some(started)),
                 (0, _) => all(&[tool("mark", "a")]),
-                _ => say("the end"),
+                _ => reply_text("the end"),
             })
         },
     )
@@ -279,7 +279,7 @@ pub static SURVIVOR_HANDOFF: Scenario = Scenario {
             Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
                 ("test/root", 0) => all(&[(call, input)]),
                 ("test/one", 0) if fresh => all(&[tool("long", "a")]),
-                _ => say("the end"),
+                _ => reply_text("the end"),
             })
         },
     )
@@ -307,7 +307,7 @@ pub static APPROVAL: Scenario = Scenario {
                 0 => all(&[tool("mark", "a"), tool("note", "b")]),
                 1 => all(&[tool("note", "c")]),
                 2 => all(&[tool("mark", "d")]),
-                _ => say("the end"),
+                _ => reply_text("the end"),
             })
         },
     )
@@ -323,7 +323,7 @@ pub static CANCEL: Scenario = Scenario {
             Ok(match request.cue.turn.unwrap() {
                 0 => all(&[tool("note", "a")]),
                 1 => all(&[tool("cancel", "b"), tool("mark", "c")]),
-                _ => say("the end"),
+                _ => reply_text("the end"),
             })
         },
     )
@@ -351,7 +351,7 @@ pub static RESUMED: Scenario = Scenario {
             let turns_json = serde_json::to_string(&request.turns).unwrap();
             let time = usize::from(turns_json.contains("and then?")) + usize::from(turns_json.contains("and now?"));
             let begins = matches!(request.cue.turn, Some(0));
-            Ok(if begins { all(&[tool("mark", &time.to_string())]) } else { say("the end") })
+            Ok(if begins { all(&[tool("mark", &time.to_string())]) } else { reply_text("the end") })
         },
     )
 };
