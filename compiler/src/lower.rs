@@ -150,7 +150,8 @@ pub fn lower(
         settings: PlanSettings::default(),
         manifest: Vec::new(),
     };
-    check_affordable(composed, &plan.model, &limits, offered_opening(&plan), diagnostics);
+    let offered = offered_tools(&plan);
+    check_affordable(composed, &plan.model, &limits, &|model| offered.opening(model), diagnostics);
     unpriced::check(shared.catalog(), composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
@@ -174,9 +175,9 @@ fn add_return_tool(
 
 /// Returns the size of the offered tools without the return tool. [`try_lower`] does not know the outputs, so both
 /// count alike.
-fn offered_opening(plan: &Plan) -> OpeningSize {
+fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
-    Palette { tools: offered.collect(), ..Palette::default() }.opening(&plan.model)
+    Palette { tools: offered.collect(), ..Palette::default() }
 }
 
 fn prompt_too_long(composed: &Composed) -> LimitError {
@@ -211,8 +212,7 @@ pub fn try_lower(
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
     let opening = built.opening(&model);
-    check_affordable(composed, &model, &limits, opening, diagnostics);
-    fallback::check(composed, &model, &limits, opening, diagnostics);
+    check_affordable(composed, &model, &limits, &|model| built.opening(model), diagnostics);
     unpriced::check(shared.catalog(), composed, &model, &limits, &[], diagnostics);
     let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
     let offers_tools = !built.palette.tools.is_empty();
@@ -262,15 +262,16 @@ fn lower_palette(
 }
 
 /// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the prompt
-/// (`language.md` 11). Checks the fallback too.
+/// (`language.md` 11). Checks the fallback too. `opening_of` returns the size of the tools in a request to a model.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
-    opening: OpeningSize,
+    opening_of: &dyn Fn(&PlannedModel) -> OpeningSize,
     diagnostics: &mut Diagnostics,
 ) {
-    fallback::check(composed, model, limits, opening, diagnostics);
+    fallback::check(composed, model, limits, opening_of, diagnostics);
+    let opening = opening_of(model);
     let prompt = first_request_tokens(composed, model.counted_by);
     if prompt > limits.tokens {
         diagnostics.push(LimitError::PromptAboveTokens {

@@ -5,6 +5,7 @@
 //! after compilation nothing here fails on user input.
 
 pub mod capability;
+pub mod change_frequency;
 pub mod classify;
 pub mod condition;
 pub mod decimal;

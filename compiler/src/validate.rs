@@ -26,6 +26,7 @@ mod mistyped_placeholders;
 mod model;
 mod prefix;
 mod raises;
+mod repeated_text;
 mod selection;
 pub mod settings;
 mod shadowing;
@@ -66,6 +67,7 @@ use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
 use prefix::CachePrefixChecks;
 use raises::RaiseUses;
+use repeated_text::{ParagraphCache, RepeatedParagraphs};
 use selection::SelectedDirectives;
 pub use selection::Selection;
 use spawn::Spawns;
@@ -292,6 +294,7 @@ struct Checker<'i, 'w> {
     body_calls: body_calls::BodyCallChecker,
     retries: unreachable_limits::RetryCounts,
     matching: fact_bounds::MatchingCalls,
+    paragraphs: ParagraphCache,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -308,6 +311,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             body_calls: body_calls::BodyCallChecker::default(),
             retries: unreachable_limits::RetryCounts::default(),
             matching: fact_bounds::MatchingCalls::default(),
+            paragraphs: ParagraphCache::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -418,6 +422,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             }
             share.spawns.add(composed, &started, audit.as_ref());
             share.context.add(composed);
+            share.repeated.add(self.items, &self.paragraphs, composed);
             share.bodies.add(self.items, composed);
             share.chain.extend(composed.chain.iter().map(|d| d.file.source));
         }
@@ -468,6 +473,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
         LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);
         CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);
+        RepeatedParagraphs::together(of().map(|s| &s.repeated)).report(&mut found);
         let bodies: Vec<&EmptyDirectives> = of().map(|s| &s.bodies).collect();
         body::report_empty(&bodies, &mut found);
         let spawns: Vec<&Spawns> = of().map(|s| &s.spawns).collect();

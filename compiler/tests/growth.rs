@@ -64,6 +64,17 @@ fn tools_by_name(parts: usize) -> MapWorld<'static> {
     })
 }
 
+/// Returns directives with the knowledge of one base, which repeats its paragraphs, and a paragraph of that base.
+fn shared_paragraphs(parts: usize) -> MapWorld<'static> {
+    let paragraph = |i: usize| format!("{}\n\n", format!("Rule {} of the house holds. ", i % 25).repeat(10));
+    let world = MapWorld::new().project(".ai/knowledge/k.md", repeat(100, paragraph));
+    (0..parts).fold(world, |world, i| {
+        let context = "<context><system>k</system></context>";
+        let body = format!("Part {i}.\n\n{}", paragraph(i));
+        world.project(&format!(".ai/directives/d{i}.md"), directive(&format!("d{i}"), context, "", &body))
+    })
+}
+
 /// Returns directives that may all start each other.
 fn mutual_starts(parts: usize) -> MapWorld<'static> {
     let metadata = granted("<directive>d*</directive>");
@@ -92,8 +103,12 @@ fn check_of_hostile_files_is_linear() {
     let run = |world: &MapWorld<'_>| {
         check(world, &Selection::All);
     };
-    let shapes: [(&str, Shape); 10] = [
+    let shapes: [(&str, Shape); 12] = [
         ("directives that grant one tool each", tools_by_name),
+        ("directives that share knowledge with repeated paragraphs", shared_paragraphs),
+        ("repeated paragraphs", |n| {
+            single("", "", &format!("{}\n\n", "A word of a rule that every answer keeps to. ".repeat(8)).repeat(n))
+        }),
         ("unknown elements", |n| single(&repeat(n, |i| format!("<a{i}/>")), "", "text")),
         ("calls on one line", |n| {
             single("", "", &repeat(n, |i| format!("rye_execute(item_type=\"tool\", item_id=\"x/y{i}\") ")))

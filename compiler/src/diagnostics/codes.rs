@@ -26,8 +26,8 @@ codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
         "opens-nothing" "outside-grant" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
     "compiler" "config": "asserts-nothing" "changes-nothing" "invalid" "unknown-file";
-    "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "resume-ceiling"
-        "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
+    "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "repeated-paragraph"
+        "resume-ceiling" "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
     "compiler" "hook": "always" "duplicate-id" "never" "raises-nothing" "removes-nothing" "shadowed" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";

@@ -33,10 +33,15 @@ pub enum ContextError {
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a continuation cannot start with {tokens} tokens of earlier messages")]
     Ceiling { tokens: u64, because: String, span: Span },
-    /// `when` and `per` state how often the part changes; `price` is in decimal dollars and names its model.
-    #[error("the content of the hook `{hook}` changes {when} but precedes {tokens} stable tokens")]
+    /// `directive` is an example of a directive that sends both paragraphs in one request.
+    #[error("`{directive}` sends the same {tokens} tokens twice")]
+    RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
+    /// `part` is the changing part; `when` and `per` state how often it changes; `price` is in decimal dollars and names
+    /// its model.
+    #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
-        hook: String,
+        part: String,
+        severity: Severity,
         when: &'static str,
         directive: String,
         tokens: u64,
@@ -59,6 +64,7 @@ impl Problem for ContextError {
             Self::Ceiling { .. } => "context::resume-ceiling",
             Self::ContinuationGrants { .. } => "context::continuation-grants",
             Self::Unfilled { .. } => "context::unfilled-placeholder",
+            Self::RepeatedParagraph { .. } => "context::repeated-paragraph",
             Self::VolatilePrefix { .. } => "context::volatile-prefix",
         }
     }
@@ -74,7 +80,8 @@ impl Problem for ContextError {
             | Self::Ceiling { .. }
             | Self::ContinuationGrants { .. }
             | Self::Unfilled { .. }
-            | Self::VolatilePrefix { .. } => Severity::Warning,
+            | Self::RepeatedParagraph { .. } => Severity::Warning,
+            Self::VolatilePrefix { severity, .. } => *severity,
         }
     }
 
@@ -105,6 +112,9 @@ impl Problem for ContextError {
                 "a continuation keeps the plan of its thread and takes only the text of this directive: grant it in `{directive}`, or remove it"
             )),
             Self::Unfilled { help, .. } => Some((*help).to_owned()),
+            Self::RepeatedParagraph { .. } => Some(
+                "remove one of them, or move the paragraph to knowledge that both directives and hooks name".into(),
+            ),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
                     "the stable tokens are never read from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
@@ -137,6 +147,9 @@ impl Problem for ContextError {
                 vec![new_label(*span, "only its text is used"), new_label(*granted, "no effect in a continuation")]
             }
             Self::Unfilled { span, .. } => vec![new_label(*span, "plain text")],
+            Self::RepeatedParagraph { first, second, .. } => {
+                vec![new_label(*second, "repeated here"), new_label(*first, "sent first here")]
+            }
             Self::VolatilePrefix { directive, span, .. } => {
                 vec![new_label(*span, format!("a different text each time, for example in `{directive}`"))]
             }

@@ -51,6 +51,9 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
+    /// The condition reads a count of tokens far beyond the limit.
+    #[error("the hook `{id}` fires only if one request takes several times the limit of `tokens`")]
+    PastLimit { id: String, span: Span },
     /// The hook fires only for directives of the library or the user; `directive` is the first of them.
     #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
@@ -95,7 +98,7 @@ impl Problem for HookError {
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::UnknownValue { .. } => "hook::unknown-value",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
-            Self::Never { .. } | Self::OnlyLibrary { .. } => "hook::never",
+            Self::Never { .. } | Self::PastLimit { .. } | Self::OnlyLibrary { .. } => "hook::never",
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
@@ -113,6 +116,7 @@ impl Problem for HookError {
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
+            | Self::PastLimit { .. }
             | Self::UnknownCall { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
@@ -169,6 +173,9 @@ impl Problem for HookError {
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
+            Self::PastLimit { .. } => {
+                Some("compare with a value below the limit of `tokens`, or raise the limit".into())
+            }
             Self::Never { .. } | Self::OnlyLibrary { .. } => Some("correct the condition, or remove the hook".into()),
             Self::RaisesNothing { limit, .. } => {
                 Some(format!("write the new value of `{limit}`, not the increase"))
@@ -209,6 +216,7 @@ impl Problem for HookError {
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
             Self::Never { span, .. } => vec![new_label(*span, "never true")],
+            Self::PastLimit { span, .. } => vec![new_label(*span, "the thread has ended by then")],
             Self::OnlyLibrary { span, .. } => vec![new_label(*span, "never true for a directive of the project")],
             Self::Always { span, .. } => vec![new_label(*span, "never false")],
             Self::Shadowed { by, span, by_span, when, .. } => {

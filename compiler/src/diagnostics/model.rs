@@ -36,6 +36,9 @@ pub enum ModelError {
     /// The fallback cannot take over the first request.
     #[error("the fallback `{fallback}` (`{model}`) cannot take over: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
+    /// A message with images is refused before it is sent to either model.
+    #[error("the fallback `{fallback}` (`{model}`) accepts no images, so messages with images are refused")]
+    FallbackWithoutImages { fallback: String, model: String, span: Span },
     #[error("`{model}` has no price: its tokens are counted, but not its cost")]
     Unpriced { model: String, provider: String, span: Option<Span> },
 }
@@ -45,7 +48,7 @@ impl Problem for ModelError {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
             Self::SameFallback { .. } => "model::same-fallback",
-            Self::UnfitFallback { .. } => "model::unfit-fallback",
+            Self::UnfitFallback { .. } | Self::FallbackWithoutImages { .. } => "model::unfit-fallback",
             Self::Unlisted { .. } | Self::Unpriced { .. } => "model::unpriced",
         }
     }
@@ -56,6 +59,7 @@ impl Problem for ModelError {
             Self::SameFallback { .. } | Self::UnfitFallback { .. } | Self::Unlisted { .. } | Self::Unpriced { .. } => {
                 Severity::Warning
             }
+            Self::FallbackWithoutImages { .. } => Severity::Advice,
         }
     }
 
@@ -85,6 +89,9 @@ impl Problem for ModelError {
             Self::UnfitFallback { .. } => {
                 Some("name a fallback that fits, send less in the first request, or raise the limit".into())
             }
+            Self::FallbackWithoutImages { .. } => {
+                Some("name a fallback that accepts images if this directive is given any".into())
+            }
             Self::Unpriced { model, provider, .. } => Some(format!(
                 "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
             )),
@@ -101,6 +108,7 @@ impl Problem for ModelError {
             Self::NoTier { span, .. } => vec![new_label(*span, "named here")],
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
             Self::UnfitFallback { span, .. } => vec![new_label(*span, "does not fit")],
+            Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
             Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
         }
     }

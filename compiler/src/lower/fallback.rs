@@ -1,4 +1,5 @@
-//! Fitness of a fallback: the first request has to fit its context window, and the spend limit has to pay for it.
+//! Fitness of a fallback: the first request has to fit its context window with the tools in its form, the spend limit has
+//! to pay for it, and it has to accept images if the model does.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError};
@@ -7,16 +8,26 @@ use crate::semantics::limits::Limits;
 
 use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_tokens, sum_first_request};
 
-/// Reports a fallback that cannot take over the first request. `opening` is the size of the tools.
+/// Reports a fallback that cannot take over the first request. `opening_of` returns the size of the tools in a request to a
+/// model.
 pub fn check(
     composed: &Composed,
     model: &PlannedModel,
     limits: &Limits,
-    opening: OpeningSize,
+    opening_of: &dyn Fn(&PlannedModel) -> OpeningSize,
     diagnostics: &mut Diagnostics,
 ) {
     let Some(fallback) = model.fallback.as_deref() else { return };
     let Some(written) = composed.model.as_ref().and_then(|requested| requested.value.fallback.as_ref()) else { return };
+    if model.images && !fallback.images {
+        diagnostics.push(ModelError::FallbackWithoutImages {
+            fallback: written.node.clone(),
+            model: fallback.id.clone(),
+            span: written.span,
+        });
+    }
+    // A model without native tool use gets the tools as text.
+    let opening = opening_of(fallback);
     let output = fallback.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
     let prompt = opening.tokens.saturating_add(first_request_tokens(composed, fallback.counted_by));
     let texts = sum_first_request(composed, |text| fallback.counted_by.bound(text));
@@ -26,7 +37,7 @@ pub fn check(
         format!(
             "its window of {window} tokens does not hold the first request of {prompt} tokens and a reply of {output}"
         )
-    } else if needed > limits.spend && model.worst_case(opening.bound, output) <= limits.spend {
+    } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
         // A limit that does not pay for the model either is reported as such.
         format!("one of its turns may cost ${needed}, and `spend` is ${}", limits.spend)
     } else {

@@ -4,8 +4,9 @@
 use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use crate::plan::settings::BILLIONTHS;
-use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, Segment, Tokenizer, Tokens};
+use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, RuntimePlaceholder, Segment, Tokenizer, Tokens};
 use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
+use crate::semantics::change_frequency::ChangeFrequency;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
@@ -83,7 +84,8 @@ struct Scenario {
     turns: u64,
     output: u64,
     result: u64,
-    is_cached: bool,
+    /// Tokens that every turn after the first one reads from the cache.
+    cached: u64,
 }
 
 impl Scenario {
@@ -107,7 +109,7 @@ impl Plan {
             turns: if self.can_continue() { TYPICAL_TURNS } else { 1 },
             output: first.output.min(TYPICAL_OUTPUT_TOKENS),
             result: (largest / BYTES_PER_TOKEN).min(TYPICAL_RESULT_TOKENS),
-            is_cached: prefix.per_thread > 0,
+            cached: prefix.per_thread,
         };
         Forecast {
             first: self.bound_first_turn(first),
@@ -149,10 +151,11 @@ impl Plan {
                 break;
             }
             let output = self.affordable_output(bound, pace.output, left);
-            let tokens = match (pace.is_cached, is_first) {
-                (true, true) => Tokens { cache_write: opening, output, ..Tokens::default() },
-                (true, false) => Tokens { cache_read: opening, input: grown, output, cache_write: 0 },
-                (false, _) => Tokens { input: prompt, output, ..Tokens::default() },
+            let (cached, rest) = (pace.cached, opening.saturating_sub(pace.cached));
+            let tokens = if is_first {
+                Tokens { cache_write: cached, input: rest, output, cache_read: 0 }
+            } else {
+                Tokens { cache_read: cached, input: rest.saturating_add(grown), output, cache_write: 0 }
             };
             // A cost that overflows is above what is left.
             let cost = self.model.prices.map(|prices| prices.cost(&tokens).unwrap_or(left).min(left));
@@ -205,7 +208,7 @@ impl Plan {
     }
 
     /// Returns true if another turn can follow a reply.
-    fn can_continue(&self) -> bool {
+    pub(in crate::report) fn can_continue(&self) -> bool {
         !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
     }
 
@@ -217,11 +220,12 @@ impl Plan {
         u64::try_from(self.settings.values().max_result_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns the tokens that every turn of a thread repeats; 0 if a hook rewrites earlier messages, because the cache
-    /// then never matches.
+    /// Returns the tokens that every turn of a thread repeats: the opening, unless a hook changes the start of the messages.
     fn per_thread(&self, first: &RequestTokens) -> u64 {
-        let rewrites = |event| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
-        if self.hooks.iter().any(|h| h.is_live() && rewrites(h.event)) { 0 } else { first.input() }
+        match self.hook_before_messages() {
+            Some(_) => first.palette.saturating_add(first.system),
+            None => first.input(),
+        }
     }
 
     fn constant_prefix(&self, first: &RequestTokens) -> u64 {
@@ -234,7 +238,7 @@ impl Plan {
     }
 }
 
-/// Counts the tokens up to the first placeholder, and returns whether the text has none.
+/// Counts the tokens up to the first placeholder that differs between threads, and returns true if there is none.
 fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };
@@ -245,11 +249,18 @@ fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, boo
         for segment in &layer.segments {
             match segment {
                 Segment::Text { text: known } => text.push_str(known),
+                Segment::Pending { pending, .. } if is_constant(pending) => text.push_str(&pending.marker()),
                 Segment::Pending { .. } => return (by.count(&text), false),
             }
         }
     }
     (by.count(&text), true)
+}
+
+/// Returns true if all threads of a plan have the same value of a placeholder.
+fn is_constant(placeholder: &RuntimePlaceholder) -> bool {
+    let RuntimePlaceholder::Fact { path, .. } = placeholder else { return false };
+    ChangeFrequency::of_fact(path.split('.').next().unwrap_or(path)) == ChangeFrequency::Never
 }
 
 #[cfg(test)]
@@ -301,13 +312,15 @@ mod tests {
     }
 
     #[test]
-    fn cached_prefix_lowers_later_turns_unless_a_hook_rewrites_messages() {
+    fn cached_prefix_lowers_later_turns_and_ends_where_a_hook_rewrites_messages() {
         let plain = forecast(&format!("<metadata>{TOOLS}</metadata>"));
         assert!(plain.typical.cached > 0 && plain.typical.turns > 1);
         assert_eq!(plain.typical.cached, plain.prefix.per_thread * (plain.typical.turns - 1));
         let hook = "<hooks><hook id=\"h\" event=\"context\"><keep_last n=\"3\"/></hook></hooks>";
         let rewritten = forecast(&format!("<metadata>{TOOLS}{hook}</metadata>"));
-        assert_eq!((rewritten.typical.cached, rewritten.prefix.per_thread), (0, 0));
-        assert!(rewritten.prefix.constant > 0);
+        assert!(
+            rewritten.prefix.per_thread < plain.prefix.per_thread && rewritten.typical.cached < plain.typical.cached
+        );
+        assert_eq!(rewritten.typical.cached, rewritten.prefix.per_thread * (rewritten.typical.turns - 1));
     }
 }

@@ -40,6 +40,16 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
             continue;
         }
         for function in &assertion.functions {
+            if let AssertionFunction::Survives(item) = function
+                && !items.exists(ItemKind::Knowledge, item)
+            {
+                found.push(ItemError::Unknown {
+                    kind: ItemKind::Knowledge,
+                    id: item.to_string(),
+                    span: Some(assertion.span),
+                    suggestion: items.nearest(ItemKind::Knowledge, item.as_str()),
+                });
+            }
             let AssertionFunction::Passes(gate) = function else { continue };
             let hooks = hooks.get_or_insert_with(|| hook_ids(items));
             if gate != "ask" && !hooks.contains(gate) {

@@ -6,6 +6,7 @@ use rye_grammar::condition::{Path, Segment};
 use serde_json::Value;
 
 use crate::compose::WithOrigin;
+use crate::hook::HookPoint;
 use crate::item::FieldDecl;
 use crate::plan::FieldType;
 use crate::semantics::classify::Category;
@@ -59,8 +60,13 @@ pub fn fact_domain(
         },
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
         PathMeaning::Fact(Some(Type::Integer)) => {
-            // Both facts are counted from 1.
-            let least = i32::from(matches!(path.to_string().as_str(), "turn" | "attempt"));
+            // Both facts are counted from 1. A prompt that ends before its first model call has no turn.
+            let is_counted_from_one = match path.to_string().as_str() {
+                "turn" => point.point != HookPoint::AgentEnd,
+                "attempt" => true,
+                _ => false,
+            };
+            let least = i32::from(is_counted_from_one);
             Some(Domain::Number { whole: true, least: Some(least), most: None, optional: false })
         }
         PathMeaning::Fact(Some(Type::Number)) => {

@@ -30,10 +30,12 @@ pub enum BoundCause {
     Grants,
     /// The fact is a fraction.
     Fraction,
+    /// Requests of a usual size, none of which takes several times the token limit.
+    Overshoot,
 }
 
 impl BoundCause {
-    pub const ALL: [Self; 3] = [Self::Grants, Self::Limits, Self::Fraction];
+    pub const ALL: [Self; 4] = [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction];
 }
 
 /// The highest usage of a context window that a condition can meet. An estimate may pass the window, but no request is
@@ -42,6 +44,13 @@ const MAX_USAGE_RATIO: f64 = 4.0;
 
 /// Requests between two checks of the token limit: a summary of the conversation, and the request itself.
 const REQUESTS_PER_CHECK: u64 = 2;
+
+/// The multiple of the token limit that a thread passes only by an unusually large request. The limit is checked before a
+/// request, so the last one may pass it.
+const MAX_OVERSHOOT: f64 = 4.0;
+
+/// Tokens of a large request, so that a small limit does not count as passed several times by one of them.
+const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may pass its duration: calls are cut at the limit and then have some time to end.
 const DURATION_TOLERANCE: f64 = 60.0;
@@ -87,13 +96,14 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             "call.item_id" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::ItemId),
             "call.name" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::Name),
             "usage_ratio" if without != Some(BoundCause::Fraction) => Some(number_up_to(MAX_USAGE_RATIO, false)),
-            fact if without != Some(BoundCause::Limits) => self.limited(fact),
+            fact if without != Some(BoundCause::Limits) => self.limited(fact, without != Some(BoundCause::Overshoot)),
             _ => None,
         }
     }
 
-    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound.
-    fn limited(&self, fact: &str) -> Option<Domain> {
+    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. `is_usual` assumes
+    /// that no request takes several times the token limit.
+    fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
             "cost.spend" | "cost.current" | "cost.limit" | "limits.spend" | "spend_limit" => LimitName::Spend,
@@ -124,7 +134,11 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" => {
                 let request = self.models().largest_request()?.saturating_mul(REQUESTS_PER_CHECK);
                 #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
-                number_up_to(most + request as f64, true)
+                let certain = most + request as f64;
+                number_up_to(
+                    if is_usual { certain.min(most * MAX_OVERSHOOT + LARGE_REQUEST_TOKENS) } else { certain },
+                    true,
+                )
             }
             "cost.elapsed_seconds" => number_up_to(most + DURATION_TOLERANCE, false),
             _ => number_up_to(most, limit != LimitName::DurationSeconds),
@@ -302,6 +316,18 @@ mod tests {
     }
 
     #[test]
+    fn turn_is_zero_only_at_the_end_of_a_prompt_without_a_model_call() {
+        let is_reported = |event: &str, action: &str| {
+            let hook = format!("<hook id=\"late\" event=\"{event}\"><when>turn == 0</when>{action}</hook>");
+            let inside = format!("<metadata><permissions/><hooks>{hook}</hooks></metadata>");
+            let report = check(&with_directives(minimal_world(), &[("leaf", "", &inside, "Look.")]), &Selection::All);
+            report.diagnostics.iter().any(|found| found.code() == "hook::never")
+        };
+        assert!(is_reported("after_step", "<continue/>"));
+        assert!(!is_reported("agent_end", "<follow_up content=\"Go on.\"/>"));
+    }
+
+    #[test]
     fn patterns_of_calls_are_evaluated_over_granted_calls() {
         let read = "<tool>rye.file-system.read</tool>";
         for never in [
@@ -331,6 +357,9 @@ mod tests {
         let read = "<tool>rye.file-system.read</tool>";
         for (condition, lifts) in [
             ("cost.input_tokens &gt; 9000000", "tokens"),
+            // Two requests of the largest models could reach it, but no usual run does.
+            ("cost.input_tokens &gt;= 1000000", "tokens"),
+            ("cost.output_tokens &gt; 900000", "tokens"),
             ("cost.elapsed_seconds &gt; 700", "duration_seconds"),
             ("cost.limit &gt; 8", "spend"),
         ] {
@@ -338,8 +367,12 @@ mod tests {
             let raise = format!("<hook id=\"h\" event=\"limit\"><raise limit=\"{lifts}\" value=\"99000000\"/></hook>");
             assert!(!is_never_called(condition, read, &raise), "{condition}");
         }
-        for possible in ["cost.input_tokens &gt; 210000", "cost.elapsed_seconds &gt; 601", "cost.cached_tokens &gt; 9"]
-        {
+        for possible in [
+            "cost.input_tokens &gt; 210000",
+            "cost.input_tokens &gt; 700000",
+            "cost.elapsed_seconds &gt; 601",
+            "cost.cached_tokens &gt; 9",
+        ] {
             assert!(!is_never_called(possible, read, ""), "{possible}");
         }
     }

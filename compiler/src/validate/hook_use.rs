@@ -229,6 +229,7 @@ impl HookUses {
                 Some(true) => found.push(HookError::Always { id, span }),
                 Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
                 None if !fires && !self.incomplete => match (others.first_firing(items, &hook), bound) {
+                    (_, Some(BoundCause::Overshoot)) => found.push(HookError::PastLimit { id, span }),
                     (None, bound) => found.push(HookError::Never { id, because: describe_bound(bound), span }),
                     (Some(only), Some(_)) => {
                         found.push(HookError::OnlyLibrary {
@@ -380,6 +381,7 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         None => "its condition is false for every directive there is",
         Some(BoundCause::Limits) => "the limits of every directive end a run first",
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
+        Some(BoundCause::Overshoot) => "one request would take several times the limit of `tokens`",
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

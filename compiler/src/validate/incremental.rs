@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, SourceId};
 use super::capability::{PatternAnswers, PatternMatcher};
 use super::{
     CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, prefix,
-    project_ids, raises, run_checks, spawn,
+    project_ids, raises, repeated_text, run_checks, spawn,
 };
 use crate::diagnostics::Diagnostics;
 use crate::item::{CacheSnapshot, DeferredDrop, Dependencies, Dependency, Invalidation, Items};
@@ -278,6 +278,7 @@ pub(super) struct UnitReport {
     pub prefixes: prefix::CachePrefixChecks,
     pub bodies: body::EmptyDirectives,
     pub raises: raises::RaiseUses,
+    pub repeated: repeated_text::RepeatedParagraphs,
     /// Files of the directive's chains.
     pub chain: Vec<SourceId>,
     reads: Dependencies,
@@ -295,5 +296,6 @@ impl Merge for UnitReport {
         self.prefixes.merge(&other.prefixes);
         self.bodies.merge(&other.bodies);
         self.raises.merge(&other.raises);
+        self.repeated.merge(&other.repeated);
     }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use rye_grammar::Span;
 use rye_grammar::condition::{Path, Segment};
 
-use crate::compose::{Composed, ComposedHook};
-use crate::diagnostics::{ContextError, Diagnostics};
+use crate::compose::{Composed, ComposedHook, ContextItem};
+use crate::diagnostics::{ContextError, Diagnostics, Severity};
 use crate::hook::{HookAction, HookPoint, Position};
 use crate::item::{HookFactPlaceholder, Knowledge};
 use crate::plan::{PlannedModel, Tokenizer};
+use crate::semantics::change_frequency::ChangeFrequency;
 use crate::semantics::hook_point;
 use crate::semantics::money::Nanos;
 use crate::semantics::template;
@@ -18,29 +19,11 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// The frequency at which a part of the request changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ChangeFrequency {
-    Never,
-    PerThread,
-    PerTurn,
-}
+/// Minimum stable tokens of the first message behind a changing part. Providers cache no shorter prefix, and the threads of
+/// a directive share the first message only while the cache of an earlier one lasts.
+const MIN_STABLE_TOKENS: u64 = 1_024;
 
-/// Facts that are constant for all threads of a directive.
-const CONSTANT_FACTS: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
-/// Facts that are constant within a thread.
-const THREAD_CONSTANT_FACTS: [&str; 8] = [
-    "thread_id",
-    "inputs",
-    "directive_body",
-    "parent_thread_id",
-    "previous_thread_id",
-    "depth",
-    "spend_limit",
-    "max_turns",
-];
-
-/// The reported hooks. The first affected directive of each hook is the example.
+/// The reported parts. The first affected directive of each part is the example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
     reported: BTreeMap<Span, ContextError>,
@@ -48,17 +31,16 @@ pub struct CachePrefixChecks {
 
 impl CachePrefixChecks {
     pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
-        let points = [HookPoint::BuildSystemPrompt, HookPoint::Context, HookPoint::BeforeAgentStart];
+        let points =
+            [HookPoint::BuildSystemPrompt, HookPoint::ThreadStarted, HookPoint::Context, HookPoint::BeforeAgentStart];
         let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && points.contains(&hook.decl.event);
-        if !composed
-            .hooks
-            .iter()
-            .any(|hook| ours(hook) && hook.is_live() && !self.reported.contains_key(&hook.decl.span))
-        {
-            return;
+        let is_new =
+            |hook: &&ComposedHook| ours(hook) && hook.is_live() && !self.reported.contains_key(&hook.decl.span);
+        if composed.hooks.iter().any(|hook| is_new(&hook)) {
+            self.check_system_prompt(composed, model);
+            self.check_messages(composed, model);
         }
-        self.check_system_prompt(composed, model);
-        self.check_messages(composed, model);
+        self.check_first_message(composed, model);
     }
 
     pub fn finish(self, found: &mut Diagnostics) {
@@ -86,7 +68,7 @@ impl CachePrefixChecks {
             let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == ChangeFrequency::Never);
             let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
             if behind > 0 {
-                self.report(hook, "with each thread", behind, "turns that start a thread", composed, model);
+                self.report_hook(hook, "with each thread", behind, "turns that start a thread", composed, model);
             }
             // Parts behind the first change are not cached anyway.
             break;
@@ -103,24 +85,76 @@ impl CachePrefixChecks {
         let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)));
         for hook in composed.hooks.iter().filter(|h| h.is_live()) {
             let placeholders = &hook.decl.placeholders.facts;
-            let of_turn =
-                placeholders.iter().any(|placeholder| fact_frequency(&placeholder.path) == ChangeFrequency::PerTurn);
+            let of_turn = placeholders
+                .iter()
+                .any(|placeholder| ChangeFrequency::of_path(&placeholder.path) == ChangeFrequency::PerTurn);
             match hook.decl.action.as_ref().map(|a| &a.node) {
                 Some(HookAction::Inject { position: Position::Before, .. }) if of_turn => {
-                    self.report(hook, "with each call", first, "turns", composed, model);
+                    self.report_hook(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // A text that includes the previous prompt keeps that prefix; a new text does not.
                     let kept = if text.is_none() || includes_previous_prompt(placeholders) { 0 } else { system };
                     let behind = first.saturating_add(kept);
-                    self.report(hook, "with each prompt", behind, "prompts", composed, model);
+                    self.report_hook(hook, "with each prompt", behind, "prompts", composed, model);
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    fn report(
+    /// Checks the first message for a text of a hook or an input that differs between threads and precedes long constant
+    /// parts.
+    fn check_first_message(&mut self, composed: &Composed, model: &PlannedModel) {
+        let is_brought = |hook: &&ComposedHook| hook.is_live() && hook.decl.event == HookPoint::ThreadStarted;
+        let at = |position: Position| {
+            composed.hooks.iter().filter(is_brought).filter(move |hook| hook.decl.position == position)
+        };
+        let by = model.counted_by;
+        let count = |text: &str| if text.is_empty() { 0 } else { by.count(text) };
+        let items = |items: &[ContextItem]| {
+            items.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)))
+        };
+        let tokens_of_hooks = |position| {
+            let stable = at(position).filter(|hook| hook_text_frequency(hook) == ChangeFrequency::Never);
+            stable.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)))
+        };
+        let Some(leaf) = composed.leaf() else { return };
+        let changing = at(Position::Before).find(|hook| hook_text_frequency(hook) > ChangeFrequency::Never);
+        if let Some(hook) = changing {
+            if hook.decl.space != Space::Project || self.reported.contains_key(&hook.decl.span) {
+                return;
+            }
+            let before = at(Position::Before).skip_while(|one| one.decl.span != hook.decl.span);
+            let before = before.filter(|hook| hook_text_frequency(hook) == ChangeFrequency::Never);
+            let behind = before.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)));
+            let parts = [
+                items(&composed.before),
+                count(&leaf.body.node),
+                items(&composed.after),
+                tokens_of_hooks(Position::After),
+            ];
+            let behind = parts.into_iter().fold(behind, u64::saturating_add);
+            if behind >= MIN_STABLE_TOKENS {
+                self.report_hook(hook, "with each thread", behind, "threads", composed, model);
+            }
+            return;
+        }
+        let Some(input) = template::input_placeholders(&leaf.body_template).next() else { return };
+        if self.reported.contains_key(&input.span) {
+            return;
+        }
+        let offset = input.span.range().end.saturating_sub(leaf.body.span.range().start);
+        let rest = leaf.body.node.get(offset..).unwrap_or_default();
+        let parts = [count(rest), items(&composed.after), tokens_of_hooks(Position::After)];
+        let behind = parts.into_iter().fold(0, u64::saturating_add);
+        if behind >= MIN_STABLE_TOKENS {
+            let part = (format!("the input `{}` in the body", input.name), input.span, input.span);
+            self.report(part, Severity::Advice, "with each thread", behind, "threads", composed, model);
+        }
+    }
+
+    fn report_hook(
         &mut self,
         hook: &ComposedHook,
         when: &'static str,
@@ -129,21 +163,38 @@ impl CachePrefixChecks {
         composed: &Composed,
         model: &PlannedModel,
     ) {
-        if hook.decl.space != Space::Project || self.reported.contains_key(&hook.decl.span) {
-            return;
+        if hook.decl.space == Space::Project && !self.reported.contains_key(&hook.decl.span) {
+            let part =
+                (format!("the content of the hook `{}`", hook.decl.id.node), hook.decl.span, hook.decl.item_span());
+            self.report(part, Severity::Warning, when, behind, per, composed, model);
         }
+    }
+
+    /// Adds a report on a part, given with its key and its span.
+    #[expect(clippy::too_many_arguments, reason = "one argument for each field of the diagnostic")]
+    fn report(
+        &mut self,
+        (part, key, span): (String, Span, Span),
+        severity: Severity,
+        when: &'static str,
+        behind: u64,
+        per: &'static str,
+        composed: &Composed,
+        model: &PlannedModel,
+    ) {
         let more = model.prices.map(|p| p.input.saturating_sub(p.cache_read));
         let price = more.and_then(|more| Nanos::from_u64(more).per_million(behind.saturating_mul(100)));
         let problem = ContextError::VolatilePrefix {
-            hook: hook.decl.id.node.clone(),
+            part,
+            severity,
             when,
             directive: composed.id.to_string(),
             tokens: behind,
             per,
             price: price.map(|p| (p.to_string(), model.id.clone())),
-            span: hook.decl.item_span(),
+            span,
         };
-        self.reported.insert(hook.decl.span, problem);
+        self.reported.insert(key, problem);
     }
 }
 
@@ -164,32 +215,55 @@ fn includes_previous_prompt(placeholders: &[HookFactPlaceholder]) -> bool {
 /// Returns the change frequency of the text that a hook provides.
 fn hook_text_frequency(hook: &ComposedHook) -> ChangeFrequency {
     match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
-        (Some(knowledge), _) => knowledge_frequency(knowledge),
+        (Some(knowledge), _) => knowledge_frequency(knowledge, hook.decl.event),
         // The result of a tool, or an item chosen at run time.
         (None, _) => ChangeFrequency::PerThread,
     }
 }
 
-fn knowledge_frequency(knowledge: &Knowledge) -> ChangeFrequency {
+fn knowledge_frequency(knowledge: &Knowledge, point: HookPoint) -> ChangeFrequency {
     let body = &knowledge.body;
     if !body.node.contains("${") {
         return ChangeFrequency::Never;
     }
     let read = rye_grammar::template::scan_knowledge(body.span.source, &body.node, body.span.range().start);
-    let point = hook_point::row_of(HookPoint::BuildSystemPrompt);
+    let point = hook_point::row_of(point);
     let is_fact = |path: &Path| matches!(path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
     let placeholders = template::placeholders(&read).filter(|placeholder| is_fact(&placeholder.path));
-    placeholders.map(|placeholder| fact_frequency(&placeholder.path)).max().unwrap_or(ChangeFrequency::Never)
+    placeholders.map(|placeholder| ChangeFrequency::of_path(&placeholder.path)).max().unwrap_or(ChangeFrequency::Never)
 }
 
 fn hook_tokens(hook: &ComposedHook, by: Tokenizer) -> u64 {
     hook.knowledge.as_ref().map_or(0, |knowledge| by.count(&knowledge.body.node))
 }
 
-fn fact_frequency(path: &Path) -> ChangeFrequency {
-    match path.segments.first() {
-        Some(Segment::Name(root)) if CONSTANT_FACTS.contains(&root.as_str()) => ChangeFrequency::Never,
-        Some(Segment::Name(root)) if THREAD_CONSTANT_FACTS.contains(&root.as_str()) => ChangeFrequency::PerThread,
-        Some(Segment::Name(_) | Segment::Number(_)) | None => ChangeFrequency::PerTurn,
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::diagnostics::{Diagnostic, Severity};
+    use crate::validate::{Selection, check};
+
+    /// Returns the severity and the message of each report, for a hook on `thread_started` that fetches `k`, and a body.
+    fn reported(k: &str, body: &str) -> Vec<(Severity, String)> {
+        let inside = "<metadata><context><after>long</after></context></metadata><inputs><input name=\"x\" required=\"true\">x</input></inputs>";
+        let hook = "hooks:\n  - { id: h, event: thread_started, position: before, action: { primary: fetch, item_type: knowledge, item_id: k } }\n";
+        let long = "A rule of the house holds.\n".repeat(400);
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, body)]);
+        let world = world.project(".ai/knowledge/k.md", k).project(".ai/knowledge/long.md", long.as_str());
+        let report = check(&world.project(".ai/config/agent/hooks.yaml", hook), &Selection::All);
+        let found = report.diagnostics.iter().filter(|one| one.code() == "context::volatile-prefix");
+        found.map(|one| (one.severity(), Diagnostic::message(one))).collect()
+    }
+
+    #[test]
+    fn changing_text_of_the_first_message_is_reported_before_long_stable_text() {
+        let of_hook = reported("Thread ${thread_id}.", "Read {input:x}.");
+        assert_eq!(of_hook.len(), 1, "{of_hook:?}");
+        assert!(of_hook.iter().all(|(severity, text)| *severity == Severity::Warning && text.contains("hook `h`")));
+        let of_input = reported("Be brief.", "Read {input:x}.");
+        assert_eq!(of_input.len(), 1, "{of_input:?}");
+        assert!(of_input.iter().all(|(severity, text)| *severity == Severity::Advice && text.contains("input `x`")));
+        assert_eq!(reported("Be brief.", "Read the file."), []);
     }
 }

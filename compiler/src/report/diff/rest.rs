@@ -86,17 +86,7 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
     let fallback = |model: &PlannedModel| model.fallback.as_ref().map(|fallback| name(fallback));
     if fallback(before) != fallback(after) {
         let shown = |model: &PlannedModel| fallback(model).unwrap_or_else(|| "none".into());
-        let direction = match &after.fallback {
-            None => Direction::Narrowed,
-            // The provider already receives requests of this thread.
-            Some(new) if new.provider == before.provider => {
-                match compare_prices(before.prices.as_ref(), new.prices.as_ref()) {
-                    Direction::Narrowed => Direction::Neutral,
-                    other @ (Direction::Neutral | Direction::Unknown | Direction::Widened) => other,
-                }
-            }
-            Some(_) => Direction::Unknown,
-        };
+        let direction = compare_fallbacks(before, after);
         found.push((direction, format!("fallback {} → {}{}", shown(before), shown(after), may_spend(direction))));
     } else if let (Some(old), Some(new)) = (&before.fallback, &after.fallback)
         && old != new
@@ -109,6 +99,29 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
         found.push((Direction::Neutral, "its requests or token counts changed".into()));
     }
     found
+}
+
+/// Returns the direction of a changed fallback. The models of a thread are a set: a fallback that joins it can only widen,
+/// and one that leaves it can only narrow. Neither matters if the provider and the price are those of another model of the
+/// set.
+fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
+    let joining = after.fallback.as_deref().map_or(Direction::Neutral, |new| compare_with_set(new, before));
+    let leaving = before.fallback.as_deref().map_or(Direction::Neutral, |old| compare_with_set(old, after));
+    match (joining, leaving) {
+        (Direction::Neutral | Direction::Narrowed, Direction::Neutral | Direction::Narrowed) => Direction::Neutral,
+        (Direction::Neutral | Direction::Narrowed, Direction::Unknown | Direction::Widened) => Direction::Narrowed,
+        (joining, Direction::Neutral | Direction::Narrowed) => joining,
+        (_, Direction::Unknown | Direction::Widened) => Direction::Unknown,
+    }
+}
+
+/// Returns the direction in which a model would change a model with its fallback: neutral if one of the two has the same
+/// provider and is not cheaper.
+fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
+    let known = [Some(set), set.fallback.as_deref()];
+    let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);
+    let directions = of_provider.map(|model| compare_prices(model.prices.as_ref(), joining.prices.as_ref()));
+    directions.min().unwrap_or(Direction::Widened)
 }
 
 fn may_spend(direction: Direction) -> &'static str {
@@ -276,4 +289,58 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
 fn has_same_tools(trees: &DiffSides<'_>) -> bool {
     let (old, new) = (&trees.before.compilation.plan.palette, &trees.after.compilation.plan.palette);
     old.len() == new.len() && new.iter().all(|tool| old.contains(tool))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
+
+    /// Returns the directions of a change of the fallback and of its reverse. The model has the price 2.
+    fn directions(before: Option<(&str, u64)>, after: Option<(&str, u64)>) -> (Direction, Direction) {
+        let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]);
+        let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
+        let priced = |provider: &str, id: &str, price| PlannedModel {
+            provider: provider.to_owned(),
+            id: id.to_owned(),
+            prices: Some(Prices {
+                input: price,
+                output: price,
+                cache_read: price,
+                cache_write: price,
+                long_prompt: None,
+            }),
+            ..plan.model.clone()
+        };
+        let with = |fallback: Option<(&str, u64)>| PlannedModel {
+            fallback: fallback.map(|(provider, price)| Box::new(priced(provider, &format!("other{price}"), price))),
+            ..priced("main", "own", 2)
+        };
+        let compare = |before: &PlannedModel, after: &PlannedModel| {
+            let found = compare_models(before, after);
+            assert_eq!(found.len(), 1, "{found:?}");
+            found.into_iter().map(|(direction, _)| direction).next().unwrap()
+        };
+        (compare(&with(before), &with(after)), compare(&with(after), &with(before)))
+    }
+
+    #[test]
+    fn removed_fallback_is_the_reverse_of_an_added_one() {
+        use Direction::{Narrowed, Neutral, Unknown, Widened};
+        let (cheap, dear, other, free) = (Some(("main", 1)), Some(("main", 3)), Some(("far", 2)), Some(("far", 0)));
+        for (before, after, expected) in [
+            (None, cheap, (Neutral, Neutral)),
+            (None, dear, (Widened, Narrowed)),
+            (None, other, (Widened, Narrowed)),
+            (cheap, dear, (Widened, Narrowed)),
+            (cheap, other, (Widened, Narrowed)),
+            (other, free, (Narrowed, Widened)),
+            // One model joins and another one leaves: neither set contains the other.
+            (dear, other, (Unknown, Unknown)),
+        ] {
+            assert_eq!(directions(before, after), expected, "{before:?} {after:?}");
+        }
+    }
 }

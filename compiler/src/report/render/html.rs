@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::json::{
-    FieldReport, ForecastReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport, dollars,
-    render as report,
+    CacheStepReport, FieldReport, ForecastReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport,
+    dollars, render as report,
 };
 use super::svg;
 use super::table::group_thousands;
@@ -149,7 +149,7 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
         let exact = exact.unwrap_or_default();
         write!(
             out,
-            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}. Cacheable prefix: {} shared by all threads, {} per thread.</p>",
+            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}.</p>",
             escape_html(&plan.model.provider),
             escape_html(&plan.model.id),
             escape_html(&tokens.estimator),
@@ -157,12 +157,31 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
             group_thousands(tokens.system),
             group_thousands(tokens.first_message),
             group_thousands(tokens.palette),
-            group_thousands(tokens.input),
-            group_thousands(plan.cost.prefix.constant),
-            group_thousands(plan.cost.prefix.per_thread)
+            group_thousands(tokens.input)
         )
         .ok();
+        cache_map(out, &plan.cost.cache_map);
     });
+}
+
+/// Renders the prefix that each request shares with an earlier one.
+fn cache_map(out: &mut String, steps: &[CacheStepReport]) {
+    out.push_str("<table><tr><th>next request</th><th>from the cache</th><th>of</th><th>cost</th><th>uncached</th><th>up to</th></tr>");
+    let amount = |value: Option<&serde_json::Value>| value.map_or_else(|| "–".to_owned(), dollars);
+    for step in steps {
+        write!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            escape_html(&step.request),
+            group_thousands(step.shared),
+            group_thousands(step.of),
+            escape_html(&amount(step.cost.as_ref())),
+            escape_html(&amount(step.uncached.as_ref())),
+            escape_html(step.ends_at.as_deref().unwrap_or_default())
+        )
+        .ok();
+    }
+    out.push_str("</table>");
 }
 
 /// Renders the bounds on every run as the last row.

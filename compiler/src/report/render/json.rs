@@ -31,8 +31,8 @@ use crate::semantics::money::Nanos;
 pub use call::CallReport;
 use cost::per_turn;
 pub use cost::{
-    AssumptionsReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport, ThreadBoundReport,
-    TurnBoundsReport, WorstCaseReport,
+    AssumptionsReport, CacheStepReport, ForecastReport, PerTurnReport, PrefixReport, RunEstimateReport,
+    ThreadBoundReport, TurnBoundsReport, WorstCaseReport,
 };
 pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;
@@ -361,7 +361,10 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         chain: plan.chain.iter().map(|link| link.id.to_string()).collect(),
         route: plan.route.clone(),
         tokens: report_tokens(compilation, &system, &first),
-        cost: plan.forecast(&plan.count_request_tokens(&system.text, &first.text)).into(),
+        cost: ForecastReport::new(
+            plan.forecast(&plan.count_request_tokens(&system.text, &first.text)),
+            &plan.cache_map(&compilation.origins, &system, &first),
+        ),
         absent: provenance::list_omissions(compilation).iter().map(report_absent).collect(),
         manifest: plan.manifest.iter().map(read).collect(),
         system: report_message(compilation, system),

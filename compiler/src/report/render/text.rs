@@ -11,6 +11,7 @@ use crate::hook::PlanVerdict;
 use crate::plan::note::OmissionReason;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::report::continuation::{ContinuationFate, ContinuationItem};
 use crate::report::omissions::OmittedTokens;
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
@@ -35,6 +36,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_message(&mut out, "System prompt", &plan.model, &system);
     write_message(&mut out, "First message", &plan.model, &first);
     write_message(&mut out, "On continuation", &plan.model, &continued);
+    write_certificate(&mut out, plan);
     left_out(&mut out, compilation, &summary.omitted_tokens);
     write_hooks(&mut out, compilation);
     trust(&mut out, compilation);
@@ -44,7 +46,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_access(&mut out, summary);
     write_limits(&mut out, compilation);
     write_interface(&mut out, plan);
-    cost::render(&mut out, plan, &system, &first);
+    cost::render(&mut out, compilation, &system, &first);
     out
 }
 
@@ -148,6 +150,35 @@ fn write_message(out: &mut String, title: &str, model: &PlannedModel, view: &Mes
             }
         }
     }
+}
+
+/// Renders the state of each part of the first request after a handoff. A plan of one turn has no continuation.
+fn write_certificate(out: &mut String, plan: &Plan) {
+    if !plan.can_continue() {
+        return;
+    }
+    let items = plan.continuation_items();
+    let named = |fate: ContinuationFate| {
+        let of_fate = items.iter().filter(move |item| item.fate == fate);
+        let name = |item: &ContinuationItem| match &item.hook {
+            Some(hook) if *hook != item.id => format!("{} by {hook}", item.id),
+            Some(_) | None => item.id.clone(),
+        };
+        let mut names: Vec<String> = of_fate.map(name).collect();
+        names.dedup();
+        names.join(", ")
+    };
+    let rows = [
+        ("survives", ContinuationFate::Survives),
+        ("restored", ContinuationFate::Restored),
+        ("restored if its hook fires", ContinuationFate::MayBeRestored),
+        ("lost", ContinuationFate::Lost),
+    ];
+    let rows = rows.map(|(label, fate)| vec![label.to_owned(), named(fate)]);
+    write_heading(out, "Continuation", "the parts of the first request after a handoff");
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().filter(|row| row.get(1).is_some_and(|names| !names.is_empty())).collect();
+    push_table(out, &[Align::Left, Align::Left], &rows);
 }
 
 fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {

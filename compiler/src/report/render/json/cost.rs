@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::plan::source::SourceReport;
 use crate::plan::{PlannedModel, Tokens};
+use crate::report::cache_map::CacheStep;
 use crate::report::forecast::{self, Forecast, RunEstimate};
 use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::limits::LimitName;
@@ -42,7 +44,30 @@ pub struct ForecastReport {
     #[serde(default)]
     pub threads: ThreadBoundReport,
     pub prefix: PrefixReport,
+    /// For each request that can follow an earlier one, the start of the opening that both share.
+    #[serde(default)]
+    pub cache_map: Vec<CacheStepReport>,
     pub assumptions: AssumptionsReport,
+}
+
+/// A request that can follow an earlier one, and the prefix that a provider reads from its cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheStepReport {
+    /// `turn`, `prompt`, `continuation`, `thread` or `fallback`: the next turn, the next prompt of a chat, the first
+    /// request of a continuation or of another thread of this plan, the same request to the fallback.
+    pub request: String,
+    /// Tokens at the start that equal those of the earlier request.
+    pub shared: u64,
+    /// Tokens of the opening: palette, system prompt and first message.
+    pub of: u64,
+    /// Dollars for the opening with the shared tokens read from the cache; null if the model has no price.
+    pub cost: Option<Value>,
+    /// Dollars for the opening without a cache.
+    pub uncached: Option<Value>,
+    /// The part that ends the shared prefix; null if the whole opening is shared.
+    pub ends_at: Option<String>,
+    /// The line that adds this part.
+    pub source: Option<SourceReport>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,9 +133,10 @@ pub struct AssumptionsReport {
     pub typical_result: u64,
 }
 
-impl From<Forecast> for ForecastReport {
-    fn from(forecast: Forecast) -> Self {
+impl ForecastReport {
+    pub fn new(forecast: Forecast, cache_map: &[CacheStep]) -> Self {
         Self {
+            cache_map: cache_map.iter().map(CacheStepReport::from).collect(),
             first: forecast.first.into(),
             typical: forecast.typical.into(),
             worst: forecast.worst.into(),
@@ -122,6 +148,21 @@ impl From<Forecast> for ForecastReport {
                 typical_output: forecast::TYPICAL_OUTPUT_TOKENS,
                 typical_result: forecast::TYPICAL_RESULT_TOKENS,
             },
+        }
+    }
+}
+
+impl From<&CacheStep> for CacheStepReport {
+    fn from(step: &CacheStep) -> Self {
+        let end = step.ends_at.as_ref();
+        Self {
+            request: step.request.as_str().to_owned(),
+            shared: step.shared,
+            of: step.of,
+            cost: step.cost.map(Nanos::to_json),
+            uncached: step.uncached.map(Nanos::to_json),
+            ends_at: end.map(|end| end.what.clone()),
+            source: end.and_then(|end| end.place.as_ref()).map(SourceReport::from),
         }
     }
 }

@@ -3,12 +3,14 @@
 use super::super::table::{Align, group_thousands, push_table};
 use super::super::view::MessageView;
 use super::{cents, dollars, format_tokens, push, write_heading};
-use crate::plan::Plan;
+use crate::compile::Compilation;
+use crate::report::cache_map::{CacheStep, NextRequest};
 use crate::report::forecast::{self, RunEstimate, StopReason};
 use crate::report::run_bounds::{CostBound, ThreadBound, ThreadBoundOrigin, TurnBounds, WorstCase};
 
 /// Renders the first request, then whole runs.
-pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &MessageView) {
+pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView, first: &MessageView) {
+    let plan = &compilation.plan;
     let weight = plan.count_request_tokens(&system.text, &first.text);
     write_heading(
         out,
@@ -41,15 +43,35 @@ pub fn render(out: &mut String, plan: &Plan, system: &MessageView, first: &Messa
         ),
     );
     push(out, "  worst: every run, with its children, hooks, retries, compaction and handoffs");
-    let prefix = forecast.prefix;
-    let per_thread = if prefix.per_thread == 0 { "nothing".to_owned() } else { group_thousands(prefix.per_thread) };
-    push(
-        out,
-        &format!(
-            "  cacheable prefix: {} shared by all threads, {per_thread} per thread",
-            format_tokens(prefix.constant)
-        ),
-    );
+    write_cache_map(out, &plan.cache_map(&compilation.origins, system, first));
+}
+
+/// Renders the prefix that each request shares with an earlier one, and the cost of the opening with that prefix cached.
+fn write_cache_map(out: &mut String, steps: &[CacheStep]) {
+    write_heading(out, "Cache map", "cached tokens of each later request, and its cost");
+    let row = |step: &CacheStep| {
+        let ends = step.ends_at.as_ref().map(|end| format!("up to {}", end.what));
+        vec![
+            describe_request(step.request).to_owned(),
+            format!("{} of {}", group_thousands(step.shared), group_thousands(step.of)),
+            step.cost.map(cents).unwrap_or_default(),
+            step.uncached.map(|cost| format!("instead of {}", cents(cost))).unwrap_or_default(),
+            ends.unwrap_or_default(),
+            super::format_location(step.ends_at.as_ref().and_then(|end| end.place.as_ref())),
+        ]
+    };
+    let columns = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
+    push_table(out, &columns, &steps.iter().map(row).collect::<Vec<_>>());
+}
+
+fn describe_request(request: NextRequest) -> &'static str {
+    match request {
+        NextRequest::Turn => "next turn",
+        NextRequest::Prompt => "next prompt",
+        NextRequest::Continuation => "continuation",
+        NextRequest::Thread => "next thread",
+        NextRequest::Fallback => "fallback",
+    }
 }
 
 fn format_worst(worst: &WorstCase) -> String {

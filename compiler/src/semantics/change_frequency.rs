@@ -1,0 +1,98 @@
+//! The frequency at which the facts of a run change. A text that holds a fact ends the cached prefix of every request in which the
+//! fact has another value.
+
+use rye_grammar::SourceId;
+use rye_grammar::condition::{Path, Segment};
+use rye_grammar::template;
+
+/// The frequency at which a value or a text changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeFrequency {
+    /// Constant for all threads of a plan.
+    Never,
+    /// Constant within a thread.
+    PerThread,
+    /// Other in each turn or prompt.
+    PerTurn,
+}
+
+const CONSTANT_FACTS: [&str; 5] = ["directive", "category", "model", "project_path", "limits"];
+const THREAD_FACTS: [&str; 9] = [
+    "thread_id",
+    "inputs",
+    "directive_body",
+    "parent_thread_id",
+    "previous_thread_id",
+    "depth",
+    "spend_limit",
+    "max_turns",
+    "capabilities_summary",
+];
+/// Facts of a thread that its continuation has too. The limits differ: a continuation has the rest of them.
+const INHERITED_FACTS: [&str; 9] = [
+    "directive",
+    "category",
+    "model",
+    "project_path",
+    "inputs",
+    "directive_body",
+    "parent_thread_id",
+    "depth",
+    "capabilities_summary",
+];
+
+/// Returns true if a continuation has another value of the fact with this first segment than its thread.
+pub fn changes_in_continuation(root: &str) -> bool {
+    !INHERITED_FACTS.contains(&root)
+}
+
+impl ChangeFrequency {
+    /// Returns the frequency of the fact with this first segment.
+    pub fn of_fact(root: &str) -> Self {
+        if CONSTANT_FACTS.contains(&root) {
+            Self::Never
+        } else if THREAD_FACTS.contains(&root) {
+            Self::PerThread
+        } else {
+            Self::PerTurn
+        }
+    }
+
+    /// Returns the frequency of the fact that a path reads.
+    pub fn of_path(path: &Path) -> Self {
+        match path.segments.first() {
+            Some(Segment::Name(root)) => Self::of_fact(root),
+            Some(Segment::Number(_)) | None => Self::PerTurn,
+        }
+    }
+
+    /// Returns the frequency of a text with `${…}` placeholders.
+    pub fn of_template(text: &str) -> Self {
+        let read = template::read(SourceId(0), text, 0).tree;
+        let all = super::template::placeholders(&read).map(|placeholder| Self::of_path(&placeholder.path));
+        all.max().unwrap_or(Self::Never)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn continuation_has_the_inputs_and_other_limits() {
+        assert!(!changes_in_continuation("inputs"));
+        assert!(changes_in_continuation("limits") && changes_in_continuation("thread_id"));
+    }
+
+    #[test]
+    fn texts_change_as_often_as_their_most_frequent_fact() {
+        for (text, expected) in [
+            ("Be brief.", ChangeFrequency::Never),
+            ("In ${project_path}.", ChangeFrequency::Never),
+            ("Thread ${thread_id} about ${inputs.topic}.", ChangeFrequency::PerThread),
+            ("Turn ${turn} of ${thread_id}.", ChangeFrequency::PerTurn),
+        ] {
+            assert_eq!(ChangeFrequency::of_template(text), expected, "{text}");
+        }
+    }
+}

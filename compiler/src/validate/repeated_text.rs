@@ -1,0 +1,264 @@
+//! Paragraphs that two texts of one request have in common: their tokens are sent twice.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::rc::Rc;
+
+use rye_grammar::{SourceId, Span};
+
+use super::incremental::Merge;
+use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::{ContextError, Diagnostics};
+use crate::hook::{HookPoint, PlanVerdict};
+use crate::item::Items;
+use crate::plan::Tokenizer;
+use crate::world::Space;
+
+/// Minimum tokens of a paragraph that is reported. Shorter ones are headings, list markers and common phrases.
+const MIN_TOKENS: u64 = 40;
+
+/// A paragraph of a text: lines without a blank line between them.
+struct Paragraph {
+    /// Hash of its words, so that line breaks and indentation do not matter.
+    hash: u64,
+    span: Span,
+    tokens: u64,
+}
+
+/// A paragraph of a text that a request may contain.
+#[derive(Clone, Copy)]
+struct Occurrence {
+    span: Span,
+    tokens: u64,
+    /// Index of the paragraph in its text.
+    index: usize,
+    /// True if a hook decides at run time whether the text is sent.
+    depends: bool,
+    space: Space,
+}
+
+/// A text of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SentText {
+    source: SourceId,
+    depends: bool,
+    space: Space,
+}
+
+/// The paragraphs of a list of knowledge items, and the repetitions among them.
+#[derive(Default)]
+struct ParagraphIndex {
+    first: HashMap<u64, Occurrence>,
+    repeated: Vec<(Occurrence, Occurrence)>,
+}
+
+/// Paragraphs by text, and indexes by list of texts: most directives share the knowledge of their bases, so that the work
+/// grows with the size of the texts and not with the number of directives.
+#[derive(Default)]
+pub struct ParagraphCache {
+    texts: RefCell<HashMap<SourceId, Rc<[Paragraph]>>>,
+    indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
+}
+
+/// Repetitions by the places of both paragraphs. The first affected directive is the example.
+#[derive(Default)]
+pub struct RepeatedParagraphs {
+    found: BTreeMap<(Span, Span), (u64, String)>,
+}
+
+impl RepeatedParagraphs {
+    /// Adds the repetitions among the texts of the first request of a directive.
+    pub fn add(&mut self, items: &Items<'_>, cache: &ParagraphCache, composed: &Composed) {
+        let mut texts = Vec::new();
+        let mut seen = HashSet::new();
+        let chain = composed.system.iter().chain(&composed.before).chain(&composed.after);
+        let of_chain = chain.map(|item| (&item.knowledge, false));
+        let hooks = composed.hooks.iter().filter(|hook| is_sent(hook));
+        let of_hooks = hooks.filter_map(|hook| Some((hook.knowledge.as_ref()?, hook.verdict != PlanVerdict::Fires)));
+        for (knowledge, depends) in of_chain.chain(of_hooks) {
+            let text = SentText { source: knowledge.body.span.source, depends, space: knowledge.file.space };
+            if seen.insert(text.source) {
+                cache.read(items, text.source, &knowledge.body.node, knowledge.body.span);
+                texts.push(text);
+            }
+        }
+        let index = cache.index(&texts);
+        let mut repeated = index.repeated.clone();
+        if let Some(leaf) = composed.leaf() {
+            let body = cache.read(items, leaf.body.span.source, &leaf.body.node, leaf.body.span);
+            let mut own = HashMap::new();
+            for (hash, second) in occurrences(&body, false, leaf.file.space) {
+                let first = index.first.get(&hash).or_else(|| own.get(&hash)).copied();
+                repeated.extend(first.map(|first| (first, second)));
+                own.entry(hash).or_insert(second);
+            }
+        }
+        for (first, second, tokens) in join_neighbors(&repeated) {
+            self.found.entry((first, second)).or_insert_with(|| (tokens, composed.id.to_string()));
+        }
+    }
+
+    pub fn report(self, found: &mut Diagnostics) {
+        found.extend(self.found.into_iter().map(|((first, second), (tokens, directive))| {
+            ContextError::RepeatedParagraph { tokens, directive, first, second }
+        }));
+    }
+}
+
+impl Merge for RepeatedParagraphs {
+    fn merge(&mut self, other: &Self) {
+        for (places, repetition) in &other.found {
+            self.found.entry(*places).or_insert_with(|| repetition.clone());
+        }
+    }
+}
+
+impl ParagraphCache {
+    /// Returns the paragraphs of a text.
+    fn read(&self, items: &Items<'_>, source: SourceId, text: &str, span: Span) -> Rc<[Paragraph]> {
+        if let Some(known) = self.texts.borrow().get(&source) {
+            return Rc::clone(known);
+        }
+        // A text that is not a verbatim part of its file has no places of paragraphs.
+        let is_verbatim = items.sources().slice(span) == text;
+        let read: Rc<[Paragraph]> = if is_verbatim { split_paragraphs(text, span).into() } else { Rc::new([]) };
+        self.texts.borrow_mut().insert(source, Rc::clone(&read));
+        read
+    }
+
+    fn index(&self, texts: &[SentText]) -> Rc<ParagraphIndex> {
+        if let Some(known) = self.indexes.borrow().get(texts) {
+            return Rc::clone(known);
+        }
+        let mut index = ParagraphIndex::default();
+        let read = self.texts.borrow();
+        for text in texts {
+            let paragraphs = read.get(&text.source).map(AsRef::as_ref).unwrap_or_default();
+            for (hash, second) in occurrences(paragraphs, text.depends, text.space) {
+                match index.first.get(&hash) {
+                    // Two hooks whose conditions depend on the run may exclude each other.
+                    Some(first) if first.depends && second.depends && first.span.source != second.span.source => {}
+                    Some(first) => index.repeated.push((*first, second)),
+                    None => drop(index.first.insert(hash, second)),
+                }
+            }
+        }
+        let index = Rc::new(index);
+        self.indexes.borrow_mut().insert(texts.to_vec(), Rc::clone(&index));
+        index
+    }
+}
+
+/// Returns true if the first request contains the knowledge of a hook.
+fn is_sent(hook: &ComposedHook) -> bool {
+    hook.is_live() && matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted)
+}
+
+fn occurrences(
+    paragraphs: &[Paragraph],
+    depends: bool,
+    space: Space,
+) -> impl Iterator<Item = (u64, Occurrence)> + use<'_> {
+    paragraphs.iter().enumerate().map(move |(index, paragraph)| {
+        let Paragraph { hash, span, tokens } = *paragraph;
+        (hash, Occurrence { span, tokens, index, depends, space })
+    })
+}
+
+/// Splits a text into the paragraphs that are long enough.
+fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
+    let mut paragraphs = Vec::new();
+    let mut start = None;
+    let mut offset = 0;
+    let mut end = 0;
+    let mut close = |start: &mut Option<usize>, end: usize| {
+        let Some(range) = start.take().map(|start| start..end) else { return };
+        let words = text.get(range.clone()).unwrap_or_default();
+        let tokens = Tokenizer::Characters.count(words);
+        if tokens < MIN_TOKENS {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        for word in words.split_whitespace() {
+            word.hash(&mut hasher);
+        }
+        let base = span.range().start;
+        let span = Span::new(span.source, base + range.start, base + range.end);
+        paragraphs.push(Paragraph { hash: hasher.finish(), span, tokens });
+    };
+    for line in text.split_inclusive('\n') {
+        if line.trim().is_empty() {
+            close(&mut start, end);
+        } else {
+            let indent = line.len() - line.trim_start().len();
+            start = start.or(Some(offset + indent));
+            end = offset + line.trim_end().len();
+        }
+        offset += line.len();
+    }
+    close(&mut start, end);
+    paragraphs
+}
+
+/// Joins repetitions of neighboring paragraphs. Leaves out those within the standard library.
+fn join_neighbors(repeated: &[(Occurrence, Occurrence)]) -> Vec<(Span, Span, u64)> {
+    let mut joined: Vec<(Span, Span, u64)> = Vec::new();
+    let mut last: Option<(Occurrence, Occurrence)> = None;
+    for (first, second) in repeated.iter().filter(|(a, b)| a.space != Space::System || b.space != Space::System) {
+        let follows = last.is_some_and(|(a, b)| {
+            a.span.source == first.span.source
+                && b.span.source == second.span.source
+                && a.index + 1 == first.index
+                && b.index + 1 == second.index
+        });
+        last = Some((*first, *second));
+        match joined.last_mut().filter(|_| follows) {
+            Some((one, other, tokens)) => {
+                *one = one.join(first.span);
+                *other = other.join(second.span);
+                *tokens = tokens.saturating_add(second.tokens);
+            }
+            None => joined.push((first.span, second.span, second.tokens)),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::validate::{Selection, check};
+
+    const LONG: &str = "Every answer names the file and the line that it speaks about, and quotes the words that matter. An \
+                        answer without a place is sent back, because nobody can check it in the time that a review has.";
+
+    /// Returns the tokens of each reported repetition, for a body and the knowledge `a` and `b` in `<before>`.
+    fn repeated(body: &str, a: &str, b: &str) -> Vec<String> {
+        let inside = "<metadata><context><before>a</before><before>b</before></context></metadata>";
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, body)]);
+        let world = world.project(".ai/knowledge/a.md", a).project(".ai/knowledge/b.md", b);
+        let report = check(&world, &Selection::All);
+        let found = report.diagnostics.iter().filter(|one| one.code() == "context::repeated-paragraph");
+        found.map(crate::diagnostics::Diagnostic::message).collect()
+    }
+
+    #[test]
+    fn repeated_paragraph_is_reported_across_and_within_texts() {
+        let two = format!("# A\n\n{LONG}\n\n# B\n\nShort.\n");
+        let wrapped = LONG.replace(". An answer", ".\n  An answer");
+        assert_eq!(repeated("Work.", &two, &format!("Other.\n\n{wrapped}\n")).len(), 1);
+        assert_eq!(repeated(&format!("Work.\n\n{LONG}"), &two, "Other.").len(), 1);
+        assert_eq!(repeated("Work.", &format!("{two}\n{LONG}\n"), "Other.").len(), 1);
+        assert_eq!(repeated("Work.", &two, "Short.\n\nOther.\n").len(), 0);
+    }
+
+    #[test]
+    fn neighboring_paragraphs_are_one_report() {
+        let other = LONG.replace("answer", "report");
+        let both = format!("{LONG}\n\n{other}\n");
+        let found = repeated("Work.", &both, &both);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+}
