@@ -11,7 +11,7 @@ use crate::item::{HOOK_LISTS, knowledge};
 use crate::semantics::hook_point::{ActionName, HOOK_POINTS, HookPointRow, event_names};
 use crate::semantics::limits::LimitName;
 use crate::severity_overrides::LEVEL_WORDS;
-use crate::tool_spec::{KIND_KEYS, MAX_TIMEOUT_SECONDS, TOOL_KEYS};
+use crate::tool_spec::{KIND_KEYS, MAX_SNIPPET_CHARS, MAX_TIMEOUT_SECONDS, TOOL_KEYS};
 use crate::validate::settings::schema::{FILES, SettingField, SettingShape, SettingsFile};
 use crate::world::ItemKind;
 use rye_grammar::condition::OPERATORS;
@@ -345,10 +345,11 @@ fn build_tool_schema() -> Value {
         "version" => json!({"type": ["string", "number"]}),
         "parameters" => json!({"type": "object"}),
         "timeout_seconds" => json!({"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS}),
-        "parallel" => json!({"type": "boolean"}),
+        "parallel" | "persistent" | "pushes" => json!({"type": "boolean"}),
+        "snippet" => json!({"type": "string", "pattern": "\\S", "maxLength": MAX_SNIPPET_CHARS}),
         "idempotent" => json!({"anyOf": [{"type": "boolean"}, {"type": "object", "minProperties": 1}]}),
         "needs" => close_object(Map::from_iter(["net", "write"].map(|key| (key.to_owned(), texts.clone())))),
-        "environment" => texts.clone(),
+        "environment" | "guidelines" => texts.clone(),
         "config" => close_object(Map::from_iter([
             ("path".to_owned(), text.clone()),
             ("mode".to_owned(), json!({"enum": ["deep_merge", "first_match"]})),

@@ -28,6 +28,7 @@ pub mod sandbox;
 pub mod semantics;
 pub mod severity_overrides;
 pub mod skill_list;
+pub mod tool_guidance;
 pub mod tool_spec;
 pub mod trust;
 pub mod validate;

@@ -17,6 +17,7 @@ mod unpriced;
 use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
+use rye_grammar::ItemId;
 
 use crate::commands::composed_commands;
 use crate::compose::{Composed, ComposedHook};
@@ -27,13 +28,15 @@ use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
-    Capabilities, ChainLink, Interface, InterfaceField, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
+    Capabilities, ChainLink, Interface, InterfaceField, Layer, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
     PalettePrimary, PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, Tokenizer,
 };
-use crate::primary::DIRECTIVE_RETURN_TOOL;
+use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
+use crate::tool_guidance::guidance_layer;
 use crate::wire_tool::instructions;
+use crate::world::ItemKind;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
@@ -78,6 +81,7 @@ pub fn lower(
     let outputs = interface::lower_fields(&composed.outputs);
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
+    let fetches_skills = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
     let mut budget = ValueBudget::default();
     let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, &mut budget, diagnostics);
@@ -95,7 +99,12 @@ pub fn lower(
     let commands = composed_commands(shared.items, request.mode, diagnostics);
     let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
-    let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats);
+    let guidance = guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins);
+    let mut session: Vec<Layer> = guidance.into_iter().collect();
+    if request.mode == PlanMode::Chat {
+        session.extend(prompt::chat_layers(composed, shared.items, model.counted_by, fetches_skills, diagnostics));
+    }
+    let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats, session);
     if budget.is_exceeded {
         diagnostics.push(prompt_too_long(composed));
         return None;
@@ -106,7 +115,7 @@ pub fn lower(
         prompt.system.push(layer);
     }
     if request.mode == PlanMode::Chat {
-        prompt::add_chat_layers(&mut prompt, shared.items, model.counted_by, diagnostics);
+        prompt::add_first_prompt(&mut prompt);
     }
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);
@@ -156,6 +165,27 @@ pub fn lower(
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
+}
+
+/// Offers the skills that a chat lists, or that a run is granted by name. Returns true if the thread may fetch a skill.
+fn offer_skills(
+    shared: &LowerContext<'_, '_>,
+    capabilities: &Capabilities,
+    mode: PlanMode,
+    built: &mut Palette,
+    origins: &mut Origins,
+) -> bool {
+    let names_skills = capabilities.grants.iter().any(|grant| grant.pattern.starts_with("rye.fetch.skill"));
+    if mode == PlanMode::Run && !names_skills {
+        return false;
+    }
+    let mut skills: Vec<ItemId> = shared.items.list(ItemKind::Skill).iter().map(|entry| entry.id.clone()).collect();
+    skills.dedup();
+    let offers = built.offer_skills(&capabilities.grants, &skills);
+    if !built.tools.iter().any(|tool| tool.primary == PalettePrimary::Fetch) {
+        origins.0.shift_remove(&format!("tool.{}", Primary::Fetch.tool_name()));
+    }
+    offers
 }
 
 /// Adds the tool that returns the outputs, and records its origin.

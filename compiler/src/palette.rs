@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{DroppedTool, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, Tokenizer, ToolUse};
+use crate::plan::{DroppedTool, Grant, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, Tokenizer, ToolUse};
 use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
+use crate::semantics::capability::CapabilitySet;
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
@@ -123,6 +124,32 @@ pub fn build(
 }
 
 impl Palette {
+    /// Offers skills through `rye_fetch` if a grant allows one of them. Without skills, grants for skills alone offer no
+    /// `rye_fetch`. Returns true if the thread may fetch a skill.
+    pub fn offer_skills(&mut self, grants: &[Grant], skills: &[ItemId]) -> bool {
+        let Some(at) = self.tools.iter().position(|tool| tool.primary == PalettePrimary::Fetch) else { return false };
+        let for_skills = |grant: &&Grant| grant.pattern.starts_with("rye.fetch.skill");
+        if skills.is_empty() {
+            let fetches = |grant: &&Grant| possible_primaries(&grant.pattern).contains(&primary::Primary::Fetch);
+            let mut fetching = grants.iter().filter(fetches).peekable();
+            if fetching.peek().is_some() && fetching.all(|grant| for_skills(&grant)) {
+                let removed = self.tools.remove(at);
+                self.grants.remove(&*removed.name);
+            }
+            return false;
+        }
+        let granted = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
+        let may_fetch = |id: &ItemId| {
+            let capability = primary::format_capability(primary::Primary::Fetch, ItemType::Skill, Some(id));
+            granted.first_match(&capability).is_some()
+        };
+        let offers = skills.iter().any(may_fetch);
+        if let (true, Some(tool)) = (offers, self.tools.get_mut(at)) {
+            *tool = primary_tool(primary::fetch_with_skills(), PalettePrimary::Fetch);
+        }
+        offers
+    }
+
     /// Adds `rye_directive_return` at the end if outputs are declared; returns true if so.
     pub fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
         if !outputs.is_empty() {

@@ -118,6 +118,18 @@ fn fetch() -> PrimaryDefinition {
     }
 }
 
+/// Returns the definition of `rye_fetch` for a thread that may fetch skills.
+pub fn fetch_with_skills() -> PrimaryDefinition {
+    let mut definition = fetch();
+    if let Some(properties) = definition.schema.get_mut("properties").and_then(Value::as_object_mut) {
+        let kinds: Vec<&str> = ItemType::ALL.into_iter().map(ItemType::as_str).collect();
+        properties.insert("item_type".into(), json!({"type": "string", "enum": kinds}));
+        let described = "A file in the folder of a skill; without it, the skill itself";
+        properties.insert("path".into(), json!({"type": "string", "description": described}));
+    }
+    definition
+}
+
 fn sign() -> PrimaryDefinition {
     PrimaryDefinition {
         name: Primary::Sign.tool_name(),

@@ -5,6 +5,7 @@ use rye_grammar::ItemId;
 use rye_grammar::data::Node;
 use serde::Serialize;
 
+use crate::hook::HookCall;
 use crate::item::Items;
 use crate::plan::{PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, format_capability};
@@ -12,7 +13,7 @@ use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::builtin::BUILT_IN_TOOLS;
 pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind};
-use crate::world::World;
+use crate::world::{ItemKind, World};
 
 /// Built-in tools that only read files of the project. An item with any id may use them.
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
@@ -28,6 +29,9 @@ pub struct ToolSandbox {
     /// Granted hosts. Requests that the engine sends go to these hosts only. A process with a granted host can reach
     /// the whole network, because the sandbox cannot distinguish hosts.
     pub net: Vec<String>,
+    /// True if one process answers all calls of a thread.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
 }
 
 impl SandboxKind {
@@ -83,18 +87,30 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
     items.config_layers(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
-/// Returns the sandboxes of a palette, in its order.
+/// Returns the sandboxes of a palette, in its order, then those of the persistent tools that only hooks run.
 pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     let sandbox = |tool: &PaletteTool| tool_sandbox(items, plan, &tool.name, tool.item_id.as_ref());
-    plan.palette.iter().map(sandbox).collect()
+    let mut sandboxes: Vec<ToolSandbox> = plan.palette.iter().map(sandbox).collect();
+    for hook in plan.hooks.iter().filter(|hook| hook.is_live()) {
+        let Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.call() else { continue };
+        let in_palette = plan.palette.iter().any(|tool| tool.item_id.as_ref().is_some_and(|id| id.as_str() == item_id));
+        let Some(id) = ItemId::parse(item_id).ok().filter(|_| !in_palette) else { continue };
+        let sandbox = tool_sandbox(items, plan, item_id, Some(&id));
+        if sandbox.persistent && !sandboxes.contains(&sandbox) {
+            sandboxes.push(sandbox);
+        }
+    }
+    sandboxes
 }
 
 /// Returns the sandbox of a tool that a thread of this plan runs; a primary has no item.
 pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&ItemId>) -> ToolSandbox {
     let found = id.and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));
-    let mut sandbox = ToolSandbox { name: name.to_owned(), kind, write: Vec::new(), net: Vec::new() };
+    let mut sandbox =
+        ToolSandbox { name: name.to_owned(), kind, write: Vec::new(), net: Vec::new(), persistent: false };
     let (Some(found), Some(id)) = (found, id) else { return sandbox };
+    sandbox.persistent = found.spec.persistent;
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
         // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
         sandbox.write.clone_from(&found.spec.needs.write);
@@ -142,7 +158,8 @@ impl std::fmt::Display for ToolSandbox {
                 } else {
                     format!("the WHOLE network, because {} is granted", self.net.join(", "))
                 };
-                write!(f, "a process; reads the project, writes {write} of it; {net}")
+                let lives = if self.persistent { "one process for all calls" } else { "a process" };
+                write!(f, "{lives}; reads the project, writes {write} of it; {net}")
             }
             SandboxKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
             SandboxKind::Requests if self.net.iter().any(|host| host == "*") => {

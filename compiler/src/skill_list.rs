@@ -18,6 +18,10 @@ const LIST_TAG: &str = "skills";
 const INTRODUCTION: &str =
     "Instructions for specific tasks. Before a task that a description fits, read the skill at its location.";
 
+/// The introduction for a thread that may fetch skills.
+const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task that a description fits, read the \
+    skill with rye_fetch: item_type skill, item_id its name, and path for a file that it names.";
+
 /// The skills of a system prompt. The user can also call the loaded skills that are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillList {
@@ -42,14 +46,15 @@ pub struct ListedSkill {
 
 impl SkillList {
     /// Reads the visible skills of these spaces, highest precedence first, and lists each that fits into the rest of
-    /// the budget.
-    pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer) -> Self {
+    /// the budget. Suppressed skills are neither listed nor dropped.
+    pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer, suppressed: &dyn Fn(&str) -> bool) -> Self {
         let budget = max_tokens(items);
         let mut list = Self { text: String::new(), listed: Vec::new(), dropped: Vec::new(), budget };
         let entries = items.list(ItemKind::Skill);
         let of_id = entries.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
         let skills = of_id.filter(|entry| spaces.contains(&entry.space)).filter_map(|entry| items.skill(&entry.id));
-        let mut skills: Vec<_> = skills.filter(|skill| !skill.is_hidden).collect();
+        let mut skills: Vec<_> =
+            skills.filter(|skill| !skill.is_hidden && !suppressed(skill.file.id.as_str())).collect();
         skills.sort_by(|one, other| (one.file.space, &one.file.id).cmp(&(other.file.space, &other.file.id)));
         let mut used = 0_u64;
         for skill in skills {
@@ -69,6 +74,11 @@ impl SkillList {
             list.text = format!("<{LIST_TAG}>\n{INTRODUCTION}\n{}</{LIST_TAG}>", list.text);
         }
         list
+    }
+
+    /// Returns the layer's text for a thread that reads skills with `rye_fetch`, or as files.
+    pub fn text_for(&self, fetches_skills: bool) -> String {
+        if fetches_skills { self.text.replacen(INTRODUCTION, FETCH_INTRODUCTION, 1) } else { self.text.clone() }
     }
 
     /// Reports each dropped skill.

@@ -3,8 +3,10 @@
 
 mod argv;
 pub mod builtin;
+mod guidance;
 mod http;
 mod idempotence;
+mod persistent;
 mod read;
 mod schema;
 
@@ -41,6 +43,18 @@ pub struct ToolSpec {
     /// Settings to pass as the parameter `resolved_config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigSource>,
+    /// True if one process answers all calls of a thread, one line for each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
+    /// True if the process of a persistent tool may submit messages to a chat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pushes: bool,
+    /// The line of the tool in the list of tools of the system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+    /// Rules for the use of the tool, in the system prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guidelines: Vec<String>,
     pub version: Option<String>,
     pub category: Option<String>,
 }
@@ -154,6 +168,14 @@ pub struct ToolNeeds {
 
 /// Timeout in seconds of a tool that declares none.
 pub const DEFAULT_TIMEOUT_SECONDS: u64 = 120;
+/// Timeout in seconds of a persistent tool that declares none.
+pub const DEFAULT_LINE_TIMEOUT_SECONDS: u64 = 5;
+/// Maximum length of a snippet, in characters.
+pub const MAX_SNIPPET_CHARS: usize = 200;
+/// Maximum number of guidelines of a tool.
+pub const MAX_GUIDELINES: usize = 20;
+/// Maximum length of a guideline, in characters.
+pub const MAX_GUIDELINE_CHARS: usize = 500;
 /// Longest timeout in seconds that a tool file may declare: one day.
 pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 

@@ -189,10 +189,15 @@ pub fn requirement_of_call(
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),
     };
+    let lives = match (spec.persistent, spec.pushes) {
+        (false, _) => "",
+        (true, false) => ", stays alive between calls",
+        (true, true) => ", stays alive between calls, submits messages to the chat",
+    };
     Some(TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: file.id.to_string(),
-        what: one_line(&format!("{what}{given}")),
+        what: one_line(&format!("{what}{given}{lives}")),
         subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
         programs,
         place: sources.get(file.source).map(|source| SourcePlace { file: source.path.to_string(), line: 1, column: 1 }),

@@ -480,7 +480,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         spawn::check(items, &spawns, &mut found);
         shadowing::check(items, &mut found);
         // The skills of a user differ between machines, and their tokens are no defect of the project.
-        SkillList::read(items, &[Space::Project], Tokenizer::Characters).report_dropped(&mut found);
+        SkillList::read(items, &[Space::Project], Tokenizer::Characters, &|_| false).report_dropped(&mut found);
         // Context files of the user and above the project differ between machines.
         context_layers(items, &[Space::Project], Tokenizer::Characters, &mut found);
         let appended = appended_layers(items, &mut found);

@@ -190,6 +190,27 @@ fn skill_id(inside: &str) -> Option<ItemId> {
     fits.then(|| ItemId::parse(path.name()).ok()).flatten()
 }
 
+/// The path of a file in the folder of a skill: relative, without `..`, and without hidden files and folders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillPath(String);
+
+impl SkillPath {
+    /// Maximum length of a path, in bytes.
+    const MAX_BYTES: usize = 1024;
+
+    /// Parses a path; `None` if it could name something outside of the folder, or a hidden file.
+    pub fn parse(path: &str) -> Option<Self> {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let is_plain = |segment: &str| !segment.is_empty() && !segment.starts_with('.');
+        let fits = path.len() <= Self::MAX_BYTES && !path.contains(['\0', '\\']) && path.split('/').all(is_plain);
+        fits.then(|| Self(path.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A file of one space, with its whole content.
 #[derive(Debug, Clone)]
 pub struct LocatedFile {
@@ -282,6 +303,11 @@ pub trait World {
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
+    /// Returns a file in the folder of a skill; `None` if there is none. No link leads out of the folder, and the result is
+    /// not part of a plan. The default has no such files.
+    fn read_skill_file(&self, _skill: &LocatedFile, _path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
+        Ok(None)
+    }
     /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
     /// Returns true if the project is the user space itself, so that its settings are the user's own.
@@ -329,6 +355,9 @@ impl<W: World + ?Sized> World for &W {
     }
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         (**self).context_files()
+    }
+    fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
+        (**self).read_skill_file(skill, path)
     }
     fn scripts(&self) -> &dyn ScriptReader {
         (**self).scripts()

@@ -20,7 +20,9 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
-use rye_compiler::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+use rye_compiler::world::{
+    ContextFile, Entry, ItemKind, LocatedFile, SkillPath, Space, UnrecognizedFile, World, WorldError,
+};
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
 
@@ -316,6 +318,29 @@ impl World for DiskWorld {
         }
         unrecognized.sort();
         Ok(unrecognized)
+    }
+
+    fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
+        let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == skill.space) else { return Ok(None) };
+        let folder = skill.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let shown = format!("{folder}/{}", path.as_str());
+        let fail = |error: std::io::Error| open_error(*space, &shown, &error);
+        // A linked folder is read only if its target is in a folder of skills too.
+        let real = dir.canonicalize(folder).map_err(fail)?;
+        let is_skill = real.to_str().is_some_and(|real| {
+            ItemKind::Skill
+                .folders()
+                .iter()
+                .any(|folder| real.strip_prefix(folder).is_some_and(|name| !name.is_empty()))
+        });
+        if !is_skill {
+            return Err(WorldError::Escapes { path: space.display(&shown) });
+        }
+        let Some((bytes, metadata)) = read_file(*space, &dir.open_dir(&real).map_err(fail)?, path.as_str())? else {
+            return Ok(None);
+        };
+        self.refuse_secret(*space, &shown, &metadata)?;
+        Ok(Some(bytes))
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -61,6 +61,8 @@ pub struct EffectStep {
     /// The request of a model call.
     pub request: Option<Box<Request>>,
     pub cost: Cost,
+    /// The number of the current or last prompt of a chat, else 0.
+    pub prompt: u64,
     /// Number of events known to be on disk.
     pub synced: u64,
     /// Settlements that are not in the ledger yet; a long step settles them while it runs.
@@ -118,6 +120,7 @@ impl DrivenThread {
             effect,
             request,
             cost: self.state.cost,
+            prompt: self.state.chat.as_ref().map_or(0, |chat| chat.prompts),
             synced: self.journal.synced(),
             unsettled: self.state.unsettled.clone(),
             halt,

@@ -9,6 +9,7 @@ pub mod guard;
 pub mod http;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+pub mod persistent;
 pub mod primary;
 pub mod process;
 pub mod registry;
@@ -17,6 +18,7 @@ pub mod script;
 pub mod web;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rye_grammar::ItemId;
@@ -26,6 +28,10 @@ use serde_json::Value;
 use crate::BoxFuture;
 use crate::thread_count::ThreadCount;
 use cancellation::CancellationToken;
+use persistent::PersistentProcesses;
+
+/// The event of a call that the model requests.
+pub const CALL_EVENT: &str = "call";
 
 /// A call that the gate has authorized. Its parameters are valid against the tool's schema.
 #[derive(Debug, Clone)]
@@ -35,6 +41,10 @@ pub struct Invocation {
     /// The absolute root of the project. Tools act only inside it.
     pub project_root: PathBuf,
     pub thread_id: String,
+    /// The event that the call answers: the point of the hook, or `call` for a call of the model.
+    pub event: &'static str,
+    /// The persistent processes of the thread.
+    pub persistent: Arc<PersistentProcesses>,
     /// Upper bound for the call: the rest of the thread's duration limit. The call itself may request less.
     pub timeout: Duration,
     /// Folders of the project that a process may write (`needs.write` as granted).

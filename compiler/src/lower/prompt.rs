@@ -6,7 +6,7 @@ mod fill;
 
 use std::collections::BTreeSet;
 
-use crate::compose::{ComposedHook, ContextItem};
+use crate::compose::{Composed, ComposedHook, ContextItem};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
@@ -29,18 +29,22 @@ pub struct RepeatedKnowledge {
 }
 
 /// Returns the layers of a directive. Adds knowledge that an earlier layer already contains to `repeats`. `body` is the
-/// directive's own layer, `alone` its body without the enclosing element.
+/// directive's own layer, `alone` its body without the enclosing element. `session` holds the layers of the system prompt that follow
+/// the chain: tools, appended prompts, context files and skills.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,
     alone: Vec<Segment>,
     budget: &mut ValueBudget,
     repeats: &mut Vec<RepeatedKnowledge>,
+    session: Vec<Layer>,
 ) -> Prompt {
     let composed = frame.composed;
     let mut collect = LayerCollector { frame, seen: BTreeSet::new(), layers: Vec::new(), budget, repeats };
     collect.add_hooks(HookPoint::BuildSystemPrompt, Position::Before);
     collect.add_items(&composed.system, None);
+    let suppressed = |layer: &Layer| composed.suppressions.iter().any(|one| one.id == layer.id);
+    collect.layers.extend(session.into_iter().filter(|layer| !suppressed(layer)));
     collect.add_hooks(HookPoint::BuildSystemPrompt, Position::After);
     let system = std::mem::take(&mut collect.layers);
     let before_message = collect.seen.clone();
@@ -58,13 +62,25 @@ pub fn lower(
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
-/// Adds the layers of a chat: appended system prompts, context files, the list of skills, and the first prompt, which ends
-/// the first user message.
-pub fn add_chat_layers(prompt: &mut Prompt, items: &Items<'_>, tokenizer: Tokenizer, found: &mut Diagnostics) {
-    prompt.system.extend(appended_layers(items, found));
-    prompt.system.extend(context_layers(items, &Space::ALL, tokenizer, found));
-    let skills = SkillList::read(items, &Space::ALL, tokenizer);
-    prompt.system.extend(skills_layer(&skills));
+/// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files and
+/// the list of skills.
+pub fn chat_layers(
+    composed: &Composed,
+    items: &Items<'_>,
+    tokenizer: Tokenizer,
+    fetches_skills: bool,
+    found: &mut Diagnostics,
+) -> Vec<Layer> {
+    let mut layers = appended_layers(items, found);
+    layers.extend(context_layers(items, &Space::ALL, tokenizer, found));
+    let suppressed = |id: &str| composed.suppressions.iter().any(|one| one.id.strip_prefix("skill/") == Some(id));
+    let skills = SkillList::read(items, &Space::ALL, tokenizer, &suppressed);
+    layers.extend(skills_layer(&skills, fetches_skills));
+    layers
+}
+
+/// Adds the first prompt of a chat, which ends the first user message.
+pub fn add_first_prompt(prompt: &mut Prompt) {
     prompt.first_message.push(first_prompt());
 }
 
@@ -75,8 +91,8 @@ fn first_prompt() -> Layer {
 }
 
 /// Returns the layer that lists the skills; `None` without skills.
-fn skills_layer(skills: &SkillList) -> Option<Layer> {
-    let segments = vec![Segment::Text { text: skills.text.clone() }];
+fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
+    let segments = vec![Segment::Text { text: skills.text_for(fetches_skills) }];
     (!skills.text.is_empty()).then(|| Layer::new("skills", LayerKind::Skills, segments))
 }
 

@@ -30,6 +30,10 @@ fn tool(text: &str, tokens: usize) -> Arc<Tool> {
         needs: ToolNeeds::default(),
         environment: Vec::new(),
         config: None,
+        persistent: false,
+        pushes: false,
+        snippet: None,
+        guidelines: Vec::new(),
         version: None,
         category: None,
     };

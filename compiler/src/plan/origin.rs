@@ -47,6 +47,8 @@ pub enum OriginCause {
     OutputsDeclared,
     /// The tool instructions of a model without native tool calls.
     TextToolCalls { model: String },
+    /// The snippet and the guidelines of a tool.
+    ToolGuidance { tool: ItemId, tokens: u64 },
     /// The text of the directive itself.
     Body,
     /// A link of the chain; `position` counts from 1.
@@ -77,6 +79,9 @@ impl fmt::Display for OriginCause {
             Self::NoPermissions => f.write_str("the chain declares no permissions; the gate decides"),
             Self::OutputsDeclared => f.write_str("outputs are declared"),
             Self::TextToolCalls { model } => write!(f, "the model `{model}` has `tool_use: text_parsed`"),
+            Self::ToolGuidance { tool, tokens } => {
+                write!(f, "the snippet and guidelines of `{tool}`, {tokens} tokens")
+            }
             Self::Body => f.write_str("the directive's own body"),
             Self::ChainLink { position, count, space } => {
                 write!(f, "link {position} of {count}, from the {} space", space.as_str())

@@ -83,6 +83,8 @@ pub enum LayerKind {
     Answer,
     /// The tools that a model without native tool use is offered.
     Tools,
+    /// Snippets and guidelines of the tools in the palette.
+    ToolGuidance,
     /// The first prompt of a chat.
     Prompt,
     /// The skills that a chat lists.

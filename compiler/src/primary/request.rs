@@ -27,6 +27,8 @@ pub struct ExecuteRequest {
 pub enum FetchRequest {
     /// Reads an item's body; `offset` and `limit` are in bytes.
     Item { item_type: ItemType, item_id: ItemId, offset: u64, limit: Option<u64> },
+    /// Reads the `SKILL.md` of a skill, or the file at `path` in its folder; `offset` and `limit` are in bytes.
+    Skill { skill: ItemId, path: Option<String>, offset: u64, limit: Option<u64> },
     /// Searches items; `limit` counts hits, `scope` is a pattern over dotted ids.
     Query { item_type: ItemType, query: String, scope: Option<String>, limit: Option<u64> },
     /// Reads a page of a stored result of this thread; `offset` and `limit` are in bytes.
@@ -62,12 +64,24 @@ impl ExecuteRequest {
 
 impl FetchRequest {
     pub fn read(arguments: &Value) -> Result<Self, InvalidArguments> {
-        const KEYS: [&str; 7] = ["item_type", "item_id", "query", "scope", "object", "offset", "limit"];
+        const KEYS: [&str; 8] = ["item_type", "item_id", "path", "query", "scope", "object", "offset", "limit"];
         let a = Arguments::parse(arguments, Primary::Fetch, &KEYS)?;
         let given: Vec<&str> = ["item_id", "query", "object"].into_iter().filter(|k| a.value(k).is_some()).collect();
         match given.as_slice() {
+            ["item_id"] if a.text("item_type")?.as_deref() == Some(ItemType::Skill.as_str()) => {
+                a.reject_key("scope", "item_id")?;
+                Ok(Self::Skill {
+                    skill: a.item_id()?,
+                    path: a.text("path")?,
+                    offset: a.number("offset")?.unwrap_or(0),
+                    limit: a.positive("limit")?,
+                })
+            }
             ["item_id"] => {
                 a.reject_key("scope", "item_id")?;
+                if a.value("path").is_some() {
+                    return Err(InvalidArguments("rye_fetch: `path` is only for skills".into()));
+                }
                 Ok(Self::Item {
                     item_type: a.item_type()?,
                     item_id: a.item_id()?,
@@ -77,6 +91,7 @@ impl FetchRequest {
             }
             ["query"] => {
                 a.reject_key("offset", "query")?;
+                a.reject_key("path", "query")?;
                 let query = a.text("query")?.unwrap_or_default();
                 if query.trim().is_empty() {
                     return Err(InvalidArguments("rye_fetch: `query` is empty".into()));
@@ -90,6 +105,7 @@ impl FetchRequest {
             }
             ["object"] => {
                 a.reject_key("scope", "object")?;
+                a.reject_key("path", "object")?;
                 let sha256 = a.text("object")?.unwrap_or_default();
                 let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
                 if !is_hash {
@@ -143,7 +159,7 @@ impl<'a> Arguments<'a> {
 
     fn item_type(&self) -> Result<ItemType, InvalidArguments> {
         let text = self.text("item_type")?.ok_or_else(|| self.missing("item_type"))?;
-        ItemType::parse(&text).ok_or_else(|| {
+        ItemType::parse(&text).filter(|kind| *kind != ItemType::Skill).ok_or_else(|| {
             InvalidArguments(format!(
                 "{}: `item_type` is tool, directive or knowledge, not `{}`",
                 self.tool,

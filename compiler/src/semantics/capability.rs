@@ -54,16 +54,18 @@ pub enum ItemType {
     Tool,
     Directive,
     Knowledge,
+    /// A skill. The only action on skills is to fetch their files.
+    Skill,
 }
 
 impl ItemType {
-    pub const ALL: [Self; 3] = [Self::Tool, Self::Directive, Self::Knowledge];
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Directive, Self::Knowledge, Self::Skill];
 
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Returns the type of an item kind; `None` for settings, prompt templates and skills, which no thread may name.
+    /// Returns the type of an item kind that a hook may name; `None` for settings, prompt templates and skills.
     pub fn of(kind: ItemKind) -> Option<Self> {
         match kind {
             ItemKind::Tool => Some(Self::Tool),
@@ -78,6 +80,7 @@ impl ItemType {
             Self::Tool => ItemKind::Tool,
             Self::Directive => ItemKind::Directive,
             Self::Knowledge => ItemKind::Knowledge,
+            Self::Skill => ItemKind::Skill,
         }
     }
 
@@ -86,6 +89,7 @@ impl ItemType {
             Self::Tool => "tool",
             Self::Directive => "directive",
             Self::Knowledge => "knowledge",
+            Self::Skill => "skill",
         }
     }
 }

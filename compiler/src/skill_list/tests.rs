@@ -15,7 +15,7 @@ fn a_list_is_byte_exact_and_leaves_hidden_skills_out() {
         .project(".ai/skills/b/SKILL.md", skill("b", "\"Writes: letters.\"", ""))
         .project(".ai/skills/c/SKILL.md", skill("c", "Hidden.", "disable-model-invocation: true\n"))
         .project(".agents/skills/a-z/SKILL.md", skill("a-z", "Sorts.", ""));
-    let list = SkillList::read(&Items::new(&world), &Space::ALL, Tokenizer::Characters);
+    let list = SkillList::read(&Items::new(&world), &Space::ALL, Tokenizer::Characters, &|_| false);
     assert_eq!(
         list.text,
         "<skills>\n\
@@ -37,7 +37,7 @@ fn skills_over_the_budget_are_dropped_whole_and_named_with_their_tokens() {
         .project(".ai/skills/b/SKILL.md", skill("b", &"long ".repeat(100), ""))
         .project(".ai/skills/c/SKILL.md", skill("c", "Short.", ""));
     let items = Items::new(&world);
-    let list = SkillList::read(&items, &Space::ALL, Tokenizer::Characters);
+    let list = SkillList::read(&items, &Space::ALL, Tokenizer::Characters, &|_| false);
     let ids = |skills: &[ListedSkill]| skills.iter().map(|skill| skill.id.clone()).collect::<Vec<_>>();
     assert_eq!((ids(&list.listed), ids(&list.dropped)), (vec!["a".to_owned(), "c".to_owned()], vec!["b".to_owned()]));
     let mut found = Diagnostics::new();
@@ -51,5 +51,42 @@ fn skills_over_the_budget_are_dropped_whole_and_named_with_their_tokens() {
 #[test]
 fn a_list_without_skills_is_empty() {
     let world = MapWorld::new();
-    assert_eq!(SkillList::read(&Items::new(&world), &Space::ALL, Tokenizer::Characters).text, "");
+    assert_eq!(SkillList::read(&Items::new(&world), &Space::ALL, Tokenizer::Characters, &|_| false).text, "");
+}
+
+fn chat(world: MapWorld<'_>, permissions: &str) -> crate::compile::Compilation {
+    use crate::compile::tests::{expect_compilation, item_id};
+    let directive = format!(
+        "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions>{permissions}</permissions></metadata></directive>\n\
+         ```\n\nGo.\n"
+    );
+    let world = world.project(".ai/directives/a.md", &directive);
+    let request = crate::request::CompileRequest::new(item_id("a")).with_inputs(serde_json::Map::new()).chat();
+    expect_compilation(&world, &request)
+}
+
+#[test]
+fn chat_with_a_grant_for_a_skill_reads_skills_with_rye_fetch() {
+    use crate::compile::tests::world::stdlib_world;
+    let skill = "---\nname: notes\ndescription: Writes notes.\nallowed-tools: rye.*\n---\nText.\n";
+    let with_skill = || stdlib_world().project(".ai/skills/notes/SKILL.md", skill);
+    let granted = "<execute><tool>rye.file-system.read</tool></execute><fetch><skill>notes</skill></fetch>";
+    let fetch = |compilation: &crate::compile::Compilation| {
+        compilation.plan.palette.iter().find(|tool| &*tool.name == "rye_fetch").map(|tool| tool.schema.to_string())
+    };
+    let compilation = chat(with_skill(), granted);
+    let schema = fetch(&compilation).unwrap();
+    assert!(schema.contains("\"skill\"") && schema.contains("\"path\""), "{schema}");
+    let text = format!("{:?}", compilation.plan.prompt.system);
+    assert!(text.contains("read the skill with rye_fetch"), "{text}");
+    // The skill's own words are no grants.
+    let patterns: Vec<&str> = compilation.plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str()).collect();
+    assert_eq!(patterns, ["rye.execute.tool.rye.file-system.read", "rye.fetch.skill.notes"]);
+    // Without a skill, a grant for skills alone offers no `rye_fetch`.
+    assert_eq!(fetch(&chat(stdlib_world(), granted)), None);
+    // Another grant offers `rye_fetch` without skills.
+    let other = chat(with_skill(), "<fetch><knowledge>*</knowledge></fetch>");
+    assert!(!fetch(&other).unwrap().contains("\"skill\""));
+    assert!(format!("{:?}", other.plan.prompt.system).contains("read the skill at its location"));
 }

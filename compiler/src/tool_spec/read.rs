@@ -9,12 +9,12 @@ use crate::semantics::needs;
 
 use super::argv::{self, ArgvPlaceholder, RUNTIME_NAMES};
 use super::{
-    ConfigMode, ConfigSource, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS, RESOLVED_CONFIG, ScriptEntry,
+    ConfigMode, ConfigSource, DEFAULT_LINE_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS, RESOLVED_CONFIG, ScriptEntry,
     ScriptLanguage, ServerSandbox, ToolKind, ToolNeeds, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
 };
 
 /// Keys of every tool; those from `name` on are documentation only.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 18] = [
     "description",
     "parameters",
     "timeout_seconds",
@@ -23,6 +23,10 @@ pub(crate) const KEYS: [&str; 14] = [
     "needs",
     "environment",
     "config",
+    "persistent",
+    "pushes",
+    "snippet",
+    "guidelines",
     "version",
     "category",
     "name",
@@ -106,7 +110,9 @@ impl ToolSpecReader {
             Some(shape) => self.script(node, shape),
             None => self.kind(node, &parameters, &environment, &mut own_needs),
         };
-        let timeout_seconds = self.timeout(node);
+        let persistent = self.persistent(node, kind.as_ref());
+        let default_timeout = if persistent { DEFAULT_LINE_TIMEOUT_SECONDS } else { DEFAULT_TIMEOUT_SECONDS };
+        let timeout_seconds = self.timeout(node, default_timeout);
         let (parallel, idempotent) = (self.flag(node, "parallel"), self.idempotence(node, &parameters));
         let mut needs = self.needs(node);
         // The host of a request is added to its needs, so tool files do not repeat it.
@@ -122,6 +128,10 @@ impl ToolSpecReader {
             idempotent,
             needs,
             environment,
+            persistent,
+            pushes: self.pushes(node, persistent),
+            snippet: self.snippet(node),
+            guidelines: self.guidelines(node),
             version: self.text(node, "version"),
             category: self.text(node, "category"),
         };
@@ -424,17 +434,6 @@ impl ToolSpecReader {
         }
     }
 
-    fn timeout(&mut self, node: &Node) -> u64 {
-        let Some(value) = node.get("timeout_seconds") else { return DEFAULT_TIMEOUT_SECONDS };
-        let seconds = if let Kind::Number(n) = &value.kind { n.as_u64() } else { None };
-        if let Some(s @ 1..=MAX_TIMEOUT_SECONDS) = seconds {
-            return s;
-        }
-        let message = format!("`timeout_seconds` must be a whole number from 1 to {MAX_TIMEOUT_SECONDS}");
-        self.report_bad_value(value.span, message, "not a time", None);
-        DEFAULT_TIMEOUT_SECONDS
-    }
-
     fn needs(&mut self, node: &Node) -> ToolNeeds {
         let Some(needs) = node.get("needs") else { return ToolNeeds::default() };
         if !matches!(needs.kind, Kind::Map(_)) {
@@ -460,7 +459,7 @@ impl ToolSpecReader {
         ToolNeeds { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
     }
 
-    fn strings(&mut self, node: &Node, key: &str) -> Vec<(String, Span)> {
+    pub(super) fn strings(&mut self, node: &Node, key: &str) -> Vec<(String, Span)> {
         let Some(value) = node.get(key) else { return Vec::new() };
         if let Kind::String(s) = &value.kind {
             return vec![(s.clone(), value.span)];
@@ -512,7 +511,7 @@ impl ToolSpecReader {
         }
     }
 
-    fn flag(&mut self, node: &Node, key: &str) -> bool {
+    pub(super) fn flag(&mut self, node: &Node, key: &str) -> bool {
         let Some(value) = node.get(key) else { return false };
         value.as_bool().unwrap_or_else(|| {
             self.report_wrong_type(value, key, "`true` or `false`");

@@ -8,7 +8,7 @@ use rye_grammar::span::Spanned;
 use serde_json::json;
 
 use super::*;
-use crate::tool_spec::{Idempotence, Method};
+use crate::tool_spec::{Idempotence, MAX_SNIPPET_CHARS, Method};
 
 /// Creates a node of this value; every span covers the whole (empty) source.
 fn node(value: &Value) -> Node {
@@ -203,4 +203,57 @@ fn config_and_environment_are_validated() {
         let found = faults(&bad);
         assert!(found.len() == 1 && found[0].1.starts_with(message), "{found:?}");
     }
+}
+
+#[test]
+fn persistent_tool_waits_five_seconds_for_a_line() {
+    let tool = json!({"description": "d", "kind": "command", "command": ["./serve", "{tool_path}"], "persistent": true,
+        "pushes": true, "snippet": " Serve. ", "guidelines": ["Ask once."]});
+    let spec = ToolSpec::read(&yaml(&tool)).unwrap();
+    assert!(spec.persistent && spec.pushes);
+    assert_eq!(spec.timeout_seconds, DEFAULT_LINE_TIMEOUT_SECONDS);
+    assert_eq!((spec.snippet.as_deref(), spec.guidelines.as_slice()), (Some("Serve."), &["Ask once.".to_owned()][..]));
+}
+
+#[test]
+fn persistent_tools_without_a_program_that_reads_lines_are_refused() {
+    let refused = |value: &Value, script: Option<ScriptDeclarations>| {
+        let found = ToolSpec::read(&tree(value, script)).unwrap_err();
+        found.into_iter().map(|fault| fault.message).collect::<Vec<_>>()
+    };
+    let persistent = json!({"description": "d", "persistent": true});
+    assert_eq!(
+        refused(&persistent, Some(script(ToolLanguage::Python, &["main"]))),
+        ["a persistent script needs the function `execute`, which is called once a line"]
+    );
+    assert_eq!(
+        refused(&persistent, Some(script(ToolLanguage::Shell, &[]))),
+        ["a shell script cannot be persistent: it runs once a call"]
+    );
+    let http = json!({"description": "d", "kind": "http", "url": "https://a.test/", "persistent": true});
+    assert_eq!(refused(&http, None), ["only commands and scripts can be persistent"]);
+    let argument = json!({"description": "d", "kind": "command", "command": ["serve", "{x}"], "persistent": true,
+        "parameters": {"properties": {"x": {}}}});
+    assert_eq!(
+        refused(&argument, None),
+        ["the command of a persistent tool cannot use parameters: they arrive as lines of its input"]
+    );
+    let pushes = json!({"description": "d", "kind": "command", "command": ["serve"], "pushes": true});
+    assert_eq!(refused(&pushes, None), ["`pushes` needs `persistent`"]);
+}
+
+#[test]
+fn lines_of_the_system_prompt_are_short_single_lines() {
+    let long = "x".repeat(MAX_SNIPPET_CHARS + 1);
+    let found = faults(&json!({"description": "d", "kind": "command", "command": ["ls"], "snippet": long,
+        "guidelines": ["a\nb", " "]}));
+    let messages: Vec<&str> = found.iter().map(|fault| fault.1.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "a line of `snippet` has 201 characters, at most 200 are allowed",
+            "a line of `guidelines` must be one line",
+            "a line of `guidelines` is empty",
+        ]
+    );
 }

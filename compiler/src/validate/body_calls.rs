@@ -266,7 +266,7 @@ fn check_arguments(
                 check_places(composed, &tool, call, found);
             }
         }
-        ItemType::Knowledge => {}
+        ItemType::Knowledge | ItemType::Skill => {}
     }
 }
 

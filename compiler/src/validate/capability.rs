@@ -177,6 +177,10 @@ impl PatternMatcher {
                 if !is_compatible_with_head(pattern, &head) {
                     continue;
                 }
+                // A grant of all skills holds for projects without skills too.
+                if kind == ItemType::Skill && pattern == "rye.fetch.skill.*" {
+                    return true;
+                }
                 if kind == ItemType::Knowledge && matches_exports(&glob, pattern, &head) {
                     return true;
                 }

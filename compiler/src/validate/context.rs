@@ -28,7 +28,7 @@ impl SuppressionUses {
         for suppression in &composed.suppressions {
             let Some(span) = suppression.origin.span.filter(|s| of_project.contains(s)) else { continue };
             let (_, removes) = self.uses.entry(span).or_insert_with(|| (suppression.id.clone(), false));
-            *removes |= !suppression.removed.is_empty();
+            *removes |= !suppression.removed.is_empty() || names_session_layer(&suppression.id);
         }
     }
 
@@ -52,4 +52,9 @@ impl Merge for SuppressionUses {
             self.uses.entry(*span).or_insert_with(|| (id.clone(), false)).1 |= removes;
         }
     }
+}
+
+/// Returns true for the id of a layer that is not knowledge: the text of tools, context files and skills.
+fn names_session_layer(id: &str) -> bool {
+    matches!(id, "tools" | "skills") || id.starts_with("context/") || id.starts_with("skill/")
 }

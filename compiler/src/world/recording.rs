@@ -10,7 +10,7 @@ use rye_grammar::tool_header::ScriptReader;
 use sha2::{Digest, Sha256};
 
 use super::hex;
-use super::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
+use super::{ContextFile, Entry, ItemKind, LocatedFile, SkillPath, Space, UnrecognizedFile, World, WorldError};
 
 /// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,6 +76,10 @@ impl<W: World> World for RecordingWorld<W> {
 
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         self.world.context_files()
+    }
+
+    fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
+        self.world.read_skill_file(skill, path)
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -107,6 +107,7 @@ mod tests {
             kind: SandboxKind::Process,
             write: own[0].write.clone(),
             net: own[0].net.clone(),
+            persistent: false,
         };
         let root = std::slice::from_ref(&own);
         let mut alone = of_plan.clone();

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rye_compiler::world::{
-    ChangedAnswers, ContextFile, Entry, ItemKind, LocatedFile, UnrecognizedFile, World, WorldError, WorldState,
-    same_candidates,
+    ChangedAnswers, ContextFile, Entry, ItemKind, LocatedFile, SkillPath, UnrecognizedFile, World, WorldError,
+    WorldState, same_candidates,
 };
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
@@ -138,6 +138,10 @@ impl World for CachedWorld {
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         self.disk.unrecognized_files()
+    }
+
+    fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
+        self.disk.read_skill_file(skill, path)
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -349,3 +349,46 @@ fn link_of_a_context_file_cannot_leave_the_project() {
     symlink("AGENTS.md", project.path().join("CLAUDE.md")).unwrap();
     assert_eq!(world(project.path(), None).context_files().unwrap().len(), 1);
 }
+
+#[test]
+fn files_of_a_skill_are_read_only_inside_of_its_folder() {
+    let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(outside.path(), "key", "secret");
+    for (path, text) in [
+        (".env", "TOKEN=1"),
+        ("SKILL.md", "root"),
+        (".agents/skills/s/SKILL.md", "s"),
+        (".agents/skills/s/more/order.md", "order"),
+        (".agents/skills/other/SKILL.md", "other"),
+        (".agents/skills/other/own.md", "own"),
+    ] {
+        write(project.path(), path, text);
+    }
+    let folder = project.path().join(".agents/skills/s");
+    symlink("../../../.env", folder.join("env.md")).unwrap();
+    symlink("../other/own.md", folder.join("foreign.md")).unwrap();
+    symlink(outside.path().join("key"), folder.join("key.md")).unwrap();
+    symlink("more/order.md", folder.join("linked.md")).unwrap();
+    fs::create_dir_all(project.path().join(".claude/skills")).unwrap();
+    symlink("../../.agents/skills/other", project.path().join(".claude/skills/linked")).unwrap();
+    symlink("../..", project.path().join(".claude/skills/root")).unwrap();
+    let world = world(project.path(), None);
+    let read = |skill: &str, path: &str| {
+        let file = world.candidates(ItemKind::Skill, &id(skill)).unwrap().remove(0);
+        world.read_skill_file(&file, &SkillPath::parse(path).unwrap())
+    };
+    let text = |skill: &str, path: &str| String::from_utf8(read(skill, path).unwrap().unwrap()).unwrap();
+    assert_eq!(text("s", "more/order.md"), "order");
+    assert_eq!(text("s", "linked.md"), "order");
+    assert_eq!(text("linked", "own.md"), "own");
+    assert_eq!(read("s", "more/none.md"), Ok(None));
+    for path in ["env.md", "foreign.md", "key.md"] {
+        assert!(read("s", path).is_err(), "{path}");
+    }
+    if world.candidates(ItemKind::Skill, &id("root")).is_ok_and(|found| !found.is_empty()) {
+        assert!(matches!(read("root", "SKILL.md"), Err(WorldError::Escapes { .. })));
+    }
+    for path in ["../x", "/etc/passwd", "a/../b", ".env", "a/.git/config", "", "a\\b"] {
+        assert_eq!(SkillPath::parse(path), None, "{path}");
+    }
+}

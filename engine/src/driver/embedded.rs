@@ -14,7 +14,7 @@ use super::{Artifact, Deadline, DrivenThread, Driver, EffectStep};
 use crate::BoxFuture;
 use crate::context::{ApprovalRequest, EngineContext};
 use crate::error::DriveError;
-use crate::event::{Approval, ControlMessage, Ended, HookOutcome, Opened};
+use crate::event::{Approval, ControlMessage, Ended, HookOutcome, InputSource, Opened, UserInput};
 use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Request, RequestTurns};
 use crate::hooks::{HookPointResult, HookTable};
 use crate::image_objects;
@@ -26,6 +26,7 @@ use crate::store::mailbox;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::tool::cancellation::{CancellationSource, CancellationToken};
+use crate::tool::persistent::{PersistentProcesses, PushHandler, PushedMessage};
 use crate::tool::registry::PreparedTool;
 use hook_runner::EmbeddedHookRunner;
 
@@ -53,6 +54,8 @@ pub struct EmbeddedDriver {
     fallback: OnceLock<ProviderConnection>,
     /// Prepared tools by id, in the state of their first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
+    /// The processes of persistent tools.
+    persistent: Arc<PersistentProcesses>,
     /// Cancels the calls in progress.
     halting: CancellationSource,
     /// Ids of single calls that are stopped.
@@ -88,6 +91,10 @@ impl EmbeddedDriver {
         let most = plan.settings.values().max_concurrent_children;
         let running = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let stopped_calls = watch::Sender::default();
+        let persistent = Arc::new(match plan.mode {
+            PlanMode::Chat => PersistentProcesses::with_pushes(accept_pushes(&engine, &id)),
+            PlanMode::Run => PersistentProcesses::default(),
+        });
         Ok(Self {
             engine,
             id,
@@ -99,6 +106,7 @@ impl EmbeddedDriver {
             provider,
             fallback,
             tools,
+            persistent,
             halting,
             stopped_calls,
             hook_children,
@@ -227,6 +235,16 @@ impl EmbeddedDriver {
     }
 }
 
+/// Returns the handler of messages that persistent processes submit: they pass the intake like messages of the user.
+fn accept_pushes(engine: &Arc<EngineContext>, id: &ThreadId) -> PushHandler {
+    let (engine, id) = (Arc::downgrade(engine), id.clone());
+    Arc::new(move |message: PushedMessage| {
+        let input = UserInput { text: message.text, source: InputSource::Extension, ..UserInput::default() };
+        let message = ControlMessage::Submit { input, delivery: message.delivery };
+        engine.upgrade().is_some_and(|engine| engine.send_message(&id, message))
+    })
+}
+
 fn is_cut_at_deadline(fact: &Fact) -> bool {
     matches!(fact, Fact::ModelFailed(error) if error.code.as_deref() == Some(DEADLINE_CODE))
 }
@@ -241,7 +259,8 @@ impl Driver for EmbeddedDriver {
 
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
-            let EffectStep { key: _, effect, request, cost, synced, unsettled, halt, deadline } = step;
+            let EffectStep { key: _, effect, request, cost, prompt, synced, unsettled, halt, deadline } = step;
+            self.persistent.set_prompt(prompt);
             let fact = match effect {
                 Effect::Record => Fact::Tick,
                 // The machine requests no sleep beyond the deadline.

@@ -293,6 +293,7 @@ pub fn authorize_hook_call(
         GatedCall::Directive(start) => (Primary::Execute, ItemType::Directive, Some(&start.directive)),
         GatedCall::Sign(request) => (Primary::Sign, request.item_type, Some(&request.item_id)),
         GatedCall::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
+        GatedCall::Fetch(FetchRequest::Skill { .. }) => return Err("a hook cannot fetch a skill".into()),
         GatedCall::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
         GatedCall::Fetch(FetchRequest::Object { .. }) => return Err("a hook cannot page results".into()),
     };
@@ -393,6 +394,7 @@ fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
                 ItemType::Directive => Some(CallGroupKind::Children),
                 ItemType::Tool if request.is_async => Some(CallGroupKind::Children),
                 ItemType::Knowledge => Some(CallGroupKind::Tools),
+                ItemType::Skill => None,
                 ItemType::Tool if is_system_tool(plan, &request.item_id, THREAD_DIRECTIVE) => {
                     Some(CallGroupKind::Children)
                 }
@@ -456,6 +458,7 @@ impl ParsedCall {
                 (Primary::Execute, item_type, Some(&start.directive))
             }
             Self::Fetch(FetchRequest::Item { item_type, item_id, .. }) => (Primary::Fetch, *item_type, Some(item_id)),
+            Self::Fetch(FetchRequest::Skill { skill, .. }) => (Primary::Fetch, ItemType::Skill, Some(skill)),
             Self::Fetch(FetchRequest::Query { item_type, .. }) => (Primary::Fetch, *item_type, None),
             // Not reached: stored results are handled before any grant is checked.
             Self::Fetch(FetchRequest::Object { .. }) => (Primary::Fetch, ItemType::Knowledge, None),
@@ -479,6 +482,7 @@ fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCa
                 ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
                 ItemType::Tool => parse_tool_call(plan, request.item_id, Value::Object(request.parameters)),
                 ItemType::Knowledge => Ok(ParsedCall::Knowledge { item_id: request.item_id }),
+                ItemType::Skill => Err("rye_execute: a skill is read with rye_fetch".into()),
                 ItemType::Directive => {
                     let (directive, inputs) = (request.item_id, request.parameters);
                     let (model, limit_overrides, tool) = (None, Map::new(), false);

@@ -81,7 +81,7 @@ pub(super) fn template_values(file: &ToolFile, invocation: &Invocation) -> BTree
 }
 
 /// Resolves a program: a path with a slash is relative to the project, a bare name is looked up in `PATH`.
-fn resolve_program(name: &str, root: &Path) -> OsString {
+pub(super) fn resolve_program(name: &str, root: &Path) -> OsString {
     if name.contains('/') { root.join(name).into_os_string() } else { name.into() }
 }
 

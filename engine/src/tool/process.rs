@@ -261,7 +261,7 @@ fn program_exit(status: Option<ExitStatus>) -> ProgramExit {
 }
 
 /// The environment that every program gets. It never contains a key.
-fn base_environment(thread_id: &str) -> Vec<(OsString, OsString)> {
+pub(super) fn base_environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))
     };

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::builtin::{BashTool, FileTool, GitTool, WebFetchTool};
 use super::command::CommandTool;
 use super::http::HttpTool;
+use super::persistent::{PersistentProgram, PersistentTool};
 use super::schema::{SchemaError, ToolSchema};
 use super::script::ScriptTool;
 use super::{Invocation, Tool, ToolOutcome};
@@ -132,7 +133,21 @@ impl ToolRegistry {
     /// Creates a runnable tool from its declaration and its file.
     pub fn prepare(&self, spec: &ToolSpec, file: &ToolFile) -> Result<PreparedTool, RegistryError> {
         let (timeout, environment) = (Duration::from_secs(spec.timeout_seconds), spec.environment.clone());
+        let persistent = |program: PersistentProgram| PersistentTool {
+            program,
+            file: file.clone(),
+            timeout,
+            idempotent: spec.idempotent.clone(),
+            environment: spec.environment.clone(),
+            pushes: spec.pushes,
+        };
         let tool: Arc<dyn Tool> = match &spec.kind {
+            ToolKind::Command { argv } if spec.persistent => {
+                Arc::new(persistent(PersistentProgram::Command { argv: argv.clone() }))
+            }
+            ToolKind::Script { language, .. } if spec.persistent => {
+                Arc::new(persistent(PersistentProgram::Script { language: *language }))
+            }
             ToolKind::Builtin { name } => {
                 let make = self.builtins.get(name).ok_or_else(|| self.unknown(name))?;
                 make(spec)

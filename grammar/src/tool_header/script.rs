@@ -46,7 +46,7 @@ impl ScriptReader for NoScriptReader {
 }
 
 /// The constants that declare a tool, each with the matching key of YAML tools.
-const DECLARING_CONSTANTS: [(&str, &str); 15] = [
+const DECLARING_CONSTANTS: [(&str, &str); 19] = [
     ("__tool_description__", "description"),
     ("__version__", "version"),
     ("__category__", "category"),
@@ -59,6 +59,10 @@ const DECLARING_CONSTANTS: [(&str, &str); 15] = [
     ("__idempotent__", "idempotent"),
     ("__needs__", "needs"),
     ("__environment__", "environment"),
+    ("__persistent__", "persistent"),
+    ("__pushes__", "pushes"),
+    ("__snippet__", "snippet"),
+    ("__guidelines__", "guidelines"),
     ("CONFIG_SCHEMA", "parameters"),
     ("CONFIG_RESOLVE", "config"),
     ("__tool_name__", "name"),

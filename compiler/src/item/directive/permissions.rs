@@ -12,6 +12,8 @@ use crate::semantics::risk::Tier;
 
 const PERMISSION_ELEMENTS: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
 const ITEM_ELEMENTS: [&str; 3] = ["tool", "directive", "knowledge"];
+/// The elements of `<fetch>`, which also reads skills.
+const FETCH_ELEMENTS: [&str; 4] = ["tool", "directive", "knowledge", "skill"];
 
 /// Maximum number of grants in one `<permissions>`.
 const MAX_GRANTS: usize = 1_000;
@@ -66,13 +68,14 @@ fn read_seal(element: &Element, found: &mut Diagnostics) -> bool {
 
 fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, found: &mut Diagnostics) {
     check_attributes(found, element, &[]);
-    check_children(found, element, &ITEM_ELEMENTS);
+    let elements: &[&str] = if word == "fetch" { &FETCH_ELEMENTS } else { &ITEM_ELEMENTS };
+    check_children(found, element, elements);
     if let Some(span) = wildcard_span(element, found) {
         grants.push(grant_of_pattern(Pattern(format!("rye.{word}.*")), span));
     }
     for child in element.elements() {
         let kind = child.name.node.as_str();
-        if !ITEM_ELEMENTS.contains(&kind) {
+        if !elements.contains(&kind) {
             continue;
         }
         check_attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });

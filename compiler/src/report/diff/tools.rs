@@ -146,6 +146,16 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
             found.push((Direction::Narrowed, format!("{name} loses {}", removed.join(", "))));
         }
     }
+    if before.persistent != after.persistent {
+        found.push((Direction::Unknown, format!("persistent {} → {}", before.persistent, after.persistent)));
+    }
+    if before.pushes != after.pushes {
+        let direction = if after.pushes { Direction::Widened } else { Direction::Narrowed };
+        found.push((direction, format!("pushes {} → {}", before.pushes, after.pushes)));
+    }
+    if before.snippet != after.snippet || before.guidelines != after.guidelines {
+        found.push((Direction::Neutral, "its snippet or guidelines changed".into()));
+    }
     if before.config != after.config {
         found.push((Direction::Unknown, "its settings have another source".into()));
     }

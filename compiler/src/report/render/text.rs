@@ -10,13 +10,14 @@ use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
 use crate::plan::note::OmissionReason;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
-use crate::plan::{Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::plan::{Origins, Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
 use crate::report::continuation::{ContinuationFate, ContinuationItem};
 use crate::report::omissions::OmittedTokens;
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
+use crate::tool_guidance::ORIGIN_PREFIX;
 
 /// Renders the whole plan.
 pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
@@ -33,9 +34,10 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     }
     write_chain(&mut out, compilation);
     write_model(&mut out, compilation);
-    write_message(&mut out, "System prompt", &plan.model, &system);
-    write_message(&mut out, "First message", &plan.model, &first);
-    write_message(&mut out, "On continuation", &plan.model, &continued);
+    let origins = &compilation.origins;
+    write_message(&mut out, "System prompt", (&plan.model, origins), &system);
+    write_message(&mut out, "First message", (&plan.model, origins), &first);
+    write_message(&mut out, "On continuation", (&plan.model, origins), &continued);
     write_certificate(&mut out, plan);
     left_out(&mut out, compilation, &summary.omitted_tokens);
     write_hooks(&mut out, compilation);
@@ -127,7 +129,7 @@ fn format_prices(prices: &Prices) -> String {
     format!("{text}; above {above} prompt tokens {input} in, {output} out")
 }
 
-fn write_message(out: &mut String, title: &str, model: &PlannedModel, view: &MessageView) {
+fn write_message(out: &mut String, title: &str, (model, origins): (&PlannedModel, &Origins), view: &MessageView) {
     if view.layers.is_empty() {
         return;
     }
@@ -137,6 +139,9 @@ fn write_message(out: &mut String, title: &str, model: &PlannedModel, view: &Mes
     push_table(&mut lines, &[Align::Right, Align::Right, Align::Left, Align::Left, Align::Left], &rows);
     for (layer, line) in view.layers.iter().zip(lines.lines()) {
         push(out, line);
+        if layer.layer.kind == LayerKind::ToolGuidance {
+            write_guidance(out, origins);
+        }
         let mut printed: Vec<String> = Vec::new();
         for placeholder in layer.placeholders(&view.pending) {
             let fallback = match &placeholder.pending {
@@ -181,12 +186,22 @@ fn write_certificate(out: &mut String, plan: &Plan) {
     push_table(out, &[Align::Left, Align::Left], &rows);
 }
 
+/// Lists the contribution of each tool to the layer `tools`.
+fn write_guidance(out: &mut String, origins: &Origins) {
+    let contributions = origins.0.iter().filter(|(key, _)| key.starts_with(ORIGIN_PREFIX));
+    for (_, origin) in contributions {
+        let line = format!("         {}  {}", origin.cause, format_location(origin.place.as_ref()));
+        push(out, line.trim_end());
+    }
+}
+
 fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
     let id = match (view.layer.kind, &view.layer.tag) {
         (
             LayerKind::Body
             | LayerKind::Answer
             | LayerKind::Tools
+            | LayerKind::ToolGuidance
             | LayerKind::Prompt
             | LayerKind::Skills
             | LayerKind::ContextFile

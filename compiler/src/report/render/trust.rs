@@ -35,11 +35,19 @@ pub struct SandboxReport {
     pub write: Vec<String>,
     /// Granted hosts; for a process, one granted host allows the whole network.
     pub net: Vec<String>,
+    /// True if one process answers all calls of a thread (`persistent`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
 }
 
 impl From<&ToolSandbox> for SandboxReport {
     fn from(sandbox: &ToolSandbox) -> Self {
-        Self { kind: sandbox.kind.as_str().to_owned(), write: sandbox.write.clone(), net: sandbox.net.clone() }
+        Self {
+            kind: sandbox.kind.as_str().to_owned(),
+            write: sandbox.write.clone(),
+            net: sandbox.net.clone(),
+            persistent: sandbox.persistent,
+        }
     }
 }
 

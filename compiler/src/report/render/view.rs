@@ -104,7 +104,7 @@ fn describe_source(layer: &Layer) -> String {
         (Some(hook), _, _) if layer.depends => format!("hook {hook}, if it fires"),
         (Some(hook), _, _) => format!("hook {hook}"),
         (None, _, LayerKind::Body) => "body".to_owned(),
-        (None, _, LayerKind::Tools) => "palette".to_owned(),
+        (None, _, LayerKind::Tools | LayerKind::ToolGuidance) => "palette".to_owned(),
         (None, _, LayerKind::Prompt | LayerKind::Skills) => "session".to_owned(),
         (None, _, LayerKind::ContextFile) => "context file".to_owned(),
         (None, _, LayerKind::Appended) => "settings".to_owned(),

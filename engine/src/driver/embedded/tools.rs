@@ -10,6 +10,7 @@ use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
 use rye_compiler::primary::{FetchRequest, ItemType, Primary, SignRequest, format_capability};
+use rye_compiler::semantics::hook_point;
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
@@ -38,7 +39,7 @@ use crate::tool::process::TERMINATION_GRACE;
 use crate::tool::registry::PreparedTool;
 #[cfg(feature = "mcp")]
 use crate::tool::registry::ToolFile;
-use crate::tool::{Invocation, ToolOutcome};
+use crate::tool::{CALL_EVENT, Invocation, ToolOutcome};
 use crate::trust::TrustSnapshot;
 
 /// Time after which a running call books the open settlements.
@@ -163,6 +164,8 @@ impl EmbeddedDriver {
             parameters,
             project_root: self.engine.project.clone(),
             thread_id: self.acting_thread(),
+            event: hook.map_or(CALL_EVENT, |hook| hook_point::row_of(hook.event).name),
+            persistent: Arc::clone(&self.persistent),
             timeout: Duration::from_millis(dispatch.remaining_ms.max(1)),
             write: dispatch.write.clone(),
             net: dispatch.net.clone(),
@@ -321,7 +324,7 @@ impl EmbeddedDriver {
             // The gate has checked that the object is a result of this thread.
             let own: BTreeSet<String> = match &request {
                 FetchRequest::Object { sha256, .. } => BTreeSet::from([sha256.clone()]),
-                FetchRequest::Item { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
+                FetchRequest::Item { .. } | FetchRequest::Skill { .. } | FetchRequest::Query { .. } => BTreeSet::new(),
             };
             let user_space = || engine.admit_user_space(&plan, hook.as_ref());
             let library = FetchSources { world, objects: &*objects, own_objects: &own, user_space: &user_space };

@@ -353,6 +353,8 @@ fn invocation(w: &TestProject) -> Invocation {
         parameters: json!({}),
         project_root: w.dir.path().to_owned(),
         thread_id: "t-1".into(),
+        event: crate::tool::CALL_EVENT,
+        persistent: std::sync::Arc::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
         net: Vec::new(),

@@ -123,6 +123,8 @@ impl Setup {
             parameters,
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
+            event: crate::tool::CALL_EVENT,
+            persistent: std::sync::Arc::default(),
             halt: crate::tool::cancellation::CancellationToken::never(),
             thread_count: crate::thread_count::ThreadCount::default(),
             timeout: left,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use rye_compiler::item::Items;
 use rye_compiler::primary::{FetchRequest, ItemType};
-use rye_compiler::world::{Space, World};
+use rye_compiler::world::{ItemKind, SkillPath, Space, World};
 use rye_grammar::ItemId;
 use serde_json::json;
 
@@ -36,6 +37,12 @@ pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome 
                 _ => page_of_text(text.as_bytes(), *offset, *limit),
             })
         }
+        FetchRequest::Skill { skill, path, offset, limit } => {
+            fetch_skill(library, skill, path.as_deref()).and_then(|text| match (offset, limit) {
+                (0, None) => Ok(ToolOutcome::ok(text)),
+                _ => page_of_text(text.as_bytes(), *offset, *limit),
+            })
+        }
         FetchRequest::Query { item_type, query, scope, limit } => {
             search(library, *item_type, query, scope.as_deref(), *limit)
         }
@@ -54,6 +61,30 @@ fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> R
         (library.user_space)().map_err(|why| format!("{} `{id}`: {why}", item_type.as_str()))?;
     }
     item_text(&first).map(|t| t.body)
+}
+
+/// Returns the text of a skill, or of a file in its folder. The text grants nothing.
+fn fetch_skill(library: &FetchSources<'_>, id: &ItemId, path: Option<&str>) -> Result<String, String> {
+    let found = library.world.candidates(ItemKind::Skill, id).map_err(|error| error.to_string())?;
+    let file = found.into_iter().next().ok_or_else(|| format!("unknown skill `{id}`"))?;
+    if file.space == Space::User {
+        (library.user_space)().map_err(|why| format!("skill `{id}`: {why}"))?;
+    }
+    let items = Items::new(library.world);
+    let skill = items.skill(id).ok_or_else(|| format!("the skill `{id}` cannot be loaded; `rye check` states why"))?;
+    if skill.is_hidden {
+        return Err(format!("the skill `{id}` is only for the user: it sets `disable-model-invocation`"));
+    }
+    let Some(path) = path else { return Ok(skill.element().0) };
+    let wanted = SkillPath::parse(path).ok_or_else(|| {
+        let shown: String = path.chars().take(80).collect();
+        format!(
+            "`{shown}` cannot be a file of the skill `{id}`: give a path inside of its folder, without `..` and hidden names"
+        )
+    })?;
+    let bytes = library.world.read_skill_file(&file, &wanted).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("the skill `{id}` has no file `{}`", wanted.as_str()))?;
+    String::from_utf8(bytes).map_err(|_| format!("`{}` of the skill `{id}` is not UTF-8", wanted.as_str()))
 }
 
 fn fetch_object(

@@ -50,6 +50,8 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         parameters,
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
+        event: crate::tool::CALL_EVENT,
+        persistent: std::sync::Arc::default(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),
         timeout,

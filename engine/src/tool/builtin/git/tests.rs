@@ -43,6 +43,8 @@ impl Repository {
             parameters,
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
+            event: crate::tool::CALL_EVENT,
+            persistent: std::sync::Arc::default(),
             halt: crate::tool::cancellation::CancellationToken::never(),
             thread_count: crate::thread_count::ThreadCount::default(),
             timeout: Duration::from_secs(30),

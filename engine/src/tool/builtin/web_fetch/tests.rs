@@ -14,6 +14,8 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         parameters,
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
+        event: crate::tool::CALL_EVENT,
+        persistent: std::sync::Arc::default(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),
         timeout: Duration::from_secs(20),

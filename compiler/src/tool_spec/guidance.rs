@@ -1,0 +1,44 @@
+//! `snippet` and `guidelines`: the lines that a tool adds to the system prompt.
+
+use rye_grammar::Span;
+use rye_grammar::data::Node;
+
+use super::read::ToolSpecReader;
+use super::{MAX_GUIDELINE_CHARS, MAX_GUIDELINES, MAX_SNIPPET_CHARS};
+
+impl ToolSpecReader {
+    /// Reads the line of the tool in the system prompt.
+    pub(super) fn snippet(&mut self, node: &Node) -> Option<String> {
+        let text = self.text(node, "snippet")?;
+        let span = node.get("snippet").map_or(node.span, |value| value.span);
+        self.check_prompt_line("snippet", &text, MAX_SNIPPET_CHARS, span)
+    }
+
+    pub(super) fn guidelines(&mut self, node: &Node) -> Vec<String> {
+        let lines = self.strings(node, "guidelines");
+        if let Some((_, span)) = lines.get(MAX_GUIDELINES) {
+            let message = format!("a tool has at most {MAX_GUIDELINES} guidelines, not {}", lines.len());
+            self.report_bad_value(*span, message, "one too many", None);
+        }
+        let lines = lines.into_iter().take(MAX_GUIDELINES);
+        lines
+            .filter_map(|(text, span)| self.check_prompt_line("guidelines", &text, MAX_GUIDELINE_CHARS, span))
+            .collect()
+    }
+
+    /// Checks a line of the system prompt: it is not empty, has no line break, and is not too long.
+    fn check_prompt_line(&mut self, key: &str, text: &str, most: usize, span: Span) -> Option<String> {
+        let text = text.trim();
+        let reason = if text.is_empty() {
+            "is empty".to_owned()
+        } else if text.chars().any(char::is_control) {
+            "must be one line".to_owned()
+        } else if text.chars().count() > most {
+            format!("has {} characters, at most {most} are allowed", text.chars().count())
+        } else {
+            return Some(text.to_owned());
+        };
+        self.report_bad_value(span, format!("a line of `{key}` {reason}"), "not a line of the prompt", None);
+        None
+    }
+}

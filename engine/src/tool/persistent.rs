@@ -1,0 +1,261 @@
+//! Persistent tools: one process answers all calls of a thread, a JSON line for each. A line is
+//! `{"id", "event", "facts"}`, its answer `{"id", "action", …}`, `{"id", "result": …}` or `{"id", "error": …}`. The
+//! process runs in the sandbox of the tool and ends with its thread.
+
+mod line_process;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rye_compiler::tool_spec::{FillValues, Idempotence, ScriptLanguage, fill_argv};
+use serde_json::{Map, Value, json};
+
+use super::command::{resolve_program, template_values};
+use super::process::{LongLivedProgram, Sandbox, base_environment};
+use super::registry::ToolFile;
+use super::script::reports_failure;
+use super::{Invocation, Tool, ToolOutcome, environment};
+use crate::BoxFuture;
+use line_process::{LineFailure, LineProcess};
+pub use line_process::{PushHandler, PushedMessage};
+
+const PYTHON_SERVER: &str = include_str!("persistent/serve.py");
+const JAVASCRIPT_SERVER: &str = include_str!("persistent/serve.mjs");
+
+/// Maximum number of persistent processes of a thread.
+const MAX_PROCESSES: usize = 16;
+/// Number of times that a process which failed starts again within one prompt.
+const MAX_RESTARTS: u64 = 1;
+
+/// The program of a persistent tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PersistentProgram {
+    /// A command that implements the protocol.
+    Command { argv: Vec<String> },
+    /// A script whose function `execute` is called once a line.
+    Script { language: ScriptLanguage },
+}
+
+/// A persistent tool, ready to be called.
+#[derive(Debug, Clone)]
+pub struct PersistentTool {
+    pub program: PersistentProgram,
+    pub file: ToolFile,
+    /// The timeout of a line.
+    pub timeout: Duration,
+    pub idempotent: Idempotence,
+    /// Names of declared environment variables.
+    pub environment: Vec<String>,
+    /// True if the process may submit messages to the chat.
+    pub pushes: bool,
+}
+
+/// The persistent processes of one thread. Dropping this value ends them.
+#[derive(Default)]
+pub struct PersistentProcesses {
+    slots: Mutex<BTreeMap<ProcessKey, Arc<tokio::sync::Mutex<ProcessSlot>>>>,
+    /// The number of the current prompt.
+    prompt: Arc<AtomicU64>,
+    /// Receives the messages that processes submit; `None` if the thread accepts none.
+    pushes: Option<PushHandler>,
+}
+
+/// The key of a process: the tool, and the access of its sandbox. A call with less access never reaches a process that
+/// has more.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ProcessKey {
+    tool: String,
+    write: Vec<String>,
+    net: Vec<String>,
+}
+
+/// The process of a key, and its failures.
+#[derive(Default)]
+struct ProcessSlot {
+    running: Option<LineProcess>,
+    /// True if the last process failed: it ended, missed a deadline, or wrote something else than an answer.
+    has_failed: bool,
+    /// The prompt in which processes were last restarted, and how often.
+    restarts: (u64, u64),
+    last_id: u64,
+}
+
+impl std::fmt::Debug for PersistentProcesses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersistentProcesses").field("prompt", &self.prompt).finish_non_exhaustive()
+    }
+}
+
+impl PersistentProcesses {
+    /// Creates the set of a thread that accepts the messages of its processes.
+    pub fn with_pushes(pushes: PushHandler) -> Self {
+        Self { pushes: Some(pushes), ..Self::default() }
+    }
+
+    /// Sets the current prompt: each prompt has its own number of restarts and messages.
+    pub fn set_prompt(&self, prompt: u64) {
+        self.prompt.store(prompt, Ordering::Relaxed);
+    }
+
+    fn slot(&self, key: ProcessKey) -> Result<Arc<tokio::sync::Mutex<ProcessSlot>>, String> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= MAX_PROCESSES && !slots.contains_key(&key) {
+            return Err(format!("a thread has at most {MAX_PROCESSES} persistent processes"));
+        }
+        Ok(Arc::clone(slots.entry(key).or_default()))
+    }
+}
+
+impl ProcessSlot {
+    /// Counts the start of a process after a failure. Returns false if the prompt has no restart left.
+    fn may_start(&mut self, prompt: u64) -> bool {
+        if !std::mem::take(&mut self.has_failed) {
+            return true;
+        }
+        let used = if self.restarts.0 == prompt { self.restarts.1 } else { 0 };
+        self.restarts = (prompt, used.saturating_add(1));
+        if used >= MAX_RESTARTS {
+            self.has_failed = true;
+        }
+        used < MAX_RESTARTS
+    }
+}
+
+impl Tool for PersistentTool {
+    fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
+        Box::pin(async move {
+            let processes = Arc::clone(&invocation.persistent);
+            let key = ProcessKey {
+                tool: invocation.item_id.to_string(),
+                write: invocation.write.clone(),
+                net: invocation.net.clone(),
+            };
+            match processes.slot(key) {
+                Ok(slot) => self.answer(&mut *slot.lock().await, invocation, &processes).await,
+                Err(reason) => ToolOutcome::error(reason),
+            }
+        })
+    }
+}
+
+impl PersistentTool {
+    /// Sends the call as a line and returns the answer. Starts the process if there is none.
+    async fn answer(
+        &self,
+        slot: &mut ProcessSlot,
+        invocation: Invocation,
+        processes: &PersistentProcesses,
+    ) -> ToolOutcome {
+        let prompt = processes.prompt.load(Ordering::Relaxed);
+        let may_repeat = self.idempotent.covers(&invocation.parameters);
+        let timeout = self.timeout.min(invocation.timeout);
+        loop {
+            let last = slot.running.take();
+            slot.has_failed |= last.as_ref().is_some_and(|process| !process.is_running());
+            let mut process = match last.filter(LineProcess::is_running) {
+                Some(process) => process,
+                None if !slot.may_start(prompt) => {
+                    return ToolOutcome::error(format!(
+                        "the persistent process of `{}` failed again; it starts again in the next prompt",
+                        invocation.item_id
+                    ));
+                }
+                None => match self.start(&invocation, processes) {
+                    Ok(process) => process,
+                    Err(reason) => return ToolOutcome::error(reason),
+                },
+            };
+            slot.last_id = slot.last_id.saturating_add(1);
+            let line = json!({"id": slot.last_id, "event": invocation.event, "facts": invocation.parameters});
+            // A call that is dropped leaves no process whose next line answers this call.
+            match process.exchange(slot.last_id, &line, timeout, invocation.halt.clone()).await {
+                Ok(answer) => {
+                    slot.running = Some(process);
+                    return parse_answer(answer);
+                }
+                Err(LineFailure::Cancelled) => return ToolOutcome::error("stopped: the thread was cancelled"),
+                Err(failure) => {
+                    slot.has_failed = true;
+                    if may_repeat && matches!(failure, LineFailure::Ended { .. }) {
+                        continue;
+                    }
+                    return ToolOutcome::error(failure.describe(&invocation.item_id, timeout));
+                }
+            }
+        }
+    }
+
+    fn start(&self, invocation: &Invocation, processes: &PersistentProcesses) -> Result<LineProcess, String> {
+        let variables = environment::declared_variables(&self.environment);
+        let path = self.file.path.clone().unwrap_or_else(|| PathBuf::from(&*self.file.item_path));
+        let (argv, first_line) = match &self.program {
+            PersistentProgram::Command { argv } => {
+                let runtime = template_values(&self.file, invocation);
+                let none = Map::new();
+                let given = FillValues { parameters: &none, runtime: &runtime, environment: &variables };
+                let argv = fill_argv(argv, given).map_err(|error| error.to_string())?;
+                (argv.into_iter().map(OsString::from).collect::<Vec<_>>(), None)
+            }
+            PersistentProgram::Script { language } => {
+                let source = json!({
+                    "source": &*self.file.text,
+                    "path": path.to_string_lossy(),
+                    "project_path": invocation.project_root.to_string_lossy(),
+                    "typescript": *language == ScriptLanguage::TypeScript,
+                });
+                let argv: &[&str] = match language {
+                    ScriptLanguage::Python => &["python3", "-X", "utf8", "-B", "-c", PYTHON_SERVER],
+                    ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
+                        &["node", "--no-warnings", "--input-type=module", "-e", JAVASCRIPT_SERVER]
+                    }
+                    ScriptLanguage::Shell => return Err("a shell script cannot be persistent".to_owned()),
+                };
+                (argv.iter().map(OsString::from).collect(), Some(source))
+            }
+        };
+        let mut argv = argv.into_iter();
+        let program = argv.next().ok_or("this tool names no program")?;
+        let program = match program.to_str() {
+            Some(name) => resolve_program(name, &invocation.project_root),
+            None => program,
+        };
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let program = LongLivedProgram {
+            program,
+            arguments: argv.collect(),
+            folder: invocation.project_root.clone(),
+            sandbox: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            // The variables of every program are last: no declared variable replaces them.
+            environment: variables.chain(base_environment(&invocation.thread_id)).collect(),
+        };
+        let pushes = processes.pushes.clone().filter(|_| self.pushes);
+        LineProcess::start(
+            &program,
+            first_line.as_ref(),
+            pushes.map(|handler| (handler, Arc::clone(&processes.prompt))),
+        )
+        .map_err(|error| format!("`{}` cannot be started: {error}", program.program.display()))
+    }
+}
+
+/// Converts an answer to a result: `error` of a line without `action`, else `result`, else the line without its id.
+fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
+    answer.shift_remove("id");
+    if !answer.contains_key("action") {
+        if let Some(error) = answer.get("error") {
+            return ToolOutcome::error(error.as_str().map_or_else(|| error.to_string(), str::to_owned));
+        }
+        if let Some(result) = answer.shift_remove("result") {
+            return ToolOutcome { is_error: reports_failure(&result), ..ToolOutcome::ok(result) };
+        }
+    }
+    let content = Value::Object(answer);
+    ToolOutcome { is_error: reports_failure(&content), ..ToolOutcome::ok(content) }
+}
+
+#[cfg(test)]
+mod tests;

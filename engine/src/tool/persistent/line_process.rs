@@ -1,0 +1,218 @@
+//! A process that answers JSON lines: the exchange of one line, its deadline, and the messages that it submits.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rye_grammar::ItemId;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::event::Delivery;
+use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
+use crate::tool::process::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
+
+/// Maximum length of a line that a process writes, in bytes.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+/// Maximum number of messages that a process submits within one prompt.
+const MAX_PUSHES: u64 = 10;
+/// Maximum characters of the process's own output in an error.
+const MAX_LOG_CHARS: usize = 2_000;
+/// Time for the output that explains the end of a process to arrive.
+const LOG_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Accepts a message that a process submits; returns false if the chat has ended.
+pub type PushHandler = Arc<dyn Fn(PushedMessage) -> bool + Send + Sync>;
+
+/// A message that a process submits: `{"submit": {"text": "…", "delivery": "follow_up"}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushedMessage {
+    pub text: String,
+    #[serde(default)]
+    pub delivery: Delivery,
+}
+
+/// A running process. Dropping it ends the process and its descendants.
+pub(super) struct LineProcess {
+    input: pipe::Sender,
+    lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
+    log: StderrTail,
+    reader: AbortHandle,
+    /// The first line, sent together with the first call.
+    first_line: Option<Vec<u8>>,
+    _held: ProgramHandle,
+}
+
+/// The reason why a line has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum LineFailure {
+    /// The process ended before it answered; `log` is the end of its standard error.
+    Ended {
+        log: String,
+    },
+    TimedOut,
+    /// The process wrote something else than an answer.
+    Malformed {
+        reason: String,
+    },
+    Cancelled,
+}
+
+impl LineFailure {
+    pub fn describe(&self, tool: &ItemId, timeout: Duration) -> String {
+        match self {
+            Self::Ended { log } if log.is_empty() => {
+                format!("the process of `{tool}` ended before it answered; whether it acted is not known")
+            }
+            Self::Ended { log } => format!(
+                "the process of `{tool}` ended before it answered; whether it acted is not known; its last output: {log}"
+            ),
+            Self::TimedOut => {
+                let seconds = timeout.as_secs_f64();
+                format!("the process of `{tool}` was stopped: it did not answer within {seconds} seconds")
+            }
+            Self::Malformed { reason } => format!("the process of `{tool}` was stopped: {reason}"),
+            Self::Cancelled => "stopped: the thread was cancelled".to_owned(),
+        }
+    }
+}
+
+impl LineProcess {
+    /// Starts a program. Its first line is sent with the first call. With `pushes`, the program may submit messages within the prompt that
+    /// the number states.
+    pub fn start(
+        program: &LongLivedProgram,
+        first_line: Option<&Value>,
+        pushes: Option<(PushHandler, Arc<AtomicU64>)>,
+    ) -> io::Result<Self> {
+        let RunningProgram { output, input, log, held } = start_long_lived(program)?;
+        let (sender, lines) = mpsc::channel(1);
+        let reader = tokio::spawn(read_lines(output, sender, pushes)).abort_handle();
+        let first_line = first_line.map(encode_line);
+        Ok(Self { input, lines, log, reader, first_line, _held: held })
+    }
+
+    pub fn is_running(&self) -> bool {
+        !self.reader.is_finished()
+    }
+
+    /// Sends a line and waits for the answer with this id.
+    pub async fn exchange(
+        &mut self,
+        id: u64,
+        line: &Value,
+        most: Duration,
+        mut halt: CancellationToken,
+    ) -> Result<Map<String, Value>, LineFailure> {
+        let halted = async {
+            halt.cancelled().await;
+            tokio::time::sleep(CANCEL_GRACE).await;
+        };
+        tokio::select! {
+            answer = timeout(most, self.send(id, line)) => answer.unwrap_or(Err(LineFailure::TimedOut)),
+            () = halted => Err(LineFailure::Cancelled),
+        }
+    }
+
+    async fn send(&mut self, id: u64, line: &Value) -> Result<Map<String, Value>, LineFailure> {
+        let mut bytes = self.first_line.take().unwrap_or_default();
+        bytes.extend(encode_line(line));
+        // If the process has closed its input, it has no further answer, or its answer is in its output.
+        let written = self.input.write_all(&bytes).await;
+        let Some(answer) = self.lines.recv().await else {
+            // The end of the output precedes the end of the log.
+            tokio::time::sleep(LOG_TIMEOUT).await;
+            let text = self.log.text();
+            let skipped = text.chars().count().saturating_sub(MAX_LOG_CHARS);
+            return Err(LineFailure::Ended { log: text.chars().skip(skipped).collect() });
+        };
+        let answer = answer.map_err(|reason| LineFailure::Malformed { reason })?;
+        if answer.get("id").and_then(Value::as_u64) != Some(id) {
+            let found = answer.get("id").map_or_else(|| "no id".to_owned(), |found| format!("the id {found}"));
+            return Err(LineFailure::Malformed { reason: format!("its answer has {found} instead of {id}") });
+        }
+        written.map_or_else(|_| Err(LineFailure::Ended { log: self.log.text() }), |()| Ok(answer))
+    }
+}
+
+impl Drop for LineProcess {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// Reads the lines of a process until it ends or writes an invalid line.
+async fn read_lines(
+    output: pipe::Receiver,
+    answers: mpsc::Sender<Result<Map<String, Value>, String>>,
+    pushes: Option<(PushHandler, Arc<AtomicU64>)>,
+) {
+    let mut output = BufReader::new(output);
+    let mut bytes = Vec::new();
+    let (mut counted_prompt, mut count) = (0, 0_u64);
+    loop {
+        bytes.clear();
+        match (&mut output).take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
+        }
+        let mut line = match parse_line(&bytes) {
+            Ok(line) => line,
+            Err(reason) => {
+                // No call waits if the caller has given up.
+                answers.send(Err(reason)).await.ok();
+                return;
+            }
+        };
+        let Some(message) = line.shift_remove("submit") else {
+            if answers.send(Ok(line)).await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let Some((handler, prompt)) = &pushes else {
+            let reason = "it submitted a message, which needs `pushes: true` and a chat".to_owned();
+            answers.send(Err(reason)).await.ok();
+            return;
+        };
+        let now = prompt.load(Ordering::Relaxed);
+        if now != counted_prompt {
+            (counted_prompt, count) = (now, 0);
+        }
+        count = count.saturating_add(1);
+        let refused = match serde_json::from_value::<PushedMessage>(message) {
+            Ok(_) if count > MAX_PUSHES => Some(format!("it submitted more than {MAX_PUSHES} messages in one prompt")),
+            Ok(message) if message.text.trim().is_empty() => Some("it submitted an empty message".to_owned()),
+            Ok(message) => (!handler(message)).then(|| "the chat has ended".to_owned()),
+            Err(error) => Some(format!("its message cannot be read: {error}")),
+        };
+        if let Some(reason) = refused {
+            answers.send(Err(reason)).await.ok();
+            return;
+        }
+    }
+}
+
+fn encode_line(line: &Value) -> Vec<u8> {
+    let mut bytes = line.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+fn parse_line(bytes: &[u8]) -> Result<Map<String, Value>, String> {
+    if bytes.last() != Some(&b'\n') && u64::try_from(bytes.len()).is_ok_and(|length| length >= MAX_LINE_BYTES) {
+        return Err(format!("it wrote a line of more than {} MiB", MAX_LINE_BYTES >> 20));
+    }
+    if let Ok(Value::Object(line)) = serde_json::from_slice(bytes) {
+        return Ok(line);
+    }
+    let shown: String = String::from_utf8_lossy(bytes).trim().chars().take(200).collect();
+    Err(format!("its output has a line that is not a JSON object: {shown}"))
+}
