@@ -371,9 +371,12 @@ fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
         ".ai/config/agent/providers/scripted.yaml",
         &format!("id: scripted\nwire: scripted\nscript: script.yaml\ndefault_tier: fast\ntiers: {{ fast: scripted, high: other }}\nmodels:\n  - {first}\n  - {second}\n"),
     );
-    let done = chat(&place, &["talk"], b"first\n/model high\nsecond\n/tree\n");
+    let done = chat(&place, &["talk"], b"first\n/model high\n/model high confirm\nsecond\n/tree\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
-    assert!(done.stderr.contains("model other instead of scripted"), "{}", done.stderr);
+    // The first model reads its cache at a lower price.
+    let dearer = "+ widened scripted/scripted → scripted/other: may spend more";
+    assert_eq!(done.stderr.matches(dearer).count(), 2, "{}", done.stderr);
+    assert_eq!(done.stderr.matches("the new plan allows more; repeat it").count(), 1, "{}", done.stderr);
     let (_, listed) = place.json(&["threads", "list"]);
     let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
     let events = place.transcript(last["thread_id"].as_str().unwrap());
@@ -469,7 +472,8 @@ fn budget_bounds_each_further_prompt_and_a_higher_one_asks() {
     for text in [
         "a prompt may spend at most $5",
         "a budget is above 0",
-        "raises the prompt limit `spend` to 0.4",
+        "the new plan allows more; repeat it with `confirm` at the end:\n  context 372 → 372 tokens",
+        "\nLimits\n  spend raised $0.1 → $0.4  .ai/directives/talk.md:8",
         "session closed  3 turns, ",
     ] {
         assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
@@ -571,4 +575,24 @@ fn session_has_one_owner_and_messages_of_other_processes_pass_the_intake() {
     let events = transcript(&place);
     let inputs: Vec<&Value> = events.iter().filter(|event| event["type"] == "user_input").collect();
     assert_eq!((inputs[1]["raw"].as_str(), inputs[1]["text"].as_str()), (Some("/greet you"), Some("Hello you.")));
+}
+
+#[test]
+fn preview_of_a_command_states_its_tool_and_makes_no_call() {
+    let place = project("steps: [{ text: One. }]");
+    place.write(".ai/config/agent/chat.yaml", COMMANDS);
+    place.write(".ai/tools/team/answer.sh", ANSWER);
+    place.write(".ai/tools/team/broken.sh", "#!/bin/sh\n# rye: {description: Fails.}\nexit 3\n");
+    let done =
+        chat(&place, &["talk"], b"/preview /where main.rs\n/preview /cost\n/preview $0.10 hello\n/preview /nope\n");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    for text in [
+        "/where runs the tool `team/answer` and makes no model call itself",
+        "/cost is a command of the session",
+        "about $",
+        "unknown command `/nope`",
+    ] {
+        assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
+    }
+    assert_eq!(count(&transcript(&place), "command_ran"), 0);
 }

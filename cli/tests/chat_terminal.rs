@@ -448,3 +448,106 @@ fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt
     let input = events.iter().find(|event| event["type"] == "user_input").unwrap();
     assert_eq!(input["raw"], "second again");
 }
+
+#[test]
+fn status_line_shows_the_mode_and_shift_tab_changes_it() {
+    let place = project("{ text: One. }");
+    let mut terminal = start(&place, (90, 24));
+    terminal.press("\x1b[Z");
+    terminal.wait_for("scripted · read-only · ");
+    terminal.press("\x1b[Z");
+    terminal.wait_for("Shift+Tab again returns to the mode `ask`");
+    terminal.press("\x1b[Z");
+    terminal.wait_for("mode ask instead of read-only");
+    terminal.wait_until("the status", |rows| !rows.iter().any(|row| row.contains("· read-only ·")));
+    terminal.press("/mode auto\r");
+    terminal.wait_for("the mode `auto` allows more");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn prompt_with_bounds_waits_for_the_running_prompt() {
+    let place = project("{ text: First., delay_ms: 1500 }, { text: Second. }");
+    let mut terminal = start(&place, (90, 24));
+    terminal.press("begin\r");
+    terminal.wait_for("Esc to interrupt");
+    terminal.press("$0.10 then this\r");
+    terminal.wait_for("↷ queued: $0.10 then this");
+    wait_idle(&terminal, 2);
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    let prompts = sent(&place, "prompt");
+    assert_eq!((prompts.len(), prompts[1].as_str()), (2, "then this"));
+    assert!(rows.iter().any(|row| row == "> $0.10 then this"), "{rows:?}");
+}
+
+/// Returns a session whose first prompt starts a child that runs for some time.
+fn with_running_child(delay_ms: u32) -> (TestProject, PtyTerminal) {
+    let start_child = "{ name: rye_execute, input: { item_type: directive, item_id: part, async: true } }";
+    let place = project(&format!("{{ tool_calls: [{start_child}] }}, {{ text: Started. }}"));
+    place.write(".ai/directives/talk.md", &talk_directive(9, "<directive>part</directive>"));
+    let part = talk_directive(2, "").replace("name=\"talk\"", "name=\"part\"").replace("0.50", "0.10");
+    place.write(".ai/directives/part.md", &part);
+    let script = place.read("script.yaml");
+    place.write("script.yaml", &format!("{script}\nthreads: {{ part: [{{ text: Part., delay_ms: {delay_ms} }}] }}\n"));
+    place.run_ok(&["trust"]);
+    let args = [&ARGS[..], &["--unattended", "allow"]].concat();
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &args, &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("go\r");
+    terminal.wait_for("Allow?");
+    terminal.press("y");
+    wait_idle(&terminal, 1);
+    (place, terminal)
+}
+
+fn status_of_child(place: &TestProject) -> String {
+    let (_, listed) = place.json(&["threads", "list"]);
+    let child = listed["threads"].as_array().unwrap().iter().find(|thread| thread["directive"] == "part").unwrap();
+    child["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn leaving_asks_while_a_child_runs_and_can_cancel_it() {
+    let (place, mut terminal) = with_running_child(60_000);
+    terminal.press("/exit\r");
+    terminal.wait_for("1 child runs. w: wait for them, d: leave them in the background, c: cancel them, Esc: stay");
+    terminal.press("x\x1b");
+    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    terminal.press("\x04");
+    terminal.wait_for("1 child runs.");
+    terminal.press("c");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, status_of_child(&place).as_str()), (0, "killed"), "{rows:?}");
+}
+
+#[test]
+fn session_waits_for_its_child_if_the_user_wants() {
+    let (place, mut terminal) = with_running_child(3_000);
+    terminal.press("/exit\r");
+    terminal.wait_for("1 child runs.");
+    terminal.press("w");
+    terminal.wait_for("waiting for the children; Ctrl+C cancels them");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, status_of_child(&place).as_str()), (0, "completed"), "{rows:?}");
+}
+
+#[test]
+fn child_continues_in_the_background_without_the_terminal() {
+    let (place, mut terminal) = with_running_child(5_000);
+    let process = terminal.process_id();
+    terminal.press("/exit\r");
+    terminal.wait_for("1 child runs.");
+    terminal.press("d");
+    terminal.wait_for(&format!("the children continue in process {process}"));
+    let output = || std::fs::read_link(format!("/proc/{process}/fd/1")).unwrap_or_default();
+    while output() != std::path::Path::new("/dev/null") {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(status_of_child(&place), "running");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, status_of_child(&place).as_str()), (0, "completed"), "{rows:?}");
+    assert!(rows.iter().any(|row| row.starts_with("session closed")), "{rows:?}");
+}

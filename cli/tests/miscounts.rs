@@ -301,6 +301,20 @@ fn cost_of_a_model_without_a_price_is_unknown() {
             let output = format!("{}\n{}", done.stdout, done.stderr);
             assert!(output.contains(" out, cost unknown") && !output.contains("$0"), "{wire:?}\n{output}");
         }
+        let mut child = place.command(&["chat", "work"]);
+        let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        child.stdin.take().unwrap().write_all(b"go\n/cost\n/preview hello\n").unwrap();
+        let session = ProcessResult::from(child.wait_with_output().unwrap()).stderr;
+        for text in [" out, cost unknown\n", "and unknown costs", "cost unknown: the model"] {
+            assert!(session.contains(text), "{wire:?} {text}\n{session}");
+        }
+        let id = place.json(&["threads", "list", "--limit", "1"]).1["threads"][0]["thread_id"].clone();
+        let listed = place.run_ok(&["threads", "list", "--limit", "1", "--format", "plain"]);
+        assert!(listed.contains("\tunknown\t") && !listed.contains("$0"), "{wire:?}\n{listed}");
+        let shown = place.run_ok(&["threads", "show", id.as_str().unwrap(), "--format", "plain"]);
+        assert!(shown.contains(" out, cost unknown"), "{wire:?}\n{shown}");
+        assert_eq!(place.json(&["threads", "show", id.as_str().unwrap()]).1["cost"]["unpriced"], true);
     }
 }
 

@@ -18,9 +18,9 @@ use crate::world::Space;
 pub(crate) const COMMAND_FILE: &str = "agent/chat";
 
 /// The commands of every front end. A declared command cannot have one of these names.
-pub const BUILT_IN_COMMANDS: [&str; 19] = [
-    "help", "exit", "quit", "model", "reload", "fork", "rewind", "retry", "compact", "name", "tree", "context",
-    "preview", "cost", "queue", "clear", "budget", "new", "resume",
+pub const BUILT_IN_COMMANDS: [&str; 21] = [
+    "help", "exit", "quit", "model", "mode", "with", "reload", "fork", "rewind", "retry", "compact", "name", "tree",
+    "context", "preview", "cost", "queue", "clear", "budget", "new", "resume",
 ];
 
 /// A declared command.

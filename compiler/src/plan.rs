@@ -5,6 +5,7 @@ pub mod bound;
 pub mod cost;
 pub mod count;
 pub mod graph;
+pub mod narrow;
 pub mod note;
 pub mod origin;
 pub mod parts;

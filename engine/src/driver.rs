@@ -10,7 +10,7 @@ use crate::error::DriveError;
 use crate::journal::Journal;
 use std::sync::Arc;
 
-use rye_compiler::plan::Plan;
+use rye_compiler::plan::{Grant, Plan};
 use tokio::task::JoinSet;
 
 use crate::BoxFuture;
@@ -71,6 +71,8 @@ pub struct EffectStep {
     pub halt: CancellationToken,
     /// The end of the thread's duration; `None` while the thread waits for a person.
     pub deadline: Option<Deadline>,
+    /// The grant sets of the current prompt, if it narrows those of the thread.
+    pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
 /// The time at which the duration of a thread ends.
@@ -125,6 +127,7 @@ impl DrivenThread {
             unsettled: self.state.unsettled.clone(),
             halt,
             deadline,
+            narrowed: self.state.chat.as_ref().and_then(|chat| chat.narrowed.clone()),
         }
     }
 }
@@ -347,10 +350,11 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             return None;
         }
     };
-    // Another process could name a plan with wider grants.
-    let is_foreign_plan = on_disk && matches!(message, ControlMessage::Replan { .. });
-    let message = if is_foreign_plan {
-        ControlMessage::Unreadable { reason: "a plan is accepted only from the process that runs the thread".into() }
+    // Another process could name a plan with wider grants, or a mode without approval requests.
+    let is_foreign_change = on_disk && matches!(message, ControlMessage::Replan { .. } | ControlMessage::Mode { .. });
+    let message = if is_foreign_change {
+        let reason = "a plan or a mode is accepted only from the process that runs the thread".into();
+        ControlMessage::Unreadable { reason }
     } else {
         message
     };

@@ -20,7 +20,7 @@ pub use input::{
     AcceptedInput, CommandAction, CommandRan, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput,
     SessionNamed, ShellRan, UserInput,
 };
-pub use prompt::{ContinuedPrompt, PromptEnded, PromptStarted, PromptStatus};
+pub use prompt::{ChatMode, ContinuedPrompt, PromptBounds, PromptEnded, PromptStarted, PromptStatus};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 

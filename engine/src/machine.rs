@@ -11,6 +11,7 @@ mod facts;
 pub mod gate;
 mod outputs;
 pub(crate) mod prompt;
+pub mod prompt_bounds;
 mod request;
 pub(crate) mod retained_messages;
 mod screen;

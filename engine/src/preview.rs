@@ -111,6 +111,7 @@ fn play_prompt(
         images: input.images.clone(),
         expansions: Vec::new(),
         handled: false,
+        bounds: input.bounds.clone(),
     };
     if let Some(chat) = &mut state.chat {
         // The message would wait behind these.
@@ -175,7 +176,7 @@ fn fold(state: &mut ThreadState, body: EventBody) {
 
 /// Returns the tokens of the last request and its reply, which the provider's cache contains.
 fn cached_tokens(state: &ThreadState) -> u64 {
-    state.conversation.measured.as_ref().map_or(0, |measured| measured.input.saturating_add(measured.output))
+    state.measured().map_or(0, |measured| measured.input.saturating_add(measured.output))
 }
 
 fn average_reply(state: &ThreadState) -> u64 {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{AcceptedInput, Event, EventBody, MessageSource, PromptStatus, ThreadHead, ThreadOrigin};
+use crate::event::{
+    AcceptedInput, Event, EventBody, MessageSource, PromptBounds, PromptStatus, ThreadHead, ThreadOrigin,
+};
 use crate::image::ImageRef;
 use crate::message::{Message, text_of};
 use crate::store::{StoreError, ThreadRow};
@@ -37,6 +39,8 @@ pub struct SessionPrompt {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
+    #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
+    pub bounds: PromptBounds,
     /// `None` while the prompt runs.
     pub status: Option<PromptStatus>,
 }
@@ -96,6 +100,7 @@ fn read_thread(
                 number: started.prompt,
                 text: String::new(),
                 images: Vec::new(),
+                bounds: PromptBounds::default(),
                 status: None,
             });
         } else if let EventBody::AttemptIntended(intended) = &event.body {
@@ -133,4 +138,5 @@ fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) 
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());
     prompt.images = typed.map(|input| input.images.clone()).unwrap_or_default();
+    prompt.bounds = typed.map(|input| input.bounds.clone()).unwrap_or_default();
 }

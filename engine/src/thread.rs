@@ -71,6 +71,9 @@ pub struct Cost {
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked_ms: u64,
+    /// True if models without a price were called, whose cost `spend` does not contain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
@@ -89,6 +92,7 @@ impl Cost {
             cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
             spend: self.spend.saturating_sub(before.spend),
             asked_ms: self.asked_ms.saturating_sub(before.asked_ms),
+            unpriced: self.unpriced && self.turns > before.turns,
         }
     }
 
@@ -100,6 +104,7 @@ impl Cost {
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.spend = self.spend.saturating_add(other.spend);
         self.asked_ms = self.asked_ms.saturating_add(other.asked_ms);
+        self.unpriced |= other.unpriced;
     }
 
     /// Returns the fact `cost` of conditions and templates: dollars, and the thread's own time in seconds.
@@ -166,6 +171,9 @@ pub struct PrintedCost {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub spend: Value,
+    /// True if models without a price were called, whose cost `spend` does not contain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
 }
 
 impl From<Cost> for PrintedCost {
@@ -175,6 +183,7 @@ impl From<Cost> for PrintedCost {
             input_tokens: cost.input_tokens,
             output_tokens: cost.output_tokens,
             spend: dollars(cost.spend),
+            unpriced: cost.unpriced,
         }
     }
 }

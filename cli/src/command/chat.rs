@@ -21,12 +21,14 @@ use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
 pub mod approvals;
+pub mod bounds;
 pub mod client_approver;
 pub mod commands;
 pub mod editor;
 pub mod history;
 pub mod json;
 pub mod keys;
+pub mod leaving;
 pub mod lines;
 pub mod markdown;
 pub mod next_session;
@@ -40,6 +42,7 @@ pub mod status;
 pub mod terminal;
 pub mod word_wrap;
 
+use leaving::BackgroundChoice;
 use lines::PromptLines;
 use next_session::{NextSession, NextStart};
 use raw_mode::KeyReader;
@@ -50,9 +53,16 @@ pub struct ChatFace {
     pub input: FaceInput,
     /// The session after the current one.
     pub next: NextSession,
+    /// True if the process continues in the background after its session.
+    pub background: BackgroundChoice,
 }
 
 impl ChatFace {
+    /// Returns true if a user types at a terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.lines().is_none_or(PromptLines::is_terminal)
+    }
+
     /// Returns the keys of the terminal; `None` if the input is lines.
     pub fn keys(&self) -> Option<Arc<KeyReader>> {
         match &self.input {
@@ -140,7 +150,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     } else {
         FaceInput::Lines(Arc::new(PromptLines::read_stdin()))
     };
-    let face = ChatFace { input, next: NextSession::default() };
+    let face = ChatFace { input, next: NextSession::default(), background: BackgroundChoice::default() };
     let how = RunOptions {
         trust_record: args.trust_record,
         events: args.events || report.format() == Format::Json,

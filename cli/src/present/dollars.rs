@@ -22,6 +22,7 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
     match body {
         EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],
         EventBody::PromptStarted(_) => &["/limits/spend"],
+        EventBody::UserInput(_) => &["/bounds/spend"],
         EventBody::Continues(_) => &["/prompt/limits/spend"],
         EventBody::AttemptIntended(_) => &["/worst_case"],
         EventBody::Reserved(_) => &["/amount"],
@@ -30,6 +31,7 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         EventBody::ChildEnded(_) | EventBody::PromptEnded(_) | EventBody::Ended(_) => &["/cost/spend"],
         EventBody::Mail(mail) => match &mail.message {
             ControlMessage::Raise { limit, .. } if limit == "spend" => &["/message/value"],
+            ControlMessage::Submit { .. } => &["/message/bounds/spend"],
             ControlMessage::Raise { .. }
             | ControlMessage::Cancel
             | ControlMessage::Kill
@@ -37,12 +39,12 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
             | ControlMessage::FollowUp { .. }
             | ControlMessage::Approve { .. }
             | ControlMessage::Handoff
-            | ControlMessage::Submit { .. }
             | ControlMessage::Retract { .. }
             | ControlMessage::Compact { .. }
             | ControlMessage::Replan { .. }
             | ControlMessage::Fork { .. }
             | ControlMessage::Name { .. }
+            | ControlMessage::Mode { .. }
             | ControlMessage::Shell { .. }
             | ControlMessage::Interrupt
             | ControlMessage::Close
@@ -68,7 +70,6 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         | EventBody::Compacted(_)
         | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
-        | EventBody::UserInput(_)
         | EventBody::Retracted(_)
         | EventBody::Named(_)
         | EventBody::ShellRan(_)

@@ -2,15 +2,16 @@
 
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
-    Approval, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookPointRun,
-    HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, ResultKind, Settled, ToolCallResult,
+    Approval, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation,
+    HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted, ResultKind, Settled,
+    ToolCallResult,
 };
 use rye_engine::message::{ContentBlock, Message, ToolCall};
 use rye_engine::thread::Cost;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{format_count, format_money, truncate_line};
+use super::{format_count, format_money, format_spend, truncate_line};
 
 /// Maximum characters of a value within a line.
 const MAX_INLINE_CHARS: usize = 100;
@@ -110,11 +111,22 @@ pub fn event_view(event: &Event) -> EventView {
             bad: ran.exit_code != 0,
         },
         EventBody::Named(named) => line(named.name.clone()),
-        EventBody::PromptStarted(started) => line(format!("prompt {}", started.prompt)),
+        EventBody::PromptStarted(started) => line(format_prompt_start(started)),
         EventBody::PromptEnded(ended) => prompt_ended(ended),
         EventBody::Checkpoint(checkpoint) => line(format!("turn {}, signed by {}", checkpoint.turn, checkpoint.key_id)),
         EventBody::Ended(ended) => end_view(ended),
     }
+}
+
+fn format_prompt_start(started: &PromptStarted) -> String {
+    let mode = if started.mode == ChatMode::Ask { String::new() } else { format!(", {}", started.mode.as_str()) };
+    let granted = started.grants.as_ref().map(|grants| {
+        let patterns: Vec<&str> = grants.iter().map(|grant| grant.pattern.as_str()).collect();
+        format!(", only {}", if patterns.is_empty() { "text".to_owned() } else { patterns.join(" ") })
+    });
+    let capped =
+        if started.capped { format!(", at most {}", format_money(started.limits.spend)) } else { String::new() };
+    format!("prompt {}{mode}{}{capped}", started.prompt, granted.unwrap_or_default())
 }
 
 /// Formats a call with its arguments on one line: `rye_file_system_read {"path":"guest.txt"}`.
@@ -130,7 +142,7 @@ pub fn format_cost(cost: &Cost) -> String {
         "{}, {tokens} in, {} out, {}",
         format_count(cost.turns, "turn"),
         cost.output_tokens,
-        format_money(cost.spend)
+        format_spend(cost.spend, cost.unpriced)
     )
 }
 
@@ -272,6 +284,7 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         ControlMessage::Fork { prompt } => (format!("continue before prompt {prompt}"), None),
         ControlMessage::Shell { command, .. } => ("run a command".to_owned(), Some(command.clone())),
         ControlMessage::Name { name } => (format!("name {name}"), None),
+        ControlMessage::Mode { mode } => (format!("mode {}", mode.as_str()), None),
         ControlMessage::Interrupt => ("interrupt".to_owned(), None),
         ControlMessage::Close => ("close".to_owned(), None),
         ControlMessage::Approve { yes: true, .. } => ("approve".to_owned(), None),

@@ -211,6 +211,11 @@ impl RiskTable {
         self.rules.iter().map(|rule| rule.normal.as_str())
     }
 
+    /// Returns the patterns of one tier, as capabilities are spelled.
+    pub fn patterns_of(&self, tier: Tier) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter(move |rule| rule.tier == tier).map(|rule| rule.normal.as_str())
+    }
+
     pub fn policy(&self, tier: Tier) -> Policy {
         self.policies.get(&tier).copied().unwrap_or_else(|| tier.default_policy())
     }

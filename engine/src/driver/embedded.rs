@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Plan, PlanMode};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Plan, PlanMode};
 use rye_grammar::ItemId;
 use tokio::sync::{Semaphore, watch};
 
@@ -62,6 +62,8 @@ pub struct EmbeddedDriver {
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
+    /// The start of the thread with the grant sets of the current prompt, if it narrows them.
+    narrowed: Mutex<Option<Arc<Opened>>>,
 }
 
 /// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
@@ -110,7 +112,21 @@ impl EmbeddedDriver {
             halting,
             stopped_calls,
             hook_children,
+            narrowed: Mutex::default(),
         })
+    }
+
+    /// Returns the start of the thread with the grant sets that apply to the current prompt.
+    pub(crate) fn narrowed_launch(&self) -> Arc<Opened> {
+        let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        narrowed.unwrap_or_else(|| Arc::clone(&self.launch))
+    }
+
+    fn narrow(&self, grants: Option<&[Vec<Grant>]>) {
+        let mut narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        if narrowed.as_ref().map(|launch| &*launch.grants) != grants {
+            *narrowed = grants.map(|grants| Arc::new(Opened { grants: grants.to_vec(), ..(*self.launch).clone() }));
+        }
     }
 
     /// Registers a child of a hook until the guard is dropped.
@@ -201,8 +217,9 @@ impl EmbeddedDriver {
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
     async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
+        let launch = self.narrowed_launch();
         let request =
-            ApprovalRequest { thread: &self.id, origin, what, call, plan: &self.plan, grants: &self.launch.grants };
+            ApprovalRequest { thread: &self.id, origin, what, call, plan: &self.plan, grants: &launch.grants };
         let _asking = self.engine.mark_asking(&self.launch.root);
         tokio::select! {
             biased;
@@ -259,8 +276,10 @@ impl Driver for EmbeddedDriver {
 
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>> {
         Box::pin(async move {
-            let EffectStep { key: _, effect, request, cost, prompt, synced, unsettled, halt, deadline } = step;
+            let EffectStep { key: _, effect, request, cost, prompt, synced, unsettled, halt, deadline, narrowed } =
+                step;
             self.persistent.set_prompt(prompt);
+            self.narrow(narrowed.as_deref());
             let fact = match effect {
                 Effect::Record => Fact::Tick,
                 // The machine requests no sleep beyond the deadline.

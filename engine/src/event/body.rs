@@ -9,7 +9,7 @@ use rye_compiler::primary::Primary;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::event::{Approval, CommandSettings, QueuedMessage};
+use crate::event::{Approval, ChatMode, CommandSettings, QueuedMessage};
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
@@ -99,7 +99,7 @@ pub struct PlanBound {
 }
 
 /// The thread continues another thread from one of its events; a reference, not a copy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
     /// Number of the last event of the other thread that belongs to the conversation; `at_h` is its chain hash.
@@ -123,6 +123,12 @@ pub struct Continues {
     /// Messages that waited in the continued thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedMessage>,
+    /// The mode of the session.
+    #[serde(default, skip_serializing_if = "ChatMode::is_ask")]
+    pub mode: ChatMode,
+    /// The grants of the continued prompt, if it narrows those of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_grants: Option<Vec<Grant>>,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Delivery, UserInput};
+use super::{ChatMode, Delivery, UserInput};
 use crate::thread::Status;
 
 /// The receipt of a control message; recorded once.
@@ -65,6 +65,8 @@ pub enum ControlMessage {
     },
     /// Sets the title of a chat.
     Name { name: String },
+    /// Sets the mode of the further prompts of a chat. Accepted only from this process.
+    Mode { mode: ChatMode },
     /// Ends the current prompt of a chat: cuts the model call and stops calls.
     Interrupt,
     /// Closes the session of a chat at the end of the current prompt.
@@ -92,6 +94,7 @@ impl ControlMessage {
             | Self::Replan { .. }
             | Self::Fork { .. }
             | Self::Name { .. }
+            | Self::Mode { .. }
             | Self::Shell { .. }
             | Self::Interrupt
             | Self::Close

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::PromptBounds;
 use crate::image::ImageRef;
 
 /// A message as it was submitted, before its intake.
@@ -13,6 +14,9 @@ pub struct UserInput {
     pub images: Vec<ImageRef>,
     #[serde(default, skip_serializing_if = "InputSource::is_interactive")]
     pub source: InputSource,
+    /// The bounds of the prompt that the message starts.
+    #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
+    pub bounds: PromptBounds,
 }
 
 impl UserInput {
@@ -107,6 +111,8 @@ pub struct AcceptedInput {
     pub expansions: Vec<InputExpansion>,
     /// True if the model does not get the message: an `input` hook handled it, or it calls something unknown.
     pub handled: bool,
+    #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
+    pub bounds: PromptBounds,
 }
 
 /// A part of a message that comes from an item.
@@ -213,11 +219,13 @@ pub struct QueuedMessage {
     /// True if the message has passed its intake.
     #[serde(default)]
     pub accepted: bool,
+    #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
+    pub bounds: PromptBounds,
 }
 
 impl QueuedMessage {
     pub fn new(id: &str, input: &UserInput, delivery: Delivery) -> Self {
-        let UserInput { text, images, source } = input.clone();
-        Self { id: id.to_owned(), delivery, source, text, images, accepted: false }
+        let UserInput { text, images, source, bounds } = input.clone();
+        Self { id: id.to_owned(), delivery, source, text, images, accepted: false, bounds }
     }
 }

@@ -1,6 +1,6 @@
-//! The events of the prompts of a chat.
+//! The events of the prompts of a chat, and the bounds of a prompt.
 
-use rye_compiler::plan::PlanLimits;
+use rye_compiler::plan::{Grant, PlanLimits};
 use serde::{Deserialize, Serialize};
 
 use crate::thread::Cost;
@@ -13,6 +13,67 @@ pub struct PromptStarted {
     /// The limits of the thread while the prompt runs: the amounts used before the prompt, plus the limits of the
     /// prompt.
     pub limits: PlanLimits,
+    /// The grants that also must allow each call of the prompt; `None` if only those of the thread apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<Grant>>,
+    #[serde(default, skip_serializing_if = "ChatMode::is_ask")]
+    pub mode: ChatMode,
+    /// True if nothing raises the `spend` limit of the prompt, because its message sets the limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub capped: bool,
+}
+
+/// The bounds of a prompt that its message sets. They only narrow those of the session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptBounds {
+    /// The highest cost of the prompt, children included, in nano-dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spend: Option<u64>,
+    /// Capability patterns: the prompt may use those capabilities of the session that one of them matches. Empty for all
+    /// capabilities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
+}
+
+impl PromptBounds {
+    /// Returns true if the bounds are those of the session.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The mode of a chat: the calls that its prompts may make.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChatMode {
+    /// Only calls whose capability has the tier `safe` in the risk table, and none of `rye_sign`.
+    ReadOnly,
+    /// The calls that the plan grants, with approval requests.
+    #[default]
+    Ask,
+    /// The calls that the plan grants, without approval requests.
+    Auto,
+}
+
+impl ChatMode {
+    pub const ALL: [Self; 3] = [Self::ReadOnly, Self::Ask, Self::Auto];
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::Ask => "ask",
+            Self::Auto => "auto",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    pub(super) fn is_ask(&self) -> bool {
+        *self == Self::Ask
+    }
 }
 
 /// The end of a prompt of a chat.
@@ -48,4 +109,7 @@ pub struct ContinuedPrompt {
     pub number: u64,
     /// The remaining limits of the prompt.
     pub limits: PlanLimits,
+    /// True if nothing raises the `spend` limit of the prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub capped: bool,
 }

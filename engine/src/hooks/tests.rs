@@ -37,7 +37,8 @@ fn run_point(
 ) -> (Vec<HookVerdict>, HookOutcome, Vec<HookAction>) {
     let table = HookTable::compile(plan, json!({"who": "${cost.spend}"}).as_object().unwrap()).unwrap();
     let facts = facts.as_object().unwrap().clone();
-    let bounds = HookBounds { limits: plan.limits, spawned: 0, turn_reserve: 0, unsettled: Vec::new() };
+    let bounds =
+        HookBounds { limits: plan.limits, spawned: 0, turn_reserve: 0, unsettled: Vec::new(), prompt_spend: None };
     let store = std::sync::Arc::default();
     let run = HookRun { point, subject: None, facts, turn: 1, remaining_ms: 1000, store, nth: 0, bounds, ended: None };
     let act = FixedRunner(says, Mutex::default());

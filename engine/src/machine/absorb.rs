@@ -388,6 +388,7 @@ fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, a
         | ControlMessage::Kill
         | ControlMessage::Handoff
         | ControlMessage::Name { .. }
+        | ControlMessage::Mode { .. }
         | ControlMessage::Shell { .. }
         | ControlMessage::Compact { .. }
         | ControlMessage::Replan { .. }

@@ -197,6 +197,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
         messages: state.conversation.messages.len(),
         system: request::thread_system(state),
         of_fallback: state.on_fallback,
+        narrowed: state.chat.as_ref().and_then(|chat| chat.narrowed.clone()),
     });
     state.conversation.operations.clear();
     state.cost.turns += 1;
@@ -316,6 +317,7 @@ fn settle(state: &mut ThreadState, settled: &Settled) {
 }
 
 fn attempt(state: &mut ThreadState, intended: &AttemptIntended) {
+    state.cost.unpriced |= intended.unpriced;
     state.position = RunPosition::At(if intended.compacts { Node::Compact } else { Node::Model });
     state.wait_until = None;
     state.attempts = intended.attempt + 1;
@@ -474,6 +476,11 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
                 chat.is_closing = true;
             }
         }
+        ControlMessage::Mode { mode } => {
+            if let Some(chat) = &mut state.chat {
+                chat.mode = *mode;
+            }
+        }
         ControlMessage::Shell { command, excluded } => chat::queue_command(state, id, command, *excluded),
         ControlMessage::Compact { focus } => chat::request_compaction(state, focus.as_ref()),
         ControlMessage::Replan { plan } => chat::succeed(state, |next| next.plan = Some(plan.clone())),
@@ -517,6 +524,9 @@ fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
     if let Some(chat) = &state.chat {
+        if name == "spend" && chat.current.is_some_and(|current| current.is_capped) {
+            return false;
+        }
         // The limit of a prompt rises, at most to what remains of the session.
         let before = chat.current.map_or_else(Default::default, |current| current.cost_before);
         let used = match name {

@@ -135,6 +135,8 @@ pub struct HookBounds {
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
+    /// Nano-dollars that the current prompt of a chat may still spend; `None` in a run.
+    pub prompt_spend: Option<u64>,
 }
 
 /// A child to create, and the bounds of its reservation.
@@ -145,6 +147,8 @@ pub struct SpawnChild {
     pub siblings: u64,
     /// Worst-case nano-dollars of one more turn of the parent, which no child gets.
     pub turn_reserve: u64,
+    /// Nano-dollars that the current prompt of a chat may still spend; `None` in a run.
+    pub prompt_spend: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

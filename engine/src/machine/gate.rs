@@ -15,9 +15,10 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
+use super::prompt_bounds::{current_grants, is_narrowed};
 use super::state::ThreadState;
 use super::state_store::{self, STATE_TOOL, StateOp};
-use crate::event::{Approval, Opened, ResultKind};
+use crate::event::{Approval, ChatMode, Opened, ResultKind};
 
 mod needs;
 mod start;
@@ -176,7 +177,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         | ParsedCall::Start { .. }
         | ParsedCall::Fetch(_)
         | ParsedCall::Sign(_) => {
-            let grants = launch_grants(state);
+            let grants = current_grants(state);
             // A tool that starts a directive needs a grant for the tool and one for the directive.
             let by_tool = action.tool().map(|tool| check(plan, grants, &tool_request(Some(tool))));
             by_tool.transpose().and_then(|_| check(plan, grants, &action.request()))
@@ -185,11 +186,14 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     let capability = match checked {
         Ok(capability) => capability,
         Err(Denial { capability, text }) => {
+            let is_prompt = is_narrowed(state) && check(plan, launch_grants(state), &action.request()).is_ok();
+            let text = if is_prompt { format!("{text} (the user runs this prompt without it)") } else { text };
             return GateDecision::Answer { why: ResultKind::Denied { capability }, text };
         }
     };
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
-    match needs_approval(plan, &capability) {
+    let is_automatic = state.chat.as_ref().is_some_and(|chat| chat.prompt_mode == ChatMode::Auto);
+    match needs_approval(plan, &capability).map(|needs| needs && !is_automatic) {
         Ok(true) if call.answer != Some(Approval::Approved) && attended => {
             let tool = action.runs().cloned();
             return GateDecision::Asks { capability, tool };
@@ -211,7 +215,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         ParsedCall::Fetch(request) => (GatedCall::Fetch(request), true),
         ParsedCall::Sign(request) => (GatedCall::Sign(request), true),
     };
-    let grants = launch_grants(state);
+    let grants = current_grants(state);
     let (write, net) = granted_access(grants, &capability);
     let dispatch = Dispatch {
         turn: state.cost.turns,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
 use super::effect::ModelCall;
+use super::prompt_bounds::offered_tools;
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
 use crate::exchange::{Request, RequestTurns, StartedChild, ThreadPosition, ToolDefinition};
@@ -37,7 +38,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
         model: state.model(plan).id.clone(),
         system: system(plan, state),
         turns: to_turns(sent),
-        tools: if text_tools { Vec::new() } else { tool_definitions(plan) },
+        tools: if text_tools { Vec::new() } else { tool_definitions(plan, state) },
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
         sampling: state.model(plan).sampling.clone(),
@@ -74,13 +75,13 @@ fn since_reply(messages: &[SharedMessage]) -> &[SharedMessage] {
     messages.get(reply.unwrap_or(0)..).unwrap_or_default()
 }
 
-fn tool_definitions(plan: &Plan) -> Vec<ToolDefinition> {
+fn tool_definitions(plan: &Plan, state: &ThreadState) -> Vec<ToolDefinition> {
     let definition = |tool: &PaletteTool| ToolDefinition {
         name: Arc::clone(&tool.name),
         description: Arc::clone(&tool.description),
         schema: Arc::clone(&tool.schema),
     };
-    plan.palette.iter().map(definition).collect()
+    offered_tools(plan, state).into_iter().map(definition).collect()
 }
 
 /// Returns the thread's system prompt: the recorded one, or a hook's replacement.
@@ -188,7 +189,7 @@ pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let sum =
         |messages: &[SharedMessage]| messages.iter().fold(0u64, |sum, m| sum.saturating_add(message_tokens(by, m)));
     if state.conversation.operations.is_empty()
-        && let Some(measured) = &state.conversation.measured
+        && let Some(measured) = state.measured()
     {
         let fresh = state.conversation.messages.get(measured.messages..).unwrap_or_default();
         // The provider has counted the reply as output.

@@ -90,7 +90,7 @@ pub(super) fn accept_new(
     input: &UserInput,
     delivery: Delivery,
 ) -> Vec<EventBody> {
-    let delivery = state.effective_delivery(delivery);
+    let delivery = state.effective_delivery(delivery, &input.bounds);
     let is_queued = state.chat.is_some() || matches!(delivery, Delivery::Steer | Delivery::FollowUp);
     if !is_queued || !can_accept(state) || needs_intake(plan, state, &input.text) {
         return Vec::new();
@@ -154,7 +154,7 @@ pub(super) fn command_events(
         (CommandAction::Show, failed.unwrap_or_else(|| "the command did not run".to_owned()), true)
     };
     let input = action.delivery().map(|delivery| {
-        let delivery = state.effective_delivery(delivery);
+        let delivery = state.effective_delivery(delivery, &message.bounds);
         let input = QueuedMessage { delivery, source: InputSource::Extension, ..message.clone() };
         accepted(&input, answer.clone(), Vec::new(), false)
     });
@@ -188,5 +188,6 @@ fn accepted(message: &QueuedMessage, text: String, expansions: Vec<InputExpansio
         images: message.images.clone(),
         expansions,
         handled,
+        bounds: message.bounds.clone(),
     }))
 }

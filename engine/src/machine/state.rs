@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, PlannedModel};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
 use crate::event::{
@@ -201,6 +201,8 @@ pub struct MeasuredTokens {
     pub system: Arc<str>,
     /// True if the plan's fallback model counted the tokens.
     pub of_fallback: bool,
+    /// The grant sets of the prompt, if they narrowed the tools of the request.
+    pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
 /// The tool calls of the last reply.
@@ -401,23 +403,6 @@ impl ThreadState {
     fn remaining_spend(&self, limit: u64) -> u64 {
         let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
         limit.saturating_sub(self.cost.spend).saturating_sub(held)
-    }
-
-    /// Returns the cost and the seconds of the thread before the current prompt of a chat, which reports of a prompt's
-    /// limits exclude; zero in a run.
-    pub fn before_prompt(&self) -> (Cost, u64) {
-        let current = self.chat.as_ref().and_then(|chat| chat.current);
-        current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
-    }
-
-    /// Returns true if the user has interrupted the current prompt of a chat.
-    pub fn is_interrupted(&self) -> bool {
-        self.chat.as_ref().is_some_and(|chat| chat.is_interrupted)
-    }
-
-    /// Returns true if the thread is a chat without a current prompt.
-    pub fn is_idle(&self) -> bool {
-        self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
     /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the thread

@@ -177,6 +177,7 @@ pub(super) fn hook_run(
         spawned: state.spawned(),
         turn_reserve: if over { 0 } else { model::turn_worst_case(plan, state) },
         unsettled: state.unsettled.clone(),
+        prompt_spend: state.prompt_spend(),
     };
     let store = std::sync::Arc::clone(&state.store);
     Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, remaining_ms, store, nth, bounds, ended: None }))

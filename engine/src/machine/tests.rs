@@ -112,6 +112,7 @@ mod guardrails;
 mod input;
 mod limits;
 mod money;
+mod prompt_bounds;
 mod replies;
 mod screening;
 mod window;

@@ -52,6 +52,8 @@ pub(super) struct ChildFunding {
     pub siblings: u64,
     /// Nano-dollars that stay reserved for the parent.
     pub turn_reserve: u64,
+    /// Nano-dollars that the parent's prompt may still spend; `None` if only the account bounds the children.
+    pub prompt_spend: Option<u64>,
     /// Grants of the hook that starts the child.
     pub grants: Vec<Grant>,
     /// The remaining duration of the parent in milliseconds. No child gets more.
@@ -145,6 +147,7 @@ impl EngineContext {
             unsettled: unsettled.to_vec(),
             siblings: wanted.first().map_or(1, |one| one.siblings.max(1)),
             turn_reserve: wanted.first().map_or(0, |one| one.turn_reserve),
+            prompt_spend: wanted.first().and_then(|one| one.prompt_spend),
             grants: Vec::new(),
             remaining_ms,
         };
@@ -216,8 +219,9 @@ impl EngineContext {
             .iter()
             .map(|pattern| Grant { pattern: pattern.clone(), net: Vec::new(), write: Vec::new() })
             .collect();
-        let HookBounds { turn_reserve, unsettled, .. } = run.bounds.clone();
-        let terms = ChildFunding { unsettled, siblings: 1, turn_reserve, grants, remaining_ms: Some(remaining_ms) };
+        let HookBounds { turn_reserve, unsettled, prompt_spend, .. } = run.bounds.clone();
+        let remaining_ms = Some(remaining_ms);
+        let terms = ChildFunding { unsettled, siblings: 1, turn_reserve, prompt_spend, grants, remaining_ms };
         let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
         let made = made.map_err(|error| error.to_string())?.into_iter().next();
         let made = match made {
@@ -524,7 +528,8 @@ fn spawn_init(
     terms: &ChildFunding,
 ) -> Result<ThreadInit, DriveError> {
     let link = ParentLink { thread_id: parent.id.to_string(), spawn };
-    let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
+    let mut below =
+        child_init(&parent.narrowed_launch(), link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
     if let Some(remaining_ms) = terms.remaining_ms.filter(|_| below.call.is_none()) {
         // The deadline of the parent also ends the child.
         let seconds = remaining_ms.div_ceil(1000).max(1);

@@ -12,7 +12,8 @@ use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
 use crate::error::DriveError;
 use crate::error::EngineError;
 use crate::event::{
-    ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead, ThreadOrigin,
+    ChatMode, ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead,
+    ThreadOrigin,
 };
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
@@ -118,8 +119,12 @@ impl EngineContext {
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
         let current = state.chat.as_ref().and_then(|chat| chat.current);
-        let prompt = current
-            .map(|current| ContinuedPrompt { number: current.number, limits: state.remaining_of(&state.limits) });
+        let prompt = current.map(|current| ContinuedPrompt {
+            number: current.number,
+            limits: state.remaining_of(&state.limits),
+            capped: current.is_capped,
+        });
+        let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_ref()?.first().cloned());
         let init = ThreadInit {
             plan_id,
             inputs: opened.inputs.clone(),
@@ -137,6 +142,8 @@ impl EngineContext {
                 prompts: 0,
                 sent: Vec::new(),
                 queue: waiting_messages(&state),
+                mode: mode_of(&state),
+                prompt_grants: narrowed,
             }),
             history: trailing_messages(&state.conversation.messages, max_trailing_tokens(&plan)),
             shown: Vec::new(),
@@ -197,7 +204,8 @@ impl EngineContext {
         };
         // The message of a resumed chat is its next prompt.
         let prompts = state.chat.as_ref().map(|chat| chat.prompts);
-        let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits });
+        let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits, capped: false });
+        let mode = state.chat.as_ref().map(|chat| chat.mode.min(ChatMode::Ask)).unwrap_or_default();
         let history = state.conversation.messages;
         let (origin, text, history) = match place {
             ResumePoint::End => (ThreadOrigin::Resume, message.text, history),
@@ -228,6 +236,8 @@ impl EngineContext {
                 prompts: 0,
                 sent: Vec::new(),
                 queue: Vec::new(),
+                mode,
+                prompt_grants: None,
             }),
             history,
             shown: message.images,
@@ -328,6 +338,11 @@ impl EngineContext {
         let body = crate::machine::prompt::body(&text);
         Ok(if body.is_empty() { DEFAULT_CONTINUATION.into() } else { body })
     }
+}
+
+/// Returns the mode in which a session continues.
+pub(super) fn mode_of(state: &ThreadState) -> ChatMode {
+    state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default()
 }
 
 /// Returns the messages of a thread that its continuation delivers.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{Layer, Plan, PlanLimits};
 
-use super::continuation::{PriorThread, above, waiting_messages};
+use super::continuation::{PriorThread, above, mode_of, waiting_messages};
 use super::{MAX_CHAIN_THREADS, ThreadInit, stored_plan};
 use crate::context::EngineContext;
 use crate::error::DriveError;
@@ -87,6 +87,8 @@ impl EngineContext {
                 prompts,
                 sent,
                 queue: waiting_messages(&state),
+                mode: mode_of(&state),
+                prompt_grants: None,
             }),
             history: place.messages,
             shown: Vec::new(),

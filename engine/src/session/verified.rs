@@ -307,6 +307,7 @@ fn does_more_than_stop(message: &ControlMessage) -> bool {
         | ControlMessage::Shell { .. }
         | ControlMessage::Compact { .. }
         | ControlMessage::Replan { .. }
+        | ControlMessage::Mode { .. }
         | ControlMessage::Fork { .. }
         | ControlMessage::Handoff => true,
     }
@@ -403,6 +404,9 @@ fn check_child(
     let by_hook = |grant: &Grant| {
         hooks && parent.plan.hooks.iter().any(|hook| hook.is_live() && hook.grants.contains(&grant.pattern))
     };
+    // A prompt that narrows the grants of its thread adds a set, which can only deny more.
+    let narrows = inherited.len() == above.grants.len().saturating_add(1);
+    let inherited = inherited.get(usize::from(narrows)..).unwrap_or_default();
     let within = |(set, of): (&Vec<Grant>, &Vec<Grant>)| set.iter().all(|grant| of.contains(grant) || by_hook(grant));
     let is_bounded = inherited.len() == above.grants.len()
         && inherited.iter().zip(&above.grants).all(within)

@@ -245,7 +245,7 @@ impl RyeAgent {
         let (sender, commands) = unbounded_channel();
         self.lock().insert(id.to_string(), sender);
         let (control, engine, spaces) = (session.control(), engine.inner().clone(), spaces.clone());
-        let requests = Arc::new(RequestHandler { control, engine, spaces, next: None });
+        let requests = Arc::new(RequestHandler { control, engine, spaces, next: None, background: None });
         let session = Arc::new(session);
         let task = SessionTask { id: id.clone(), session, events, commands, connection, requests, mapper };
         tokio::spawn(task.run());

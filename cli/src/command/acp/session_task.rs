@@ -169,11 +169,14 @@ impl SessionTask {
         responder: Box<Responder<PromptResponse>>,
     ) -> Option<PendingPrompt> {
         let verb = match TypedText::parse(&text) {
-            TypedText::Message => {
-                let input = UserInput { source: InputSource::Rpc, ..UserInput::text(text) };
-                let receipt = self.session.submit(input, delivery).await;
-                return Some(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
-            }
+            TypedText::Message(input) => match self.requests.check_bounds(&input.bounds) {
+                Ok(()) => {
+                    let input = UserInput { source: InputSource::Rpc, ..input };
+                    let receipt = self.session.submit(input, delivery).await;
+                    return Some(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
+                }
+                Err(reason) => Err(reason),
+            },
             TypedText::Request(verb @ ChatVerb::Retry {}) => {
                 // The response follows the prompt.
                 let response = self.requests.answer(ChatRequest { id: Value::Null, verb }).await;
@@ -185,7 +188,7 @@ impl SessionTask {
             }
             TypedText::Help => Err(self.requests.help()),
             TypedText::Invalid(reason) => Err(reason),
-            TypedText::Leave => Err("the client closes its sessions".to_owned()),
+            TypedText::Leave(_) => Err("the client closes its sessions".to_owned()),
             TypedText::Request(verb) => Ok(verb),
         };
         let (requests, connection, id) = (Arc::clone(&self.requests), self.connection.clone(), self.id.clone());

@@ -5,20 +5,29 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
+use rye_engine::event::{ChatMode, UserInput};
 use rye_engine::session_tree::SessionThread;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::bounds::split_bounds;
 use super::json::{ChatResponse, ChatVerb};
+use super::leaving::LeftChildren;
 use crate::present::truncate_line;
 
 /// The commands of a session, each with its arguments and its summary.
-pub const COMMANDS: [(&str, &str, &str); 19] = [
+pub const COMMANDS: [(&str, &str, &str); 21] = [
     ("help", "", "list the commands"),
-    ("exit", "", "close the session; `rye chat -c` opens it again"),
+    (
+        "exit",
+        "[wait|detach|cancel]",
+        "close the session and wait for its children, leave them in the background or cancel them",
+    ),
     ("quit", "", "close the session, like /exit"),
     ("model", "NAME", "continue with another model"),
-    ("budget", "DOLLARS", "set the highest cost of a prompt"),
+    ("mode", "MODE", "set the calls of the next prompts: read-only, ask, or auto (without approval requests)"),
+    ("with", "PATTERN… TEXT", "send a prompt that uses only these capabilities: /with rye.fetch.* explain the build"),
+    ("budget", "DOLLARS", "set the highest cost of a prompt; of a single one: `$0.20 TEXT`"),
     ("reload", "", "compile the directive again and continue with the new plan"),
     ("fork", "N", "continue from the end of the prompt before prompt N"),
     ("rewind", "N", "like /fork; files stay as they are"),
@@ -42,13 +51,14 @@ const MAX_TEXT_CHARS: usize = 60;
 #[derive(Debug)]
 pub enum TypedText {
     Help,
-    Leave,
+    /// Closes the session, with the treatment of children that still run.
+    Leave(Option<LeftChildren>),
     /// A command of the session.
     Request(ChatVerb),
     /// A command with invalid arguments, and the reason.
     Invalid(String),
     /// A prompt, or the call of a skill, a template or a hook's command.
-    Message,
+    Message(UserInput),
 }
 
 impl TypedText {
@@ -58,27 +68,32 @@ impl TypedText {
             let (command, excluded) = command.strip_prefix('!').map_or((command, false), |rest| (rest, true));
             let command = command.trim().to_owned();
             return if command.is_empty() {
-                Self::Message
+                Self::Message(UserInput::text(text))
             } else {
                 Self::Request(ChatVerb::Bash { command, excluded })
             };
         }
-        let Some(name) = command_name(text) else { return Self::Message };
+        match split_bounds(text) {
+            Some(Ok((bounds, text))) => return Self::Message(UserInput { bounds, ..UserInput::text(text) }),
+            Some(Err(reason)) => return Self::Invalid(reason),
+            None => {}
+        }
+        let Some(name) = command_name(text) else { return Self::Message(UserInput::text(text)) };
         let rest = text.get(name.len() + 1..).unwrap_or_default().trim();
         match name {
             "help" => Self::Help,
-            "exit" | "quit" => Self::Leave,
+            "exit" | "quit" => Self::Leave(LeftChildren::parse(rest)),
             _ => match parse_request(name, rest) {
                 Some(Ok(verb)) => Self::Request(verb),
                 Some(Err(reason)) => Self::Invalid(reason),
-                None => Self::Message,
+                None => Self::Message(UserInput::text(text)),
             },
         }
     }
 }
 
 /// Returns the name of a command, if the first word is `/name` without another slash.
-fn command_name(text: &str) -> Option<&str> {
+pub(super) fn command_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix('/')?.split_whitespace().next()?;
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
     (is_name && !text.starts_with("/ ")).then_some(name)
@@ -94,6 +109,10 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
     Some(match name {
         "model" if argument.is_empty() => Err("/model needs a tier or the id of a model: `/model fast`".to_owned()),
         "model" => Ok(ChatVerb::Model { model: argument.to_owned(), confirm }),
+        "mode" => match ChatMode::parse(argument) {
+            Some(mode) => Ok(ChatVerb::Mode { mode: mode.into(), confirm }),
+            None => Err("/mode needs `read-only`, `ask` or `auto`: `/mode read-only`".to_owned()),
+        },
         "budget" => match Nanos::parse(argument.strip_prefix('$').unwrap_or(argument)) {
             Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
             Err(_) => Err("/budget needs an amount of dollars: `/budget 0.20`".to_owned()),
@@ -110,7 +129,14 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
         "tree" => Ok(ChatVerb::Tree {}),
         "context" => Ok(ChatVerb::Context {}),
-        "preview" => Ok(ChatVerb::Preview { message: rest.to_owned() }),
+        "preview" => match split_bounds(rest) {
+            Some(Ok((bounds, message))) => {
+                let spend = bounds.spend.map(|spend| Nanos::from_u64(spend).to_json());
+                Ok(ChatVerb::Preview { message, spend, with: bounds.with })
+            }
+            Some(Err(reason)) => Err(reason),
+            None => Ok(ChatVerb::Preview { message: rest.to_owned(), spend: None, with: Vec::new() }),
+        },
         "cost" => Ok(ChatVerb::Cost {}),
         "queue" => Ok(ChatVerb::State {}),
         "clear" => Ok(ChatVerb::ClearQueue {}),
@@ -196,6 +222,12 @@ fn format_answer(command: &str, data: &Value) -> String {
             .iter()
             .map(|part| format!("{:>7}  {}  {}", text(part, "tokens"), text(part, "kind"), text(part, "id")))
             .collect(),
+        "preview" if data.get("command").is_some() => vec![text(data, "command")],
+        "preview" if data.get("unpriced") == Some(&Value::Bool(true)) => vec![format!(
+            "{} tokens ({} cached), cost unknown: the model has no price",
+            text(data, "input_tokens"),
+            text(data, "cached_tokens"),
+        )],
         "preview" => vec![format!(
             "{} tokens ({} cached), about ${}, at most ${}",
             text(data, "input_tokens"),
@@ -206,12 +238,13 @@ fn format_answer(command: &str, data: &Value) -> String {
         "cost" => {
             let session = data.get("session").cloned().unwrap_or_default();
             vec![format!(
-                "{} turns, {} tokens in, {} out, ${} of ${}",
+                "{} turns, {} tokens in, {} out, ${} of ${}{}",
                 text(&session, "turns"),
                 text(&session, "input_tokens"),
                 text(&session, "output_tokens"),
                 text(&session, "spend"),
                 text(data, "session_limit"),
+                if session.get("unpriced") == Some(&Value::Bool(true)) { " and unknown costs" } else { "" },
             )]
         }
         "name" => vec!["the session has a new title".to_owned()],
@@ -224,7 +257,9 @@ fn format_answer(command: &str, data: &Value) -> String {
             .iter()
             .map(|session| format!("{}  {}", text(session, "thread_id"), text(session, "directive")))
             .collect(),
-        "model" | "budget" | "reload" => list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect(),
+        "model" | "mode" | "budget" | "reload" => {
+            list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect()
+        }
         _ => Vec::new(),
     };
     lines.join("\n")
@@ -258,6 +293,9 @@ mod tests {
         for (line, name) in [
             ("/model fast", "model"),
             ("/reload confirm", "reload"),
+            ("/mode read-only", "mode"),
+            ("/mode auto confirm", "mode"),
+            ("/preview $0.10 hello", "preview"),
             ("/budget 0.20", "budget"),
             ("/budget $1 confirm", "budget"),
             ("/new", "new"),
@@ -281,14 +319,26 @@ mod tests {
             assert_eq!(verb.name(), name, "{line}");
         }
         for line in ["hello", "/review a", "/etc/passwd", "//model", " /model x", "!", "!!", "/ help"] {
-            assert!(matches!(TypedText::parse(line), TypedText::Message), "{line}");
+            assert!(matches!(TypedText::parse(line), TypedText::Message(_)), "{line}");
         }
-        for line in ["/model", "/fork", "/fork two", "/rewind -1", "/name", "/model confirm", "/budget", "/budget much"]
-        {
+        for line in [
+            "/model",
+            "/fork",
+            "/fork two",
+            "/rewind -1",
+            "/name",
+            "/model confirm",
+            "/budget",
+            "/budget much",
+            "/mode",
+            "/mode fast",
+            "/with",
+        ] {
             assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
         }
         assert!(matches!(TypedText::parse("/help me"), TypedText::Help));
-        assert!(matches!(TypedText::parse("/quit"), TypedText::Leave));
+        assert!(matches!(TypedText::parse("/quit"), TypedText::Leave(None)));
+        assert!(matches!(TypedText::parse("/exit cancel"), TypedText::Leave(Some(LeftChildren::Cancel))));
         let TypedText::Request(ChatVerb::Model { model, confirm }) = TypedText::parse("/model my-confirm") else {
             panic!("a model")
         };

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
-use rye_engine::event::Delivery;
+use rye_engine::event::{ChatMode, Delivery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::leaving::LeftChildren;
 
 /// A line of stdin with `--format json`.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -32,6 +34,12 @@ pub enum ChatVerb {
         /// Delivery during a prompt.
         #[serde(default)]
         delivery: Option<DeliveryArg>,
+        /// The highest cost of the prompt in dollars, children included.
+        #[serde(default)]
+        spend: Option<Value>,
+        /// Capability patterns: the prompt uses only those capabilities of the session that one of them matches.
+        #[serde(default)]
+        with: Vec<String>,
     },
     /// A message that the model reads before its next turn; while the session is idle, the next prompt.
     Steer {
@@ -84,6 +92,12 @@ pub enum ChatVerb {
     Preview {
         /// Text, or the call of a skill or a prompt template.
         message: String,
+        /// As in `prompt`.
+        #[serde(default)]
+        spend: Option<Value>,
+        /// As in `prompt`.
+        #[serde(default)]
+        with: Vec<String>,
     },
     /// The cost of the session and of its current prompt.
     Cost {},
@@ -94,6 +108,15 @@ pub enum ChatVerb {
         /// A tier, or the id of a model.
         model: String,
         /// Accept a plan that allows more.
+        #[serde(default)]
+        confirm: bool,
+    },
+    /// Sets the calls that the next prompts may make. A mode that allows more needs `confirm`; without it, the response
+    /// lists the changes.
+    Mode {
+        /// The mode.
+        mode: ModeArg,
+        /// Accept a mode that allows more.
         #[serde(default)]
         confirm: bool,
     },
@@ -150,7 +173,11 @@ pub enum ChatVerb {
         thread: Option<String>,
     },
     /// Closes the session after the waiting prompts, as the end of the input does.
-    Close {},
+    Close {
+        /// The treatment of asynchronous children that still run.
+        #[serde(default)]
+        children: LeftChildren,
+    },
 }
 
 /// The time at which a message is delivered during a prompt.
@@ -161,6 +188,38 @@ pub enum DeliveryArg {
     Steer,
     FollowUp,
     NextTurn,
+}
+
+/// The mode of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModeArg {
+    /// Only calls whose capability has the tier `safe` in the risk table, and none of `rye_sign`.
+    ReadOnly,
+    /// The calls that the plan grants, with approval requests.
+    Ask,
+    /// The calls that the plan grants, without approval requests.
+    Auto,
+}
+
+impl From<ModeArg> for ChatMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::ReadOnly => Self::ReadOnly,
+            ModeArg::Ask => Self::Ask,
+            ModeArg::Auto => Self::Auto,
+        }
+    }
+}
+
+impl From<ChatMode> for ModeArg {
+    fn from(mode: ChatMode) -> Self {
+        match mode {
+            ChatMode::ReadOnly => Self::ReadOnly,
+            ChatMode::Ask => Self::Ask,
+            ChatMode::Auto => Self::Auto,
+        }
+    }
 }
 
 impl From<DeliveryArg> for Delivery {
@@ -228,6 +287,7 @@ impl ChatVerb {
             Self::Cost {} => "cost",
             Self::Commands {} => "commands",
             Self::Model { .. } => "model",
+            Self::Mode { .. } => "mode",
             Self::Budget { .. } => "budget",
             Self::Reload { .. } => "reload",
             Self::Fork { .. } => "fork",
@@ -238,7 +298,7 @@ impl ChatVerb {
             Self::Tree {} => "tree",
             Self::New {} => "new",
             Self::Resume { .. } => "resume",
-            Self::Close {} => "close",
+            Self::Close { .. } => "close",
         }
     }
 }
@@ -288,6 +348,8 @@ mod tests {
             (json!({"type": "cost"}), "cost"),
             (json!({"type": "commands"}), "commands"),
             (json!({"type": "model", "model": "fast"}), "model"),
+            (json!({"type": "prompt", "message": "hi", "spend": 0.2, "with": ["rye.fetch.*"]}), "prompt"),
+            (json!({"type": "mode", "mode": "read-only"}), "mode"),
             (json!({"type": "budget", "spend": 0.2}), "budget"),
             (json!({"type": "new"}), "new"),
             (json!({"type": "resume", "thread": "t-1"}), "resume"),
@@ -298,7 +360,7 @@ mod tests {
             (json!({"type": "bash", "command": "ls", "excluded": true}), "bash"),
             (json!({"type": "name", "name": "n"}), "name"),
             (json!({"type": "tree"}), "tree"),
-            (json!({"type": "close"}), "close"),
+            (json!({"type": "close", "children": "cancel"}), "close"),
         ] {
             let mut line = fields;
             line["id"] = json!([7]);

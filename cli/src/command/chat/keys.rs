@@ -36,7 +36,7 @@ pub enum KeyAction {
 }
 
 /// The keys with their meaning, for `/help` and the guide.
-pub const KEY_HELP: [(&str, &str); 17] = [
+pub const KEY_HELP: [(&str, &str); 18] = [
     ("Enter", "send; while the model works, steer it"),
     ("Alt+Enter", "send when the model would end the prompt"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
@@ -46,6 +46,7 @@ pub const KEY_HELP: [(&str, &str); 17] = [
     ("Ctrl+D", "leave, if the editor is empty"),
     ("Ctrl+Z", "suspend rye; `fg` continues"),
     ("Tab", "complete a command, template, skill or @path"),
+    ("Shift+Tab", "change between the modes ask and read-only"),
     ("Up, Down", "history of this project"),
     ("Ctrl+R", "search the history for the typed text"),
     ("Ctrl+_, Alt+_", "undo, redo"),

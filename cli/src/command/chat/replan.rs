@@ -5,8 +5,17 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{Plan, PlanLimits, PlanMode};
+use rye_compiler::report::diff::{DiffSide, diff_trees};
+use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
 use rye_compiler::semantics::money::Nanos;
+use rye_compiler::semantics::risk::{Policy, Tier};
+use rye_compiler::world::{MapWorld, World};
+use rye_engine::event::ChatMode;
+use rye_engine::live_state::LiveState;
+use rye_engine::machine::prompt_bounds::read_only_grants;
+use rye_engine::store::Disk;
+use rye_engine::store::sources::read_copies;
 
 use crate::workspace::Spaces;
 
@@ -16,6 +25,13 @@ pub struct PlanChanges {
     /// True if the new plan may do or spend more, or if this cannot be ruled out.
     pub widens: bool,
     pub lines: Vec<String>,
+}
+
+impl PlanChanges {
+    /// Returns the refusal of an unconfirmed change, with the lines of the comparison.
+    pub fn refusal(&self, reason: &str) -> String {
+        format!("{reason}; repeat with `confirm`:\n{}", self.lines.join("\n"))
+    }
 }
 
 /// The requested difference of a new plan.
@@ -46,10 +62,18 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
         PlanRequest::Budget(spend) => {
             check_budget(plan, *spend)?;
             let limits = PlanLimits { spend: spend.to_u64(), ..plan.limits };
-            compile_again(spaces, plan, same_model(plan), Some(limits))
+            compile_with_model(spaces, plan, limits)
         }
-        PlanRequest::Same => compile_again(spaces, plan, same_model(plan), Some(plan.limits)),
+        PlanRequest::Same => compile_with_model(spaces, plan, plan.limits),
     }
+}
+
+/// Compiles the directive of a plan again with the plan's model.
+fn compile_with_model(spaces: &Spaces, plan: &Plan, limits: PlanLimits) -> Result<Compilation, String> {
+    let mut compilation = compile_again(spaces, plan, same_model(plan), Some(limits))?;
+    compilation.plan.model.requested.clone_from(&plan.model.requested);
+    compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
+    Ok(compilation)
 }
 
 fn same_model(plan: &Plan) -> ModelOverride {
@@ -90,8 +114,112 @@ fn compile_again(
     Ok(compilation)
 }
 
+/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The files of the session's plan are
+/// those that were stored when its thread started.
+pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, after: &Compilation) -> PlanChanges {
+    let by_files = || {
+        let others = spaces.open_without_project().ok()?;
+        let stored = stored_files(&others, disk, &live.plan);
+        let before = compile_session(&stored, live)?;
+        let now = spaces.open().ok()?;
+        compare_sides((&stored, &before), (&now, after))
+    };
+    // Without the stored files, only the plans are known.
+    by_files().unwrap_or_else(|| describe_changes(&live.plan, &after.plan))
+}
+
+/// Compares two modes of a session as `rye plan --diff` compares plans: a mode acts like a plan with its grants and
+/// acknowledged risks.
+///
+/// # Errors
+/// The files of the session cannot be compiled.
+pub fn compare_modes(
+    spaces: &Spaces,
+    disk: &dyn Disk,
+    live: &LiveState,
+    (before, after): (ChatMode, ChatMode),
+) -> Result<PlanChanges, String> {
+    let others = spaces.open_without_project().map_err(|error| error.to_string())?;
+    let stored = stored_files(&others, disk, &live.plan);
+    let failed = || "the plan of the session cannot be compiled again: /reload it first".to_owned();
+    let plan = compile_session(&stored, live).ok_or_else(failed)?;
+    let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
+    let changes = compare_sides((&stored, &before), (&stored, &after)).ok_or_else(failed)?;
+    // A wider mode asks, even if the plan has no call that the mode concerns.
+    Ok(PlanChanges { widens: true, ..changes })
+}
+
+fn stored_files<'w>(others: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
+    let mut world = MapWorld::with_fallback(others);
+    for file in read_copies(disk, plan) {
+        world.insert(file.space, &file.path, file.bytes);
+    }
+    world
+}
+
+/// Compiles the plan of a session again. `None` if the files give another plan.
+fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
+    let plan = &*live.plan;
+    let requested = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
+    // The transcript does not record the requested model, only the resulting plan.
+    let models =
+        [ModelOverride::default(), requested(None), requested(Some(plan.model.provider.clone())), same_model(plan)];
+    models.into_iter().find_map(|model| {
+        let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        (request.mode, request.model) = (PlanMode::Chat, model);
+        let mut compilation = compile(world, &request).value?;
+        compilation.plan.limits = plan.limits;
+        compilation.plan.session_limits = plan.session_limits;
+        compilation.plan_id = compilation.plan.id().ok()?;
+        (compilation.plan_id == live.state.plan_id).then_some(compilation)
+    })
+}
+
+fn compare_sides(
+    (old, before): (&dyn World, &Compilation),
+    (new, after): (&dyn World, &Compilation),
+) -> Option<PlanChanges> {
+    let sides = [DiffSide { world: old, compilation: before }, DiffSide { world: new, compilation: after }];
+    let [old, new] = sides;
+    let diff = diff_trees(Some(old), Some(new)).ok()?;
+    let mut found = PlanChanges { widens: diff.widened, lines: Vec::new() };
+    // The title names the plans by their ids.
+    found.lines = lines(&diff).into_iter().skip(1).map(|line| line.text).collect();
+    let limits = (before.plan.session_limits, after.plan.session_limits);
+    if let (Some(old), Some(new)) = limits {
+        for name in new.exceeding(&old) {
+            found.widens = true;
+            found.lines.push(format!("  session {name} raised to {}", Limits::from(new).get(name)));
+        }
+    }
+    Some(found)
+}
+
+/// Returns the plan with the grants and the acknowledged risks of a mode.
+fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
+    let mut changed = compilation.clone();
+    let plan = &mut changed.plan;
+    match mode {
+        ChatMode::ReadOnly => plan.capabilities.grants = read_only_grants(plan, &plan.capabilities.grants),
+        ChatMode::Ask => {}
+        ChatMode::Auto => {
+            let asks = |tier: &Tier| {
+                let table = plan.settings.risk().ok().flatten();
+                table.is_some_and(|table| table.policy(*tier) == Policy::AcknowledgeRequired)
+            };
+            let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(asks).collect();
+            let reason = "the user, with the mode `auto`";
+            plan.capabilities.acknowledged.extend(tiers.iter().map(|tier| (tier.as_str().into(), reason.into())));
+            changed.approvals_required.clear();
+        }
+    }
+    // The id only tells the sides apart.
+    changed.plan_id = changed.plan.id().unwrap_or_default();
+    changed
+}
+
 /// Compares two plans of a session.
-pub fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
+fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     let mut found = PlanChanges::default();
     let mut widen = |text: String| {
         found.widens = true;

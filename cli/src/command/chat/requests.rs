@@ -1,11 +1,14 @@
 //! The answers to the JSON requests of a session.
 
+use rye_compiler::commands::BUILT_IN_COMMANDS;
 use rye_compiler::compile::Compilation;
+use rye_compiler::hook::{HookPoint, PlannedHook};
+use rye_compiler::model::SCRIPTED_WIRE;
+use rye_compiler::plan::Plan;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::control::ControlSender;
 use rye_engine::engine::Engine;
-use rye_engine::event::{ControlMessage, Delivery, InputSource, UserInput};
-use rye_engine::image::ImageRef;
+use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptBounds, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
 use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_tree};
@@ -13,10 +16,12 @@ use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
-use super::commands::{help, list_commands};
+use super::bounds::check_bounds;
+use super::commands::{command_name, help, list_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
+use super::leaving::{BackgroundChoice, LeftChildren};
 use super::next_session::{NextSession, NextStart};
-use super::replan::{PlanRequest, describe_changes, recompile};
+use super::replan::{PlanRequest, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
@@ -31,6 +36,8 @@ pub struct RequestHandler {
     pub spaces: Spaces,
     /// The choice of the next session; `None` if the front end has only one session.
     pub next: Option<NextSession>,
+    /// The choice to continue in the background; `None` if the front end has no terminal.
+    pub background: Option<BackgroundChoice>,
 }
 
 impl RequestHandler {
@@ -45,14 +52,16 @@ impl RequestHandler {
 
     async fn perform(&self, verb: ChatVerb) -> Result<Option<Value>, String> {
         match verb {
-            ChatVerb::Prompt { message, images, delivery } => {
+            ChatVerb::Prompt { message, images, delivery, spend, with } => {
                 let images = read_images(&images).map_err(|error| error.to_string())?;
                 let images = self.engine.store_images(images).await.map_err(|error| error.to_string())?;
-                self.submit(message, images, delivery.map_or(Delivery::Prompt, Delivery::from))
+                let bounds = read_bounds(spend.as_ref(), with)?;
+                let input = UserInput { images, bounds, ..UserInput::text(message) };
+                self.submit(input, delivery.map_or(Delivery::Prompt, Delivery::from))
             }
-            ChatVerb::Steer { message } => self.submit(message, Vec::new(), Delivery::Steer),
-            ChatVerb::FollowUp { message } => self.submit(message, Vec::new(), Delivery::FollowUp),
-            ChatVerb::NextTurn { message } => self.submit(message, Vec::new(), Delivery::NextTurn),
+            ChatVerb::Steer { message } => self.submit(UserInput::text(message), Delivery::Steer),
+            ChatVerb::FollowUp { message } => self.submit(UserInput::text(message), Delivery::FollowUp),
+            ChatVerb::NextTurn { message } => self.submit(UserInput::text(message), Delivery::NextTurn),
             ChatVerb::Interrupt {} => self.send(ControlMessage::Interrupt),
             ChatVerb::Retract { input } => self.send(ControlMessage::Retract { input: Some(input) }),
             ChatVerb::ClearQueue {} => self.send(ControlMessage::Retract { input: None }),
@@ -71,10 +80,14 @@ impl RequestHandler {
                 Ok(Some(Value::Array(messages)))
             }
             ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.control.started_state().await)).ok()),
-            ChatVerb::Preview { message } => self.preview(message).await,
+            ChatVerb::Preview { message, spend, with } => {
+                let bounds = read_bounds(spend.as_ref(), with)?;
+                self.preview(UserInput { bounds, ..UserInput::text(message) }).await
+            }
             ChatVerb::Cost {} => self.cost().await.map(Some),
             ChatVerb::Commands {} => self.commands(),
             ChatVerb::Model { model, confirm } => self.replan(&PlanRequest::Model(model), confirm).await,
+            ChatVerb::Mode { mode, confirm } => self.set_mode(mode.into(), confirm).await,
             ChatVerb::Budget { spend, confirm } => {
                 let spend = Nanos::from_json(&spend).map_err(|_| "`spend` must be an amount of dollars".to_owned())?;
                 self.replan(&PlanRequest::Budget(spend), confirm).await
@@ -89,8 +102,34 @@ impl RequestHandler {
             ChatVerb::New {} => self.new_session().await,
             ChatVerb::Resume { thread: Some(thread) } => self.resume(&thread).await,
             ChatVerb::Resume { thread: None } => self.closed_sessions(),
-            ChatVerb::Close {} => self.send(ControlMessage::Close),
+            ChatVerb::Close { children: LeftChildren::Detach } if self.background.is_none() => {
+                Err("only a terminal can leave children in the background".to_owned())
+            }
+            ChatVerb::Close { children } => self.close(children).await,
         }
+    }
+
+    /// Returns the asynchronous children that still run. Those that a prompt waits for end with it.
+    pub fn running_children(&self) -> Vec<ThreadId> {
+        let Some(live) = self.control.live_state() else { return Vec::new() };
+        let children = live.state.living_children().filter(|(_, child)| child.detached);
+        children.filter_map(|(_, child)| ThreadId::parse(child.thread_id.as_deref()?).ok()).collect()
+    }
+
+    async fn close(&self, children: LeftChildren) -> Result<Option<Value>, String> {
+        let sent = self.send(ControlMessage::Close);
+        match (children, &self.background) {
+            (LeftChildren::Detach, Some(background)) => background.choose(),
+            (LeftChildren::Detach | LeftChildren::Wait, _) => {}
+            (LeftChildren::Cancel, _) => {
+                for child in self.running_children() {
+                    // A cancellation would wait for the end of the model call.
+                    let stopped = self.engine.send_to_chain(&child, ControlMessage::Kill).await;
+                    stopped.map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        sent
     }
 
     fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
@@ -98,8 +137,28 @@ impl RequestHandler {
         Ok(Some(json!({"message": id})))
     }
 
-    fn submit(&self, text: String, images: Vec<ImageRef>, delivery: Delivery) -> Result<Option<Value>, String> {
-        let input = UserInput { text, images, source: InputSource::Rpc };
+    /// Checks the bounds of a prompt against those of the session.
+    ///
+    /// # Errors
+    /// Returns the reason why the bounds are invalid.
+    pub fn check_bounds(&self, bounds: &PromptBounds) -> Result<(), String> {
+        let live = self.control.live_state().filter(|_| !bounds.is_empty());
+        live.map_or(Ok(()), |live| check_bounds(&live, bounds))
+    }
+
+    /// Submits the message of a prompt with bounds.
+    ///
+    /// # Errors
+    /// Returns the reason why the bounds are invalid, or why the session accepts no message.
+    pub async fn submit_bounded(&self, input: UserInput) -> Result<Value, String> {
+        check_bounds(&self.control.started_state().await, &input.bounds)?;
+        let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
+        Ok(json!({"input": id}))
+    }
+
+    fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
+        self.check_bounds(&input.bounds)?;
+        let input = UserInput { source: InputSource::Rpc, ..input };
         let id = self.control.submit(input, delivery).ok_or(ENDED)?;
         Ok(Some(json!({"input": id})))
     }
@@ -118,11 +177,16 @@ impl RequestHandler {
         self.send(ControlMessage::Raise { limit, value })
     }
 
-    async fn preview(&self, message: String) -> Result<Option<Value>, String> {
-        let expansion = self.engine.expand(&message).await.map_err(|error| error.to_string())?;
+    async fn preview(&self, input: UserInput) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        check_bounds(&live, &input.bounds)?;
+        if let Some(command) = describe_command(&live.plan, &input.text) {
+            return Ok(Some(json!({"command": command})));
+        }
+        let expansion = self.engine.expand(&input.text).await.map_err(|error| error.to_string())?;
         let problems: Vec<String> = expansion.problems.iter().map(ToString::to_string).collect();
         let Some(text) = expansion.text else { return Err(problems.join("; ")) };
-        let (live, input) = (self.control.started_state().await, UserInput::text(text));
+        let input = UserInput { text, ..input };
         let shown = preview(&live, &input);
         let request = preview_request(&live, &input).map(|request| {
             let turns: Vec<Value> =
@@ -136,6 +200,8 @@ impl RequestHandler {
                     fields.insert(amount.to_owned(), dollars(nanos));
                 }
             }
+            let model = live.state.model(&live.plan);
+            fields.insert("unpriced".into(), (model.prices.is_none() && model.wire != SCRIPTED_WIRE).into());
             fields.insert("text".into(), input.text.into());
             fields.insert("problems".into(), problems.into());
             fields.insert("request".into(), request.unwrap_or_default());
@@ -185,16 +251,35 @@ impl RequestHandler {
     async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, request)?;
-        let changes = describe_changes(&live.plan, &compilation.plan);
         if compilation.plan_id == live.state.plan_id {
             return Ok(Some(json!({"model": live.plan.model.id, "changes": ["the plan is the same"]})));
         }
+        let changes = compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
         if changes.widens && !confirm {
-            return Err(format!("the new plan allows more; repeat with `confirm`: {}", changes.lines.join("; ")));
+            return Err(changes.refusal("the new plan allows more"));
         }
         let plan = self.store(&compilation).await?;
         let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
         Ok(Some(json!({"message": id, "model": compilation.plan.model.id, "changes": changes.lines})))
+    }
+
+    /// Sets the mode of the next prompts. A mode that allows more needs a confirmation.
+    async fn set_mode(&self, mode: ChatMode, confirm: bool) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        let current = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();
+        if mode == current {
+            return Ok(Some(json!({"mode": mode, "changes": [format!("the mode is `{}`", mode.as_str())]})));
+        }
+        let mut lines = vec![format!("mode {} instead of {}", mode.as_str(), current.as_str())];
+        if mode > current {
+            let changes = compare_modes(&self.spaces, &**self.engine.disk(), &live, (current, mode))?;
+            if !confirm {
+                return Err(changes.refusal(&format!("the mode `{}` allows more", mode.as_str())));
+            }
+            lines.extend(changes.lines);
+        }
+        let id = self.control.send_with_id(ControlMessage::Mode { mode }).ok_or(ENDED)?;
+        Ok(Some(json!({"message": id, "mode": mode, "changes": lines})))
     }
 
     async fn store(&self, compilation: &Compilation) -> Result<String, String> {
@@ -229,7 +314,8 @@ impl RequestHandler {
             return Err("the session has no prompt yet".to_owned());
         };
         self.control.send_with_id(ControlMessage::Fork { prompt: last }).ok_or(ENDED)?;
-        let input = UserInput { images: prompt.images, source: InputSource::Rpc, ..UserInput::text(prompt.text) };
+        let SessionPrompt { text, images, bounds, .. } = prompt;
+        let input = UserInput { images, bounds, source: InputSource::Rpc, ..UserInput::text(text) };
         let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
         Ok(Some(json!({"input": id})))
     }
@@ -272,6 +358,23 @@ impl RequestHandler {
     }
 }
 
+fn read_bounds(spend: Option<&Value>, with: Vec<String>) -> Result<PromptBounds, String> {
+    let spend = spend.map(Nanos::from_json).transpose();
+    let spend = spend.map_err(|_| "`spend` must be an amount of dollars".to_owned())?;
+    Ok(PromptBounds { spend: spend.map(Nanos::to_u64), with })
+}
+
+/// Describes the effect of a text that calls a command; `None` for any other text.
+fn describe_command(plan: &Plan, text: &str) -> Option<String> {
+    let name = command_name(text)?;
+    if BUILT_IN_COMMANDS.contains(&name) {
+        return Some(format!("/{name} is a command of the session: it makes no model call"));
+    }
+    let is_command = |hook: &&PlannedHook| hook.event == HookPoint::Command && hook.is_live() && hook.id == name;
+    let item = plan.hooks.iter().find(is_command)?.action.item()?.1.to_owned();
+    Some(format!("/{name} runs the tool `{item}` and makes no model call itself; its answer may be a prompt"))
+}
+
 fn dollars(nanos: u64) -> Value {
     Nanos::from_u64(nanos).to_json()
 }
@@ -285,6 +388,7 @@ fn state(live: &LiveState) -> Value {
         "thread_id": state.launch.as_ref().map(|launch| launch.thread_id.clone()),
         "directive": live.plan.directive.as_str(),
         "model": state.model(&live.plan).id,
+        "mode": chat.map(|chat| chat.mode),
         "idle": state.is_idle(),
         "prompts": chat.map(|chat| chat.prompts),
         "queue": queue,
@@ -307,6 +411,7 @@ fn cost(live: &LiveState, before: Cost) -> Value {
             "output_tokens": cost.output_tokens,
             "cached_tokens": cost.cached_tokens,
             "spend": dollars(cost.spend),
+            "unpriced": cost.unpriced,
         })
     };
     let current = state.chat.as_ref().and_then(|chat| chat.current);

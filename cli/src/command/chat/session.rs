@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rye_engine::BoxFuture;
 use rye_engine::control::ControlSender;
-use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus};
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, UserInput};
 use serde_json::Value;
 
 use super::commands::{TypedText, response_note};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
+use super::leaving::leave_question;
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::next_session::NextSession;
 use super::requests::RequestHandler;
@@ -84,6 +85,10 @@ impl SessionInput {
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
             self.answering = None;
+            if response.command == Some("prompt") && !self.is_json {
+                let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
+                self.last_sent = sent.map(|id| (id.to_owned(), current_thread(&self.control)));
+            }
             // The further lines are those of the next session.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
@@ -118,24 +123,45 @@ impl SessionInput {
             return note;
         }
         match TypedText::parse(&line.text) {
-            TypedText::Leave => {
-                self.close();
-                return note;
+            TypedText::Leave(children) => {
+                let count = self.requests.running_children().len();
+                if children.is_none() && count > 0 && self.lines.is_terminal() {
+                    let answers = "/exit wait, /exit detach (in the background) or /exit cancel closes the session";
+                    return Some(leave_question(count, answers));
+                }
+                self.is_closed = true;
+                self.perform(ChatVerb::Close { children: children.unwrap_or_default() });
+                note
             }
-            TypedText::Help => return Some(self.requests.help()),
-            TypedText::Invalid(reason) => return Some(reason),
+            TypedText::Help => Some(self.requests.help()),
+            TypedText::Invalid(reason) => Some(reason),
             TypedText::Request(verb) => {
                 self.perform(verb);
-                return note;
+                note
             }
-            TypedText::Message => {}
+            TypedText::Message(input) => {
+                self.submit(input);
+                note
+            }
         }
-        let text = line.text.clone();
+    }
+
+    /// Submits a message. Bounds of its prompt are checked first.
+    fn submit(&mut self, input: UserInput) {
+        if !input.bounds.is_empty() {
+            let handler = Arc::clone(&self.requests);
+            self.answering = Some(Box::pin(async move {
+                match handler.submit_bounded(input).await {
+                    Ok(data) => ChatResponse::accepted(Value::Null, "prompt", Some(data)),
+                    Err(reason) => ChatResponse::refused(Value::Null, Some("prompt"), reason),
+                }
+            }));
+            return;
+        }
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
         let delivery = if self.lines.is_terminal() { Delivery::Steer } else { Delivery::Prompt };
         let thread = current_thread(&self.control);
-        self.last_sent = self.control.submit(text.into(), delivery).map(|id| (id, thread));
-        note
+        self.last_sent = self.control.submit(input, delivery).map(|id| (id, thread));
     }
 
     /// Starts to perform a typed command. The lines of a file take effect one after another.

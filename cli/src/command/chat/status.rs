@@ -1,7 +1,8 @@
 //! The status line of the terminal of a chat: model, use of the context window, costs.
 
+use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::Plan;
-use rye_engine::event::{Event, EventBody};
+use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody};
 use rye_engine::thread::Cost;
 use unicode_width::UnicodeWidthStr;
 
@@ -28,6 +29,9 @@ pub struct SessionStatus {
     cost_before_thread: u64,
     /// The expected and the highest price of the next request, while the user is typing.
     next: Option<(u64, u64)>,
+    mode: ChatMode,
+    /// True if the session calls a model without a price.
+    unpriced: bool,
 }
 
 impl SessionStatus {
@@ -38,6 +42,7 @@ impl SessionStatus {
             model: printable(&plan.model.id),
             context_window: plan.model.context_window,
             prompt_limit: plan.limits.spend,
+            unpriced: plan.model.prices.is_none() && plan.model.wire != SCRIPTED_WIRE,
             session_cost: cost_before.spend,
             ..Self::default()
         };
@@ -72,9 +77,26 @@ impl SessionStatus {
             let cost_of_thread = self.session_cost.saturating_sub(self.cost_before_thread);
             self.prompt_limit = started.limits.spend.saturating_sub(cost_of_thread);
         }
+        if let EventBody::Mail(mail) = event
+            && let ControlMessage::Mode { mode } = &mail.message
+        {
+            self.mode = *mode;
+        }
+        if let EventBody::Continues(continues) = event {
+            self.mode = continues.mode;
+        }
+        if let EventBody::Recovered(_) = event {
+            self.mode = self.mode.min(ChatMode::Ask);
+        }
         if let EventBody::AttemptIntended(attempt) = event {
             self.model = printable(&attempt.model);
+            self.unpriced |= attempt.unpriced;
         }
+    }
+
+    /// Returns the mode of the next prompt.
+    pub fn mode(&self) -> ChatMode {
+        self.mode
     }
 
     /// Sets the expected and the highest price of the next request, in nano-dollars.
@@ -107,14 +129,23 @@ impl SessionStatus {
         };
         let (input, cached) = self.input;
         let cache = (cached > 0).then(|| format!("cache {}%", percent(cached, input)));
-        let costs = [
-            money("prompt", self.prompt_cost, self.prompt_limit),
-            money("session", self.session_cost, self.session_limit),
-        ];
+        let mut costs = if self.unpriced && self.session_cost == 0 {
+            vec!["cost unknown".to_owned()]
+        } else {
+            vec![
+                money("prompt", self.prompt_cost, self.prompt_limit),
+                money("session", self.session_cost, self.session_limit),
+            ]
+        };
+        if self.unpriced && self.session_cost > 0 {
+            costs.push("unknown costs".to_owned());
+        }
         let next = self
             .next
+            .filter(|_| !self.unpriced)
             .map(|(expected, most)| format!("next ≈ ${} (max ${})", trim_dollars(expected), trim_dollars(most)));
-        std::iter::once(self.model.clone()).chain(context).chain(next).chain(costs).chain(cache).collect()
+        let mode = (self.mode != ChatMode::Ask).then(|| self.mode.as_str().to_owned());
+        std::iter::once(self.model.clone()).chain(mode).chain(context).chain(next).chain(costs).chain(cache).collect()
     }
 }
 
@@ -155,12 +186,23 @@ mod tests {
             session_limit: 5_000_000_000,
             cost_before_thread: 0,
             next: None,
+            mode: ChatMode::Ask,
+            unpriced: false,
         };
-        let text = |columns| status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+        let plain = |status: &SessionStatus, columns| {
+            status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "")
+        };
+        let text = |columns| plain(&status, columns);
         assert_eq!(text(100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");
         assert_eq!(text(30), "sonnet · 18.2k/200k 9%");
         assert_eq!(text(10), "sonnet");
         assert_eq!(text(3), "");
+        let read_only = SessionStatus { mode: ChatMode::ReadOnly, ..status };
+        assert_eq!(plain(&read_only, 40), "sonnet · read-only · 18.2k/200k 9%");
+        let unpriced = SessionStatus { unpriced: true, session_cost: 0, next: Some((1, 2)), ..read_only };
+        assert_eq!(plain(&unpriced, 80), "sonnet · read-only · 18.2k/200k 9% · cost unknown · cache 96%");
+        let mixed = SessionStatus { session_cost: 310_000_000, ..unpriced };
+        assert!(plain(&mixed, 100).contains("session $0.31/5 · unknown costs"), "{}", plain(&mixed, 100));
     }
 
     #[test]

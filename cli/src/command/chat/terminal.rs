@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use crossterm::event::Event as TerminalEvent;
-use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, UserInput};
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus, UserInput};
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::preview;
 use rye_engine::thread_id::ThreadId;
@@ -18,8 +18,9 @@ use super::approvals::OpenRequest;
 use super::commands::{TypedText, response_note};
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
-use super::json::ChatResponse;
+use super::json::{ChatResponse, ChatVerb};
 use super::keys::KEY_HELP;
+use super::leaving::{LeftChildren, leave_question};
 use super::markdown::{MarkdownStream, expand_tabs};
 use super::overlay::{Completer, Overlay, cut_to_width};
 use super::raw_mode::{KeyReader, enter_raw_mode, restore_terminal, terminal_size};
@@ -65,7 +66,7 @@ struct QueuedMessage {
     /// The id of its control message.
     id: String,
     text: String,
-    is_follow_up: bool,
+    delivery: Delivery,
 }
 
 /// The terminal of a session.
@@ -90,6 +91,10 @@ pub struct ChatTerminal {
     is_leaving: bool,
     /// True if the last key was Ctrl+C in an empty editor.
     may_leave: bool,
+    /// The question about children that still run, while the user leaves.
+    leave_question: Option<String>,
+    /// True if the last key asked for a wider mode.
+    may_widen: bool,
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
@@ -117,7 +122,7 @@ pub async fn run_terminal(
         Ok(None) => None,
         Err(error) => {
             // The terminal is gone: the session waits for its next start.
-            terminal.leave();
+            terminal.close(LeftChildren::Wait);
             Some(error)
         }
     };
@@ -154,6 +159,8 @@ impl ChatTerminal {
             is_running: false,
             is_leaving: false,
             may_leave: false,
+            leave_question: None,
+            may_widen: false,
             hint: Some("Enter sends, /help lists commands and keys"),
             is_dirty: true,
             draft_due: None,
@@ -187,10 +194,13 @@ impl ChatTerminal {
                     frame_due = Instant::now();
                 } else {
                     has_keys = false;
-                    self.leave();
+                    self.close(LeftChildren::Wait);
                 },
                 message = messages.recv(), if end.is_none() => match message {
-                    Some(RendererMessage::End(ended)) => end = Some(ended),
+                    Some(RendererMessage::End(ended)) => {
+                        is_open &= !ended.has_background;
+                        end = Some(ended);
+                    }
                     Some(RendererMessage::Question { text, shown }) => {
                         // Keys typed before the question belong to the editor.
                         while let Ok(key) = keys.try_recv() {
@@ -268,8 +278,9 @@ impl ChatTerminal {
         }
         if let EventBody::CognitionIn(input) = &event.body {
             match input.source {
-                MessageSource::Prompt | MessageSource::Continuation | MessageSource::Steer => self.delivered(false),
-                MessageSource::FollowUp => self.delivered(true),
+                MessageSource::Prompt | MessageSource::Continuation => self.delivered(Delivery::Prompt),
+                MessageSource::Steer => self.delivered(Delivery::Steer),
+                MessageSource::FollowUp => self.delivered(Delivery::FollowUp),
                 MessageSource::NextTurn | MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => {
                 }
             }
@@ -294,7 +305,11 @@ impl ChatTerminal {
         if let EventBody::PromptEnded(ended) = &event.body {
             self.is_running = false;
             self.hint = None;
-            self.queue.clear();
+            if ended.status == PromptStatus::Done {
+                // The messages that the prompt has not delivered are the next prompts.
+                self.queue.iter_mut().for_each(|queued| queued.delivery = Delivery::Prompt);
+            }
+            self.queue.retain(|queued| queued.delivery == Delivery::Prompt);
             self.previewed.clear();
             if !ended.unsent.is_empty() {
                 self.return_to_editor(&ended.unsent.join("\n"));
@@ -308,8 +323,8 @@ impl ChatTerminal {
     }
 
     /// Moves the oldest queued message to the finished lines.
-    fn delivered(&mut self, is_follow_up: bool) {
-        if let Some(at) = self.queue.iter().position(|queued| queued.is_follow_up == is_follow_up) {
+    fn delivered(&mut self, delivery: Delivery) {
+        if let Some(at) = self.queue.iter().position(|queued| queued.delivery == delivery) {
             let message = self.queue.remove(at);
             self.echo(&message.text);
         }
@@ -417,19 +432,32 @@ impl ChatTerminal {
         self.draft_due = None;
         self.draft.write("");
         match TypedText::parse(&text) {
-            TypedText::Help => return self.help(),
-            TypedText::Leave => return self.leave(),
-            TypedText::Invalid(reason) => return self.note(&reason),
+            TypedText::Help => self.help(),
+            TypedText::Leave(None) => self.leave(),
+            TypedText::Leave(Some(children)) => self.close(children),
+            TypedText::Invalid(reason) => self.note(&reason),
             TypedText::Request(verb) => {
                 self.echo(&text);
-                return self.commands.perform(verb);
+                self.commands.perform(verb);
             }
-            TypedText::Message => {}
+            TypedText::Message(input) => self.submit(input, text, is_follow_up),
         }
-        let delivery = if is_follow_up { Delivery::FollowUp } else { Delivery::Steer };
-        let id = self.session.requests.control.submit(UserInput::text(text.as_str()), delivery);
+    }
+
+    /// Submits a message that was typed as `text`.
+    fn submit(&mut self, input: UserInput, text: String, is_follow_up: bool) {
+        if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
+            self.note(&reason);
+            return self.return_to_editor(&text);
+        }
+        let delivery = match is_follow_up {
+            _ if !input.bounds.is_empty() => Delivery::Prompt,
+            true => Delivery::FollowUp,
+            false => Delivery::Steer,
+        };
+        let id = self.session.requests.control.submit(input, delivery);
         match id.filter(|_| self.is_running) {
-            Some(id) => self.queue.push(QueuedMessage { id, text, is_follow_up }),
+            Some(id) => self.queue.push(QueuedMessage { id, text, delivery }),
             None => self.echo(&text),
         }
     }
@@ -458,13 +486,31 @@ impl ChatTerminal {
         self.activity.stop();
     }
 
+    /// Closes the session, or asks what happens to children that still run.
     fn leave(&mut self) {
+        match self.session.requests.running_children().len() {
+            0 => self.close(LeftChildren::Wait),
+            children if !self.is_leaving => {
+                let answers = "w: wait for them, d: leave them in the background, c: cancel them, Esc: stay";
+                self.leave_question = Some(leave_question(children, answers));
+                self.is_dirty = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, children: LeftChildren) {
         if !std::mem::replace(&mut self.is_leaving, true) {
             if self.is_running {
                 self.session.requests.control.send(ControlMessage::Interrupt);
             }
-            self.session.requests.control.send(ControlMessage::Close);
-            self.hint = Some("closing the session; Ctrl+C stops at once");
+            let waits = children == LeftChildren::Wait && !self.session.requests.running_children().is_empty();
+            self.hint = Some(if waits {
+                "waiting for the children; Ctrl+C cancels them"
+            } else {
+                "closing the session; Ctrl+C stops at once"
+            });
+            self.commands.perform(ChatVerb::Close { children });
         }
     }
 
@@ -492,8 +538,10 @@ impl ChatTerminal {
         if text == self.previewed {
             return;
         }
-        let live = self.session.requests.control.live_state().filter(|_| !text.trim().is_empty());
-        let next = live.map(|live| preview(&live, &UserInput::text(text.as_str())));
+        let message = if let TypedText::Message(input) = TypedText::parse(&text) { Some(input) } else { None };
+        let message = message.filter(|_| !text.trim().is_empty());
+        let live = self.session.requests.control.live_state();
+        let next = live.zip(message).map(|(live, input)| preview(&live, &input));
         self.session.status.set_next(next.map(|next| (next.expected, next.worst_case)));
         self.previewed = text;
     }
@@ -514,15 +562,16 @@ impl ChatTerminal {
             below.extend(lines.into_iter().map(Row::new));
         }
         for queued in self.queue.iter().take(MAX_QUEUE_ROWS) {
-            let sign = if queued.is_follow_up { "↷" } else { "⏎" };
+            let sign = if queued.delivery == Delivery::Steer { "⏎" } else { "↷" };
             let text = crate::present::truncate_line(&printable(&queued.text), columns);
             below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(&format!("{sign} queued: {text}"), width))));
         }
         below.truncate(max_rows.saturating_sub(2));
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let (mut rows, cursor) = if let Some(request) = &self.request {
-            let row = Row::new(cut_to_width(&request.keys, width));
+        let question = self.request.as_ref().map(|request| &request.keys).or(self.leave_question.as_ref());
+        let (mut rows, cursor) = if let Some(question) = question {
+            let row = Row::new(cut_to_width(question, width));
             let column = row.width();
             (vec![row], (0, column))
         } else {

@@ -51,6 +51,8 @@ pub struct RunEnd {
     pub result: RunResult,
     /// The cost of all threads of a session; `None` for a run.
     pub session_cost: Option<PrintedCost>,
+    /// True if children of a closed session continue in the background, so that more events follow.
+    pub has_background: bool,
 }
 
 impl From<RunResult> for RunOutput {

@@ -82,6 +82,7 @@ fn is_own_input(message: &ControlMessage) -> bool {
             | ControlMessage::Replan { .. }
             | ControlMessage::Fork { .. }
             | ControlMessage::Name { .. }
+            | ControlMessage::Mode { .. }
             | ControlMessage::Shell { .. }
             | ControlMessage::FollowUp { .. }
             | ControlMessage::Steer { .. }
@@ -489,7 +490,7 @@ impl Render for HumanRenderer {
         self.flush();
     }
 
-    fn end(&mut self, RunEnd { result, session_cost }: RunEnd) -> Option<io::Error> {
+    fn end(&mut self, RunEnd { result, session_cost, .. }: RunEnd) -> Option<io::Error> {
         self.hide_progress();
         self.progress = None;
         self.out.end_line();

@@ -223,7 +223,10 @@ async fn print(
                         show.live(&live);
                     }
                 }
-                Some(RendererMessage::End(ended)) => end = Some(ended),
+                Some(RendererMessage::End(ended)) => {
+                    is_open &= !ended.has_background;
+                    end = Some(ended);
+                }
                 // The renderer handle was dropped: the result is not rendered.
                 None => return shown,
             },

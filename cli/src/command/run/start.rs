@@ -27,6 +27,7 @@ use super::renderer::{Renderer, RendererMessages, RendererSender};
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::command::chat::client_approver::ClientApprover;
+use crate::command::chat::leaving::BackgroundChoice;
 use crate::command::chat::raw_mode::restore_terminal;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::{ChatInput, SessionInput};
@@ -222,7 +223,8 @@ pub fn run_to_end(
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
         let input = how.chat.map(|face| chat_input(face, requests(), format));
-        let ended = watch::wait_until_end(&engine, handle, screen?, signals, (how.detached, input), report).await;
+        let watched = (how.detached, input, background_choice(how));
+        let ended = watch::wait_until_end(&engine, handle, screen?, signals, watched, report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
@@ -240,7 +242,8 @@ pub fn run_to_end(
 
 fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, how: RunOptions<'_>) -> RequestHandler {
     let next = how.chat.map(|face| face.next.clone());
-    RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone(), next }
+    let background = how.chat.filter(|face| face.has_terminal()).map(|face| face.background.clone());
+    RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone(), next, background }
 }
 
 /// Starts the renderer of a run, or the terminal of a chat. `recorded` holds the events so far of a session that was
@@ -266,6 +269,11 @@ fn start_renderer(
         report.note(&printable(&format!("not sent when the session ended: {text}")));
     }
     Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
+}
+
+/// Returns the choice of the user to continue in the background after a session.
+fn background_choice(how: RunOptions<'_>) -> BackgroundChoice {
+    how.chat.map(|face| face.background.clone()).unwrap_or_default()
 }
 
 /// Returns the input of a chat.

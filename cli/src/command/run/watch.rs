@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::ending::{RunEnd, exit_of_run, stopping_limit};
 use super::renderer::Renderer;
+use crate::command::chat::leaving::{BackgroundChoice, continue_in_background};
 use crate::command::chat::session::{ChatInput, exit_of_session};
 use crate::exit::Exit;
 use crate::report::Printer;
@@ -35,7 +36,7 @@ pub async fn wait_until_end(
     handle: ThreadHandle,
     screen: Renderer,
     signals: Option<StopSignals>,
-    (detached, mut input): (bool, Option<ChatInput>),
+    (detached, mut input, background): (bool, Option<ChatInput>, BackgroundChoice),
     report: &Printer,
 ) -> WatchOutcome {
     let mut stops = SignalForwarder { signals, engine, detached, signal_count: 0 };
@@ -58,7 +59,7 @@ pub async fn wait_until_end(
         }
     };
     // Wait for the threads that this one started.
-    loop {
+    while !background.is_chosen() {
         tokio::select! {
             () = engine.wait_idle() => break,
             _ = stops.next() => if stops.forward(&screen) { return Exit::Cancelled.into() },
@@ -75,7 +76,7 @@ pub async fn wait_until_end(
         read.inspect_err(|error| report.note(&format!("the cost of the session cannot be read: {error}"))).ok()
     });
     let exit = tokio::select! {
-        shown = screen.end(RunEnd { result, session_cost }) => {
+        shown = screen.end(RunEnd { result, session_cost, has_background: background.is_chosen() }) => {
             match shown.write_error {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -88,7 +89,29 @@ pub async fn wait_until_end(
         // The thread has ended; only its output is incomplete.
         _ = stops.next() => exit,
     };
+    if background.is_chosen() {
+        finish_in_background(engine, stops, report).await;
+    }
     WatchOutcome { exit, limit }
+}
+
+/// Gives the terminal back and waits for the remaining threads.
+async fn finish_in_background(engine: &Engine, mut stops: SignalForwarder<'_>, report: &Printer) {
+    let process = std::process::id();
+    report.note(&format!("the children continue in process {process}; `rye threads list --active` shows them"));
+    // A stopped process blocks all of its threads, so nothing else is lost.
+    if let Err(error) = continue_in_background() {
+        report.note(&format!("the process stays in the foreground: {error}"));
+    }
+    stops.detached = true;
+    loop {
+        tokio::select! {
+            () = engine.wait_idle() => return,
+            _ = stops.next() => {
+                engine.broadcast(&ControlMessage::Cancel);
+            }
+        }
+    }
 }
 
 /// Handles the next line of a chat; does not return in a run.

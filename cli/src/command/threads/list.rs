@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use rye_engine::store::ThreadRow;
-use rye_engine::thread::{PrintedCost, Status};
+use rye_engine::thread::{Cost, PrintedCost, Status};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::ListedThread;
 use schemars::JsonSchema;
@@ -148,12 +148,15 @@ pub struct CostOutput {
     /// Dollars.
     #[schemars(with = "f64")]
     pub spend: serde_json::Value,
+    /// True if models without a price were called, whose cost `spend` does not contain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
 }
 
 impl From<PrintedCost> for CostOutput {
     fn from(cost: PrintedCost) -> Self {
-        let PrintedCost { turns, input_tokens, output_tokens, spend } = cost;
-        Self { turns, input_tokens, output_tokens, spend }
+        let PrintedCost { turns, input_tokens, output_tokens, spend, unpriced } = cost;
+        Self { turns, input_tokens, output_tokens, spend, unpriced }
     }
 }
 
@@ -280,7 +283,7 @@ fn build_table(rows: &[ListRow], format: Format) -> Table {
             Cell::styled(entry.status_name(), standing_style(entry)),
             row.cost.turns.to_string().into(),
             tokens.to_string().into(),
-            format_money(row.cost.spend).into(),
+            format_cost_cell(&row.cost).into(),
             started.into(),
         ];
         if has_steps {
@@ -289,6 +292,15 @@ fn build_table(rows: &[ListRow], format: Format) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// Formats a cost for a narrow column.
+fn format_cost_cell(cost: &Cost) -> String {
+    match (cost.unpriced, cost.spend) {
+        (false, _) => format_money(cost.spend),
+        (true, 0) => "unknown".to_owned(),
+        (true, _) => format!("{} + unknown", format_money(cost.spend)),
+    }
 }
 
 /// Formats the directive of a thread, with the tool for an asynchronous tool call.

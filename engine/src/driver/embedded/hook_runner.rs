@@ -87,7 +87,8 @@ impl HookRunner for EmbeddedHookRunner<'_> {
             let call = call(action)?;
             let requested = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
             let thread = self.thread;
-            let allowed = authorize_hook_call(&thread.plan, &thread.launch, &hook.hook, hook.id_is_static, requested)?;
+            let allowed =
+                authorize_hook_call(&thread.plan, &thread.narrowed_launch(), &hook.hook, hook.id_is_static, requested)?;
             if let GatedCall::Directive(start) = &allowed.call {
                 let spawned = run.bounds.spawned.saturating_add(started);
                 if let Some(exceeded) = spawn_limit_exceeded(&run.bounds.limits.into(), spawned) {

@@ -159,7 +159,7 @@ impl EmbeddedDriver {
         };
         let capability = format_capability(Primary::Execute, ItemType::Tool, Some(&item_id));
         let invocation = Invocation {
-            write_bounds: write_bounds(&self.launch.grants, &capability),
+            write_bounds: write_bounds(&self.narrowed_launch().grants, &capability),
             item_id,
             parameters,
             project_root: self.engine.project.clone(),
@@ -205,7 +205,7 @@ impl EmbeddedDriver {
         parameters: &Value,
         capability: &str,
     ) -> Result<Result<(), String>, DriveError> {
-        let (write, net) = granted_access(&self.launch.grants, capability);
+        let (write, net) = granted_access(&self.narrowed_launch().grants, capability);
         Ok(self.fitting(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 

@@ -4,7 +4,7 @@ use rye_compiler::plan::{Node, Outcome};
 
 use super::super::state::{CompactionRequest, CurrentPrompt, RunPosition, Successor, ThreadState, UserCommand};
 use crate::event::{
-    AcceptedInput, CommandRan, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
+    AcceptedInput, ChatMode, CommandRan, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
     SessionNamed, ShellRan, UserInput,
 };
 use crate::message::{Message, SharedMessage};
@@ -13,11 +13,16 @@ use crate::thread::Status;
 /// Starts a prompt: applies the limits of the prompt and resets the counters and results of the previous prompt.
 pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted) {
     let (cost_before, seconds_before) = (state.cost, state.clock.elapsed_ms().div_ceil(1000));
+    let of_thread = state.launch.as_ref().map_or(&[][..], |launch| &launch.grants);
+    let narrowed = started.grants.as_ref().map(|own| std::iter::once(own).chain(of_thread).cloned().collect());
     let Some(chat) = &mut state.chat else { return };
+    chat.narrowed = narrowed;
+    chat.prompt_mode = started.mode;
     chat.prompts = started.prompt;
     // The user has seen the held messages.
     chat.held.clear();
-    chat.current = Some(CurrentPrompt { number: started.prompt, cost_before, seconds_before, is_delivered: false });
+    let (number, is_capped) = (started.prompt, started.capped);
+    chat.current = Some(CurrentPrompt { number, cost_before, seconds_before, is_delivered: false, is_capped });
     state.limits = started.limits;
     state.position = RunPosition::After(Node::Idle, Outcome::Prompt);
     state.limit = None;
@@ -35,7 +40,7 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
 
 /// Queues a submitted message. If the thread is idle, a steering or follow-up message becomes a prompt.
 pub(super) fn queue_message(state: &mut ThreadState, id: &str, input: &UserInput, delivery: Delivery) {
-    let delivery = state.effective_delivery(delivery);
+    let delivery = state.effective_delivery(delivery, &input.bounds);
     state.enqueue(QueuedMessage::new(id, input, delivery));
 }
 
@@ -71,6 +76,7 @@ pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
 pub(super) fn on_continues(state: &mut ThreadState, continues: &Continues) {
     if let Some(chat) = &mut state.chat {
         chat.prompts = continues.prompt.map_or(continues.prompts, |prompt| prompt.number.saturating_sub(1));
+        chat.mode = continues.mode;
     }
     state.continues = Some(continues.clone());
     for message in &continues.queue {
@@ -120,6 +126,8 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
         PromptStatus::Interrupted | PromptStatus::Limit | PromptStatus::Error => chat.held.extend(unsent),
     }
     chat.is_interrupted = false;
+    chat.narrowed = None;
+    chat.prompt_mode = ChatMode::default();
     state.returned = None;
     // Between prompts, the limits of the session bound a summary.
     state.limits = state.thread_limits;
@@ -214,6 +222,8 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
     chat.successor = None;
+    // A user who opens the session again sees no earlier consent to calls without approval requests.
+    chat.mode = chat.mode.min(ChatMode::Ask);
     // A command runs again only if the user types it again.
     chat.commands.clear();
 }

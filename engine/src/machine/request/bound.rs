@@ -25,10 +25,8 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
 /// request: the context was edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;
-    let measured = conversation
-        .measured
-        .as_ref()
-        .filter(|one| conversation.operations.is_empty() && one.of_fallback == state.on_fallback)?;
+    let measured =
+        state.measured().filter(|one| conversation.operations.is_empty() && one.of_fallback == state.on_fallback)?;
     let fresh = to_turns(conversation.messages.get(measured.messages..)?);
     let mut bound = measured.input;
     let mut fresh = fresh.as_slice();

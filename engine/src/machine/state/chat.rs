@@ -1,9 +1,13 @@
 //! The state of a chat.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::ThreadState;
-use crate::event::{Delivery, QueuedMessage, ShellRan};
+use rye_compiler::plan::Grant;
+
+use super::{MeasuredTokens, ThreadState};
+
+use crate::event::{ChatMode, Delivery, PromptBounds, QueuedMessage, ShellRan};
 use crate::thread::Cost;
 
 /// The state of a chat.
@@ -34,6 +38,12 @@ pub struct ChatState {
     pub outputs: Vec<ShellRan>,
     /// The title that the user gave the session.
     pub name: Option<String>,
+    /// The mode of the further prompts.
+    pub mode: ChatMode,
+    /// The mode of the current prompt.
+    pub prompt_mode: ChatMode,
+    /// The grant sets of the current prompt, if it narrows those of the thread: its own first, then those of the thread.
+    pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
 /// A command of the user.
@@ -71,19 +81,51 @@ pub struct CurrentPrompt {
     pub seconds_before: u64,
     /// True if the message is part of the conversation.
     pub is_delivered: bool,
+    /// True if nothing raises the `spend` limit.
+    pub is_capped: bool,
 }
 
 impl ThreadState {
+    /// Returns true if the thread is a chat without a current prompt.
+    pub fn is_idle(&self) -> bool {
+        self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
+    }
+
+    /// Returns the provider's token count of the last request, if the next one offers the same tools.
+    pub fn measured(&self) -> Option<&MeasuredTokens> {
+        let narrowed = self.chat.as_ref().and_then(|chat| chat.narrowed.as_ref());
+        self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
+    }
+
+    /// Returns the nano-dollars that the current prompt of a chat may still spend; `None` in a run. The account of a chat
+    /// holds the money of the whole session.
+    pub fn prompt_spend(&self) -> Option<u64> {
+        self.chat.as_ref().map(|_| self.available_spend())
+    }
+
+    /// Returns the cost and the seconds of the thread before the current prompt of a chat, which reports of a prompt's
+    /// limits exclude; zero in a run.
+    pub fn before_prompt(&self) -> (Cost, u64) {
+        let current = self.chat.as_ref().and_then(|chat| chat.current);
+        current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
+    }
+
+    /// Returns true if the user has interrupted the current prompt of a chat.
+    pub fn is_interrupted(&self) -> bool {
+        self.chat.as_ref().is_some_and(|chat| chat.is_interrupted)
+    }
+
     /// Returns the messages that wait for their delivery, in the order in which the model gets them.
     pub fn queued_messages(&self) -> impl Iterator<Item = &QueuedMessage> {
         let of_chat = self.chat.iter().flat_map(|chat| chat.queue.iter().chain(&chat.next_turn));
         self.mail.steering.iter().chain(&self.mail.following).chain(of_chat)
     }
 
-    /// Returns the delivery of a message that is submitted now.
-    pub fn effective_delivery(&self, requested: Delivery) -> Delivery {
+    /// Returns the delivery of a message that is submitted now. A message with bounds of its own is a prompt.
+    pub fn effective_delivery(&self, requested: Delivery, bounds: &PromptBounds) -> Delivery {
+        let is_prompt = self.is_idle() || (self.chat.is_some() && !bounds.is_empty());
         match requested {
-            Delivery::Steer | Delivery::FollowUp if self.is_idle() => Delivery::Prompt,
+            Delivery::Steer | Delivery::FollowUp if is_prompt => Delivery::Prompt,
             Delivery::Prompt | Delivery::Steer | Delivery::FollowUp | Delivery::NextTurn => requested,
         }
     }

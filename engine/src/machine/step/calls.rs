@@ -116,6 +116,7 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     };
     let siblings = in_group(state, &group).filter(|(_, call)| unmade(call) && !is_tool(call)).count() as u64;
     let turn_reserve = if siblings > 0 { model::turn_worst_case(walk.plan, state) } else { 0 };
+    let prompt_spend = state.prompt_spend();
     let (mut run, mut made, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
     for (index, call) in in_group(state, &group) {
         match (call.phase, gate::authorize(walk.plan, state, index)) {
@@ -124,7 +125,7 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
                 if unmade(call) {
                     let wanted = |start| {
                         let child = intended(state, spawn, index, group.end, call, start);
-                        Box::new(SpawnChild { child, siblings, turn_reserve })
+                        Box::new(SpawnChild { child, siblings, turn_reserve, prompt_spend })
                     };
                     made.push(allowed.map(wanted));
                 } else if let Some(thread_id) = state.children.get(&spawn).and_then(|c| c.thread_id.clone()) {

@@ -3,12 +3,14 @@
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 
 use super::super::effect::{AwaitedChild, Effect};
+use super::super::prompt_bounds::{prompt_grants, prompt_limits};
 use super::super::state::{ChatState, ThreadState};
 use super::super::walk::{StepResult, WalkContext};
 use super::end::end_result;
 use super::{close_open_work, settlement};
 use crate::event::{
-    CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
+    ChatMode, CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus,
+    QueuedMessage,
 };
 use crate::message::Message;
 use crate::thread::{Cost, Status};
@@ -38,15 +40,28 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     if chat.successor.is_some() {
         return StepResult::Gives(Outcome::Handoff);
     }
-    if let Some(ContinuedPrompt { number, limits }) = state.unstarted_continuation() {
+    if let Some(ContinuedPrompt { number, limits, capped }) = state.unstarted_continuation() {
         let limits = limits_from_here(state, &limits);
-        return StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: number, limits })]);
+        let grants = state.continues.as_ref().and_then(|continues| continues.prompt_grants.clone());
+        let started = PromptStarted { prompt: number, limits, grants, mode: chat.mode, capped };
+        return StepResult::Write(vec![EventBody::PromptStarted(started)]);
     }
     if chat.queue.is_empty() {
         return if chat.is_closing { StepResult::Gives(Outcome::Closed) } else { StepResult::Do(Effect::Wait) };
     }
-    let limits = limits_from_here(state, &walk.plan.limits);
-    StepResult::Write(vec![EventBody::PromptStarted(PromptStarted { prompt: chat.prompts + 1, limits })])
+    StepResult::Write(vec![EventBody::PromptStarted(next_prompt(walk.plan, state, chat))])
+}
+
+/// Returns the start of the prompt at the head of the queue.
+fn next_prompt(plan: &Plan, state: &ThreadState, chat: &ChatState) -> PromptStarted {
+    let bounds = chat.queue.front().map(|message| message.bounds.clone()).unwrap_or_default();
+    PromptStarted {
+        prompt: chat.prompts + 1,
+        limits: limits_from_here(state, &prompt_limits(plan, &bounds)),
+        grants: prompt_grants(plan, state, chat.mode, &bounds),
+        mode: chat.mode,
+        capped: bounds.spend.is_some(),
+    }
 }
 
 /// Returns the message of the current prompt if it is not part of the conversation yet. The message of a continued
@@ -142,7 +157,7 @@ pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) 
 
 /// Returns the start and the interruption of the continued thread's prompt, if it has not started in this thread.
 pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Option<[EventBody; 2]> {
-    let ContinuedPrompt { number, limits } = state.unstarted_continuation()?;
+    let ContinuedPrompt { number, limits, capped } = state.unstarted_continuation()?;
     let limits = limits_from_here(state, &limits);
     let ended = PromptEnded {
         prompt: number,
@@ -152,7 +167,8 @@ pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Optio
         cost: Cost::default(),
         unsent: state.resume_message().map(str::to_owned).into_iter().collect(),
     };
-    let started = EventBody::PromptStarted(PromptStarted { prompt: number, limits });
+    let started =
+        EventBody::PromptStarted(PromptStarted { prompt: number, limits, grants: None, mode: ChatMode::Ask, capped });
     Some([started, EventBody::PromptEnded(Box::new(ended))])
 }
 
@@ -181,11 +197,12 @@ fn unstarted_prompt(
     status: PromptStatus,
     error: Option<(String, String)>,
 ) -> Vec<EventBody> {
-    let (prompt, limits) = (chat.prompts + 1, limits_from_here(state, &plan.limits));
+    let started = next_prompt(plan, state, chat);
+    let prompt = started.prompt;
     let (code, message) = error.unzip();
     let unsent = chat.queue.front().map(|message| message.text.clone()).into_iter().collect();
     let ended = PromptEnded { prompt, status, code, message, cost: Cost::default(), unsent };
-    vec![EventBody::PromptStarted(PromptStarted { prompt, limits }), EventBody::PromptEnded(Box::new(ended))]
+    vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
 /// Returns the events that end the current prompt of a chat before its model does: the user interrupted the prompt, or

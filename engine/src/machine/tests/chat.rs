@@ -274,11 +274,10 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
     let mut play = chat(vec![calls(&[call("a_read", json!({}))]), text("never")], &[]);
     let launch = Opened { origin: ThreadOrigin::Handoff, ..play.opened() };
     let limits = PlanLimits { turns: 1, ..play.plan.limits };
-    let prompt = Some(ContinuedPrompt { number: 3, limits });
+    let prompt = Some(ContinuedPrompt { number: 3, limits, capped: false });
     let message = Some("continue".into());
     let (thread, at_h, queue) = ("test/hello-0".into(), "h".into(), Vec::new());
-    let continues =
-        Continues { thread, at_seq: 1, at_h, message, prompt, after: None, prompts: 0, sent: Vec::new(), queue };
+    let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue, ..Continues::default() };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
     // A prompt that waited in the continued thread.
     play.signal(Fact::Mail {

@@ -4,6 +4,7 @@ use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::json;
 
 use super::chat::{chat, chat_of, ended_prompts, statuses, user_texts};
+use crate::event::PromptBounds;
 use crate::event::{
     AcceptedInput, Continues, ControlMessage, Delivery, EventBody, HookOutcome, InputSource, MessageSource, Opened,
     PromptStatus, QueuedMessage, ThreadOrigin, UserInput,
@@ -66,7 +67,12 @@ fn transformed_message_keeps_its_typed_text_and_its_images() {
         height: 1,
         data: String::new(),
     };
-    let input = UserInput { text: "/skill:draw".into(), images: vec![image.clone()], source: InputSource::Rpc };
+    let input = UserInput {
+        text: "/skill:draw".into(),
+        images: vec![image.clone()],
+        source: InputSource::Rpc,
+        bounds: PromptBounds::default(),
+    };
     receive(&mut play, "x", ControlMessage::Submit { input, delivery: Delivery::Prompt });
     while play.step() {}
     let received = accepted(&play)[0];
@@ -177,15 +183,14 @@ fn message_that_arrives_after_the_last_turn_is_the_next_prompt() {
 fn continuation_delivers_the_queue_of_the_continued_thread() {
     let mut play = chat(vec![text("done"), text("again"), text("more")], &[]);
     let launch = Opened { origin: ThreadOrigin::Handoff, ..play.opened() };
-    let prompt = Some(crate::event::ContinuedPrompt { number: 3, limits: play.plan.limits });
+    let prompt = Some(crate::event::ContinuedPrompt { number: 3, limits: play.plan.limits, capped: false });
     let of = |id: &str, text: &str, delivery| QueuedMessage {
         accepted: true,
         ..QueuedMessage::new(id, &UserInput::text(text), delivery)
     };
     let queue = vec![of("f", "follow", Delivery::FollowUp), of("p", "later", Delivery::Prompt)];
     let (thread, at_h, message) = ("test/hello-0".into(), "h".into(), Some("continue".into()));
-    let continues =
-        Continues { thread, at_seq: 1, at_h, message, prompt, after: None, prompts: 0, sent: Vec::new(), queue };
+    let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue, ..Continues::default() };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
     while play.step() {}
     assert_eq!(play.requests.len(), 3);

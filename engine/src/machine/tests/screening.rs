@@ -90,11 +90,7 @@ fn resume(play: &mut SimulatedThread) {
         at_seq: 1,
         at_h: "h".into(),
         message: Some("go on".into()),
-        prompt: None,
-        after: None,
-        prompts: 0,
-        sent: Vec::new(),
-        queue: Vec::new(),
+        ..Continues::default()
     };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(continues) });
     while play.step() {}

@@ -28,6 +28,7 @@ impl EngineContext {
         let root = ThreadId::parse(&parent.launch.root).map_err(|e| DriveError::Plan(e.reason))?;
         let ids: Vec<ThreadId> = children.iter().map(|child| child.id.clone()).collect();
         let (left, held) = self.available_for_children(&parent.id, terms, ids).await?;
+        let mut left_in_prompt = terms.prompt_spend.map(|_| left);
         let mut lists = vec![parent.settlements(&terms.unsettled)];
         let mut answers: Vec<Option<Result<CreatedChild, ChildRefusal>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
@@ -39,6 +40,17 @@ impl EngineContext {
                     "spend_exceeded: no money is available for a child".to_owned(),
                 ))));
                 continue;
+            }
+            let share = left_in_prompt.map_or(share, |left| share.min(left));
+            let wanted = named.unwrap_or(share);
+            if let Some(left) = left_in_prompt.as_mut().filter(|_| !held) {
+                let Some(rest) = left.checked_sub(wanted) else {
+                    let (requested, left) = (Nanos::from_u64(wanted), Nanos::from_u64(*left));
+                    let refusal = render_reservation_refusal(&Refusal::MoreThanIsLeft { requested, left });
+                    answers.push(Some(Err(refusal.into())));
+                    continue;
+                };
+                *left = rest;
             }
             answers.push(None);
             let mut row = ThreadRow::new(child.id.clone(), plan.directive.as_str(), self.clock.now());
@@ -98,6 +110,7 @@ impl EngineContext {
             let issued = account.issued(&format!("{}.{}", settled.turn, settled.attempt)).to_u64();
             left = left.saturating_add(issued.saturating_sub(settled.amount));
         }
+        let left = terms.prompt_spend.map_or(left, |of_prompt| left.min(of_prompt));
         Ok((left.saturating_sub(terms.turn_reserve), held))
     }
 }

@@ -2,12 +2,14 @@
 
 use std::io;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
-use rye_engine::event::ControlMessage;
+use rye_engine::event::{ChatMode, ControlMessage};
 
 use super::ChatTerminal;
+use crate::command::chat::json::{ChatVerb, ModeArg};
 use crate::command::chat::keys::{KeyAction, action_of};
+use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
 
@@ -23,6 +25,10 @@ impl ChatTerminal {
                 None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => self.interrupt(),
                 None => {}
             }
+            return Ok(());
+        }
+        if self.leave_question.is_some() {
+            self.answer_leave_question(key, action);
             return Ok(());
         }
         if let Some(overlay) = &mut self.overlay {
@@ -44,6 +50,7 @@ impl ChatTerminal {
             }
         }
         let may_leave = std::mem::take(&mut self.may_leave);
+        let may_widen = std::mem::take(&mut self.may_widen);
         self.hint = self.hint.filter(|_| action == KeyAction::None);
         match action {
             KeyAction::Send if self.editor.break_at_backslash() => self.edited(),
@@ -80,7 +87,8 @@ impl ChatTerminal {
             }
             KeyAction::Suspend => self.suspend()?,
             KeyAction::Redraw => self.screen.clear_all()?,
-            KeyAction::Complete | KeyAction::CompleteBack => self.complete(),
+            KeyAction::Complete => self.complete(),
+            KeyAction::CompleteBack => self.toggle_mode(may_widen),
             KeyAction::SearchHistory => {
                 let found = self.history.search(&self.editor.text());
                 let entries = found.into_iter().map(|text| Entry { text, note: String::new() }).collect();
@@ -122,6 +130,32 @@ impl ChatTerminal {
         if self.overlay.as_ref().is_some_and(Overlay::is_single) {
             self.accept_entry();
         }
+    }
+
+    /// Answers the question about children that still run; Esc and Ctrl+C withdraw it.
+    fn answer_leave_question(&mut self, key: KeyEvent, action: KeyAction) {
+        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
+        let chosen = if let KeyCode::Char(pressed) = key.code { LeftChildren::of_key(pressed) } else { None };
+        if let Some(children) = chosen.filter(|_| is_plain) {
+            self.leave_question = None;
+            self.close(children);
+        } else if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {
+            self.leave_question = None;
+        }
+    }
+
+    /// Changes between the modes `ask` and `read-only`. The wider one needs the key twice.
+    fn toggle_mode(&mut self, confirm: bool) {
+        let mode = match self.session.status.mode() {
+            ChatMode::Ask | ChatMode::Auto => ModeArg::ReadOnly,
+            ChatMode::ReadOnly if confirm => ModeArg::Ask,
+            ChatMode::ReadOnly => {
+                self.may_widen = true;
+                self.hint = Some("Shift+Tab again returns to the mode `ask`");
+                return;
+            }
+        };
+        self.commands.perform(ChatVerb::Mode { mode, confirm });
     }
 
     fn accept_entry(&mut self) {

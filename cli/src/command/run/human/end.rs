@@ -101,7 +101,8 @@ impl HumanRenderer {
 
     fn cost(&self, cost: &PrintedCost) -> String {
         let tokens = format_count(cost.input_tokens, "token");
-        let spend = format_spend(Nanos::from_json(&cost.spend).unwrap_or_default().to_u64(), self.unpriced);
+        let spend =
+            format_spend(Nanos::from_json(&cost.spend).unwrap_or_default().to_u64(), self.unpriced || cost.unpriced);
         format!("{}, {tokens} in, {} out, {spend}", format_count(cost.turns, "turn"), cost.output_tokens)
     }
 }

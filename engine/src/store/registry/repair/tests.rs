@@ -113,7 +113,14 @@ impl FakeThread {
 }
 
 fn cost(turns: u64, spend: u64) -> Cost {
-    Cost { turns, input_tokens: 8 * turns, output_tokens: 3 * turns, cached_tokens: 2 * turns, spend, asked_ms: 0 }
+    Cost {
+        turns,
+        input_tokens: 8 * turns,
+        output_tokens: 3 * turns,
+        cached_tokens: 2 * turns,
+        spend,
+        ..Cost::default()
+    }
 }
 
 /// Builds a root with two children, one ended and one running, and another root that was suspended during an attempt.

@@ -1,0 +1,80 @@
+//! The bounds of a prompt of a chat: the mode of the session and the bounds that its message sets. They only narrow the
+//! limits and the grants of the thread.
+
+use rye_compiler::palette::possible_primaries;
+use rye_compiler::plan::narrow::narrow_grants;
+use rye_compiler::plan::{Grant, PalettePrimary, PaletteTool, Plan, PlanLimits};
+use rye_compiler::primary::{ItemType, Primary, format_capability};
+use rye_compiler::semantics::capability::pattern_matches;
+use rye_compiler::semantics::risk::{RiskTable, Tier};
+
+use super::ThreadState;
+use crate::event::{ChatMode, PromptBounds};
+
+/// Returns the limits of a prompt with these bounds.
+pub(super) fn prompt_limits(plan: &Plan, bounds: &PromptBounds) -> PlanLimits {
+    let spend = bounds.spend.map_or(plan.limits.spend, |most| most.min(plan.limits.spend));
+    PlanLimits { spend, ..plan.limits }
+}
+
+/// Returns the grants that also must allow each call of a prompt; `None` if the mode and the bounds narrow nothing.
+pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &PromptBounds) -> Option<Vec<Grant>> {
+    let own = || state.launch.as_ref().and_then(|launch| launch.grants.first()).map_or(&[][..], Vec::as_slice);
+    let of_mode = match mode {
+        ChatMode::ReadOnly => Some(read_only_grants(plan, own())),
+        ChatMode::Ask | ChatMode::Auto => None,
+    };
+    if bounds.with.is_empty() {
+        return of_mode;
+    }
+    Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), &bounds.with).grants)
+}
+
+/// Returns the part of the grants whose capabilities have the tier `safe`, without folders, hosts and signatures.
+pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
+    let built_in = RiskTable::default();
+    let table = match plan.settings.risk() {
+        Ok(table) => table.unwrap_or(&built_in),
+        // Nothing is known to be safe.
+        Err(_) => return Vec::new(),
+    };
+    let signs = |pattern: &str| possible_primaries(pattern).contains(&Primary::Sign);
+    let safe: Vec<String> = table.patterns_of(Tier::Safe).map(str::to_owned).collect();
+    let narrowed = narrow_grants(grants, &safe).grants.into_iter().filter(|grant| !signs(&grant.pattern));
+    narrowed.map(|grant| Grant { net: Vec::new(), write: Vec::new(), ..grant }).collect()
+}
+
+/// Returns the grant sets that must all allow a call of the current prompt.
+pub(super) fn current_grants(state: &ThreadState) -> &[Vec<Grant>] {
+    let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_deref());
+    narrowed.or_else(|| state.launch.as_ref().map(|launch| &*launch.grants)).unwrap_or_default()
+}
+
+/// Returns true if the current prompt may use less than its thread.
+pub(super) fn is_narrowed(state: &ThreadState) -> bool {
+    state.chat.as_ref().is_some_and(|chat| chat.narrowed.is_some())
+}
+
+/// Returns the tools that the next request offers: those of the plan that the current prompt may call.
+pub(super) fn offered_tools<'p>(plan: &'p Plan, state: &ThreadState) -> Vec<&'p PaletteTool> {
+    let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_ref()?.first());
+    let Some(grants) = narrowed else { return plan.palette.iter().collect() };
+    plan.palette.iter().filter(|tool| may_call(tool, grants)).collect()
+}
+
+/// Returns true if some call of a tool is granted.
+fn may_call(tool: &PaletteTool, grants: &[Grant]) -> bool {
+    let primary = match tool.primary {
+        PalettePrimary::Execute => Primary::Execute,
+        PalettePrimary::Fetch => Primary::Fetch,
+        PalettePrimary::Sign => Primary::Sign,
+        PalettePrimary::Return => return true,
+    };
+    match &tool.item_id {
+        Some(id) => {
+            let capability = format_capability(primary, ItemType::Tool, Some(id));
+            grants.iter().any(|grant| pattern_matches(&grant.pattern, &capability))
+        }
+        None => grants.iter().any(|grant| possible_primaries(&grant.pattern).contains(&primary)),
+    }
+}
