@@ -52,7 +52,9 @@ fn writes(files: &[&str]) -> String {
 #[test]
 fn read_only_mode_writes_nothing_and_a_wider_mode_asks_with_the_lines_of_a_plan_diff() {
     let place = project(&writes(&["a.txt", "b.txt"]));
-    place.write(".ai/directives/talk.md", &talk_directive(2, FILE_TOOLS));
+    let tools = format!("{FILE_TOOLS}<directive>part</directive>");
+    place.write(".ai/directives/talk.md", &talk_directive(2, &tools));
+    place.write(".ai/directives/part.md", &talk_directive(2, "").replace("name=\"talk\"", "name=\"part\""));
     let lines = b"/mode read-only\nfirst\n/mode ask\n/mode ask confirm\nsecond\n/mode ask\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Done.\nDone.\n"), "{}", done.stderr);
@@ -64,6 +66,7 @@ fn read_only_mode_writes_nothing_and_a_wider_mode_asks_with_the_lines_of_a_plan_
         "\nCapabilities\n  + widened rye.execute.tool.rye.file-system.write",
         "mode ask instead of read-only",
         "the mode is `ask`",
+        "denied: this prompt runs without rye.execute.tool.rye.file-system.write",
     ] {
         assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
     }

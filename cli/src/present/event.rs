@@ -6,6 +6,7 @@ use rye_engine::event::{
     HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted, ResultKind, Settled,
     ToolCallResult,
 };
+use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
 use rye_engine::message::{ContentBlock, Message, ToolCall};
 use rye_engine::thread::Cost;
 use serde::Serialize;
@@ -147,10 +148,13 @@ pub fn format_cost(cost: &Cost) -> String {
 }
 
 /// Describes why a call has this result; `None` for an ordinary result.
-pub fn result_reason(kind: &ResultKind) -> Option<String> {
-    match kind {
+pub fn result_reason(result: &ToolCallResult) -> Option<String> {
+    match &result.why {
         // A refusal contains its own reason.
         ResultKind::Ran | ResultKind::Refused | ResultKind::Returned { error: None, .. } => None,
+        ResultKind::Denied { capability } if result.content.ends_with(DENIED_IN_PROMPT) => {
+            Some(format!("denied: this prompt runs without {capability}"))
+        }
         ResultKind::Denied { capability } => Some(format!("denied: no grant for {capability}")),
         ResultKind::Unapproved { answer, .. } => {
             let who = if *answer == Approval::Refused { "you" } else { "the policy for runs without a terminal" };
@@ -248,8 +252,7 @@ fn format_hook(considered: &HookEvaluation) -> String {
 }
 
 fn tool_result(result: &ToolCallResult) -> EventView {
-    let outcome =
-        result_reason(&result.why).unwrap_or_else(|| if result.is_error { "error".into() } else { "ok".into() });
+    let outcome = result_reason(result).unwrap_or_else(|| if result.is_error { "error".into() } else { "ok".into() });
     let bytes = format_count(result.bytes, "byte");
     let line = format!("{}: {outcome}, {bytes}, {} ms", result.name, result.duration_ms);
     EventView { line, text: Some(result.content.clone()).filter(|text| !text.is_empty()), bad: result.is_error }

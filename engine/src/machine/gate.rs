@@ -15,7 +15,7 @@ use rye_compiler::world::{ItemKind, Space};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::prompt_bounds::{current_grants, is_narrowed};
+use super::prompt_bounds::{DENIED_IN_PROMPT, current_grants, is_narrowed};
 use super::state::ThreadState;
 use super::state_store::{self, STATE_TOOL, StateOp};
 use crate::event::{Approval, ChatMode, Opened, ResultKind};
@@ -187,7 +187,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         Ok(capability) => capability,
         Err(Denial { capability, text }) => {
             let is_prompt = is_narrowed(state) && check(plan, launch_grants(state), &action.request()).is_ok();
-            let text = if is_prompt { format!("{text} (the user runs this prompt without it)") } else { text };
+            let text = if is_prompt { format!("{text}{DENIED_IN_PROMPT}") } else { text };
             return GateDecision::Answer { why: ResultKind::Denied { capability }, text };
         }
     };

@@ -11,6 +11,9 @@ use rye_compiler::semantics::risk::{RiskTable, Tier};
 use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
+/// The end of the answer to a call that the thread grants and its current prompt does not.
+pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
+
 /// Returns the limits of a prompt with these bounds.
 pub(super) fn prompt_limits(plan: &Plan, bounds: &PromptBounds) -> PlanLimits {
     let spend = bounds.spend.map_or(plan.limits.spend, |most| most.min(plan.limits.spend));

@@ -109,9 +109,9 @@ impl UpdateMapper {
         if self.open_calls.remove(&result.call_id).is_none() {
             return Vec::new();
         }
-        let failed = result.is_error || result_reason(&result.why).is_some();
+        let failed = result.is_error || result_reason(result).is_some();
         let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
-        let text = result_reason(&result.why).unwrap_or_else(|| result.content.clone());
+        let text = result_reason(result).unwrap_or_else(|| result.content.clone());
         let text: String = text.chars().take(MAX_RESULT_CHARS).collect();
         let content = vec![ToolCallContent::Content(Content::new(text_block(&text)))];
         let fields = ToolCallUpdateFields::new().status(status).content(content);

@@ -118,10 +118,9 @@ fn compile_again(
 /// those that were stored when its thread started.
 pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, after: &Compilation) -> PlanChanges {
     let by_files = || {
-        let others = spaces.open_without_project().ok()?;
-        let stored = stored_files(&others, disk, &live.plan);
-        let before = compile_session(&stored, live)?;
         let now = spaces.open().ok()?;
+        let stored = stored_files(&now, disk, &live.plan);
+        let before = compile_session(&stored, live)?;
         compare_sides((&stored, &before), (&now, after))
     };
     // Without the stored files, only the plans are known.
@@ -139,8 +138,8 @@ pub fn compare_modes(
     live: &LiveState,
     (before, after): (ChatMode, ChatMode),
 ) -> Result<PlanChanges, String> {
-    let others = spaces.open_without_project().map_err(|error| error.to_string())?;
-    let stored = stored_files(&others, disk, &live.plan);
+    let now = spaces.open().map_err(|error| error.to_string())?;
+    let stored = stored_files(&now, disk, &live.plan);
     let failed = || "the plan of the session cannot be compiled again: /reload it first".to_owned();
     let plan = compile_session(&stored, live).ok_or_else(failed)?;
     let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
@@ -149,8 +148,11 @@ pub fn compare_modes(
     Ok(PlanChanges { widens: true, ..changes })
 }
 
-fn stored_files<'w>(others: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
-    let mut world = MapWorld::with_fallback(others);
+/// Returns the current files with those of the plan in their stored state. The plan can depend on the names of files
+/// that it has not read, such as the directives that it can start.
+fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
+    let world = MapWorld::with_fallback(now);
+    let mut world = if now.project_is_user_space() { world.as_user_space() } else { world };
     for file in read_copies(disk, plan) {
         world.insert(file.space, &file.path, file.bytes);
     }

@@ -382,7 +382,7 @@ impl HumanRenderer {
         };
         let time = if result.why == ResultKind::Ran { format!(" {} ms", result.duration_ms) } else { String::new() };
         let first_line = || result.content.lines().next().unwrap_or_default().to_owned();
-        let problem = result_reason(&result.why).or_else(|| result.is_error.then(first_line));
+        let problem = result_reason(result).or_else(|| result.is_error.then(first_line));
         match problem {
             None => self.thread_line(thread, Style::new(), &format!("ok    {what}{time}")),
             Some(problem) => {
