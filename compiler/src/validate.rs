@@ -15,6 +15,7 @@ pub(crate) mod domain;
 mod fact_bounds;
 pub mod groups;
 mod hook;
+mod hook_effect;
 mod hook_use;
 mod hook_value;
 mod incremental;

@@ -12,6 +12,8 @@ pub struct RunTotals {
     pub turns: u64,
     /// Threads of the tree, without continuations.
     pub threads: u64,
+    /// Continuations of all threads.
+    pub continuations: u64,
     /// Nano-dollars booked for all threads.
     pub spent: u64,
     /// Part of `spent` above the reservations: the script counted more than was possible.
@@ -28,6 +30,7 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
         let events = threads.transcript(&listed.row.id).map_err(|error| error.to_string())?;
         let ThreadHead { opened, continues, .. } = ThreadHead::of(&events);
         totals.threads += u64::from(continues.is_none());
+        totals.continuations += u64::from(continues.is_some());
         let is_root = opened.is_some_and(|opened| opened.parent.is_none());
         for event in &events {
             if let EventBody::Settled(settled) = &event.body {

@@ -1,5 +1,6 @@
 //! Witnesses of the bounds that a plan states: scripted runs that reach at least 90 % of the bound on the cost, the turns
-//! and the threads, so that none of the bounds is loose.
+//! and the threads, in single threads, trees of children, with hooks that spend, and over handoffs, so that none of the
+//! bounds is loose.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -109,4 +110,59 @@ fn scripted_tree_starts_all_threads() {
     let most = planned.plan.bound_threads().threads.unwrap();
     assert_eq!(most, 6);
     assert_reached(totals.threads, most, &totals);
+}
+
+/// Returns a script for `main` and its children: `main` starts `children` children in its first turn, and every thread then
+/// reads a file with 2,000 tokens of output a turn.
+fn reads_of_tree(children: usize) -> String {
+    let start = "        - { name: rye_execute, input: { item_type: directive, item_id: low } }\n".repeat(children);
+    let read = "    - tool_calls:\n        - { name: rye_file_system_read, input: { path: plain.txt } }\n      usage: { input: 600, output: 2000 }\n".repeat(60);
+    let first = format!("    - tool_calls:\n{start}      usage: {{ input: 600, output: 2000 }}\n");
+    let first = if children == 0 { String::new() } else { first };
+    format!("threads:\n  main:\n{first}{read}  low:\n{read}")
+}
+
+#[test]
+fn scripted_tree_of_children_spends_the_limit_of_the_root() {
+    let grants =
+        "<permissions><execute><tool>rye.file-system.read</tool><directive>low</directive></execute></permissions>";
+    let limits = "<limits turns=\"100\" spend=\"0.80\" tokens=\"2000000\" spawns=\"5\" depth=\"2\"/>";
+    let (planned, totals) = run(&format!("{limits}{grants}"), &reads_of_tree(2));
+    let most = planned.plan.bound_cost().cost.unwrap().to_u64();
+    assert_eq!((most, totals.overspent, totals.threads), (800_000_000, 0, 3));
+    assert_reached(totals.spent, most, &totals);
+}
+
+#[test]
+fn scripted_run_with_a_hook_that_starts_a_child_spends_the_limit_of_the_tree() {
+    let grants =
+        "<permissions><execute><tool>rye.file-system.read</tool><directive>low</directive></execute></permissions>";
+    let limits = "<limits turns=\"100\" spend=\"0.50\" tokens=\"2000000\" spawns=\"5\" depth=\"2\"/>";
+    let hook = "<hooks><hook id=\"first\" event=\"thread_started\"><execute item_type=\"directive\" item_id=\"low\"/></hook></hooks>";
+    let (planned, totals) = run(&format!("{limits}{grants}{hook}"), &reads_of_tree(0));
+    let most = planned.plan.bound_cost().cost.unwrap().to_u64();
+    assert_eq!((most, totals.overspent, totals.threads), (500_000_000, 0, 2));
+    assert_reached(totals.spent, most, &totals);
+}
+
+#[test]
+fn scripted_chain_of_handoffs_takes_all_turns() {
+    // The third reply fills the context window of the model, so that every third turn hands off.
+    let script = reads(2, 20)
+        + &reads(1, 20).replace("steps:\n", "").replace("input: 600", "input: 950000")
+        + &reads(40, 20).replace("steps:\n", "");
+    let limits = "<limits turns=\"12\" spend=\"90\" tokens=\"90000000\"/>";
+    let (planned, totals) = run(&format!("{limits}{READ}"), &script);
+    let most = planned.plan.bound_turns().at_most.unwrap();
+    assert_eq!((most.turns, most.set_by.as_str()), (12, "turns"));
+    assert!(totals.continuations > 1, "{totals:?}");
+    assert_reached(totals.turns, most.turns, &totals);
+}
+
+#[test]
+fn scripted_run_has_no_more_turns_than_are_certainly_paid() {
+    let (planned, totals) = run(&format!("<limits turns=\"20\" spend=\"0.0925\"/>{READ}"), &reads(20, 8_192));
+    let least = planned.plan.bound_turns().at_least;
+    assert_eq!((least.turns, least.set_by.as_str()), (1, "spend"));
+    assert_eq!(totals.turns, least.turns, "{totals:?}");
 }

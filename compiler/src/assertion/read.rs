@@ -1,6 +1,8 @@
 //! Reads `assertions.yaml`: conditions with four functions of their own. Each function is evaluated before the
 //! condition, which reads its answer as a fact.
 
+use std::collections::BTreeMap;
+
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
@@ -86,6 +88,7 @@ pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     for entry in config.entries() {
         match entry.key.node.as_str() {
             "assertions" => {
+                report_repeated_ids(&entry.value, found);
                 assertions.list.extend(entry.value.items().iter().filter_map(|node| read_assertion(node, found)));
             }
             "lethal_trifecta" => match entry.value.as_str() {
@@ -115,6 +118,20 @@ pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
         }
     }
     assertions
+}
+
+fn report_repeated_ids(list: &Node, found: &mut Diagnostics) {
+    let mut known: BTreeMap<&str, Span> = BTreeMap::new();
+    for id in list.items().iter().filter_map(|node| node.get("id")) {
+        let Some(text) = id.as_str() else { continue };
+        match known.get(text) {
+            Some(first) => {
+                let what = format!("the assertion `{text}`");
+                found.push(ItemError::Repeated { what, first: *first, second: id.span });
+            }
+            None => drop(known.insert(text, id.span)),
+        }
+    }
 }
 
 fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {

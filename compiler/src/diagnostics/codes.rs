@@ -25,15 +25,15 @@ macro_rules! codes {
 codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
         "opens-nothing" "outside-grant" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
-    "compiler" "config": "asserts-nothing" "changes-nothing" "invalid" "unknown-file";
+    "compiler" "config": "asserts-nothing" "changes-nothing" "implausible" "invalid" "never-matches" "unknown-file";
     "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "repeated-paragraph"
         "resume-ceiling" "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
-    "compiler" "hook": "always" "duplicate-id" "never" "raises-nothing" "removes-nothing" "shadowed" "ungranted" "unknown-call"
+    "compiler" "hook": "always" "duplicate-id" "endless" "never" "no-effect" "raises-nothing" "removes-nothing" "shadowed" "text-list" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
-    "compiler" "interface": "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
+    "compiler" "interface": "choices" "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
-        "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable";
+        "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "unused-parameter";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
     "compiler" "model": "same-fallback" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
@@ -41,7 +41,7 @@ codes! {
     "compiler" "skill": "description" "dropped" "name" "no-description";
     "compiler" "spawn": "clipped-limit" "cycle" "exceeds-parent" "no-budget" "no-children" "over-budget" "unknown-output";
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
-    "compiler" "template": "import" "shell";
+    "compiler" "template": "arguments" "import" "shell";
 }
 
 /// Returns the page of a code, with or without the prefix `rye::`.

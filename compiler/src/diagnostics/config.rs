@@ -22,6 +22,12 @@ pub enum ConfigError {
     /// An assertion that can never fail; `why` completes the sentence.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, help: Option<String>, span: Span },
+    /// A value that is valid, but hardly the one that is meant; `why` completes the sentence.
+    #[error("`{key}` in `{file}` is hardly what you mean: {why}")]
+    Implausible { file: String, key: String, why: String, help: String, span: Span },
+    /// A rule of the error classification; `why` completes the sentence.
+    #[error("the rule `{id}` never matches: {why}")]
+    NeverMatches { id: String, why: String, span: Span },
     /// A settings file with the name of a file that only documents defaults: `about` describes it in a sentence.
     #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
@@ -39,6 +45,8 @@ impl Problem for ConfigError {
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
             Self::AssertsNothing { .. } => "config::asserts-nothing",
+            Self::Implausible { .. } => "config::implausible",
+            Self::NeverMatches { .. } => "config::never-matches",
         }
     }
 
@@ -48,9 +56,11 @@ impl Problem for ConfigError {
             | Self::Refused { .. }
             | Self::Servers { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
-            Self::UnknownFile { suggestion: None, .. } | Self::ChangesNothing { .. } | Self::AssertsNothing { .. } => {
-                Severity::Warning
-            }
+            Self::UnknownFile { suggestion: None, .. }
+            | Self::ChangesNothing { .. }
+            | Self::AssertsNothing { .. }
+            | Self::Implausible { .. }
+            | Self::NeverMatches { .. } => Severity::Warning,
         }
     }
 
@@ -64,6 +74,8 @@ impl Problem for ConfigError {
             Self::AssertsNothing { help, .. } => {
                 help.clone().or_else(|| Some("correct the assertion, or remove it".to_owned()))
             }
+            Self::Implausible { help, .. } => Some(help.clone()),
+            Self::NeverMatches { .. } => Some("correct the condition, or remove the rule".to_owned()),
             Self::Servers { .. } => {
                 Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
@@ -80,6 +92,8 @@ impl Problem for ConfigError {
             }
             Self::UnknownFile { .. } | Self::Servers { .. } => Vec::new(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
+            Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
+            Self::NeverMatches { span, .. } => vec![new_label(*span, "never true for a failure that reaches it")],
             Self::ChangesNothing { span, .. } => vec![new_label(*span, "not a known settings file")],
             Self::Refused { span, .. } => span.iter().map(|s| new_label(*s, "not understood")).collect(),
         }

@@ -65,6 +65,15 @@ pub enum HookError {
     /// `current` is the smallest value of the limit among the directives that the hook applies to.
     #[error("the hook `{id}` raises nothing: `{limit}` is at least {current} already")]
     RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
+    /// `why` completes the sentence.
+    #[error("the hook `{id}` has no effect: {why}")]
+    NoEffect { id: String, why: String, span: Span },
+    /// A hook without a condition that sends the model on after each final answer.
+    #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
+    Endless { id: String, span: Span },
+    /// A text with commas on the right side of `in`.
+    #[error("the hook `{id}` looks for a part of the text `{text}`, not for one of several values")]
+    TextList { id: String, text: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
     /// `path` is a fact that the model or a tool controls; `parameter` is the parameter it would fill.
@@ -102,6 +111,9 @@ impl Problem for HookError {
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
+            Self::NoEffect { .. } => "hook::no-effect",
+            Self::Endless { .. } => "hook::endless",
+            Self::TextList { .. } => "hook::text-list",
             Self::DuplicateId { .. } => "hook::duplicate-id",
             Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
             Self::Ungranted { .. } | Self::Beyond { .. } | Self::StartsMore { .. } => "hook::ungranted",
@@ -117,6 +129,9 @@ impl Problem for HookError {
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
             | Self::PastLimit { .. }
+            | Self::NoEffect { .. }
+            | Self::Endless { .. }
+            | Self::TextList { .. }
             | Self::UnknownCall { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
@@ -184,6 +199,14 @@ impl Problem for HookError {
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
+            Self::NoEffect { .. } => Some("correct it, or remove the hook".into()),
+            Self::Endless { .. } => Some(
+                "add a condition that ends the loop, such as `turn < 5` or a test of `result` or `outputs`".into(),
+            ),
+            Self::TextList { text, .. } => {
+                let parts: Vec<String> = text.split(',').map(|part| format!("\"{}\"", part.trim())).collect();
+                Some(format!("write a list: `in [{}]`", parts.join(", ")))
+            }
             Self::DuplicateId { .. } => Some("give one of them another id".into()),
             Self::UntrustedParameter { .. } => Some(
                 "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
@@ -222,6 +245,9 @@ impl Problem for HookError {
             Self::Shadowed { by, span, by_span, when, .. } => {
                 vec![new_label(*span, "never reached"), new_label(*by_span, format!("`{by}` fires {when}"))]
             }
+            Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
+            Self::Endless { span, .. } => vec![new_label(*span, "no condition")],
+            Self::TextList { span, .. } => vec![new_label(*span, "a text, not a list")],
             Self::DuplicateId { first, second, .. } => {
                 vec![new_label(*second, "the second one"), new_label(*first, "the first one")]
             }

@@ -59,6 +59,9 @@ pub enum InterfaceError {
     /// `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
+    /// `of` names the input or output, `why` completes the sentence.
+    #[error("{of} {why}")]
+    Choices { of: String, why: String, help: String, span: Span },
     /// A value inside an array or an object does not have its declared type; `problem` completes the sentence.
     #[error("{what} {problem}")]
     Part { what: String, problem: String, span: Option<Span>, declared: Option<Span> },
@@ -76,15 +79,18 @@ impl Problem for InterfaceError {
             Self::RequiredDefault { .. } => "interface::required-default",
             Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } => "interface::unknown-output",
+            Self::Choices { .. } => "interface::choices",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::UnusedInput { .. } | Self::RequiredDefault { .. } | Self::Lookalike { .. } | Self::Retyped { .. } => {
-                Severity::Warning
-            }
+            Self::UnusedInput { .. }
+            | Self::RequiredDefault { .. }
+            | Self::Lookalike { .. }
+            | Self::Choices { .. }
+            | Self::Retyped { .. } => Severity::Warning,
             Self::UnknownInput { .. }
             | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
@@ -115,6 +121,7 @@ impl Problem for InterfaceError {
             Self::Retyped { what, expected, .. } => {
                 Some(format!("declare the type `{expected}`, or give the {what} another name"))
             }
+            Self::Choices { help, .. } => Some(help.clone()),
             Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
             Self::Lookalike { input: None, .. } => Some(
                 "only inputs are filled in, as `{input:name}`: declare one and give it with `--input`; put code in backticks".into(),
@@ -154,6 +161,7 @@ impl Problem for InterfaceError {
                 span.iter().map(|s| new_label(*s, "no such input is declared")).collect()
             }
             Self::UndeclaredInput { span, .. } => vec![new_label(*span, "no directive declares this input")],
+            Self::Choices { span, .. } => vec![new_label(*span, "these choices")],
             Self::Retyped { found, base, expected, span, base_span, .. } => vec![
                 new_label(*span, format!("`{found}` here")),
                 new_label(*base_span, format!("`{expected}` in `{base}`")),

@@ -9,6 +9,9 @@ use crate::world::ItemKind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
+    /// A parameter of a command that no argument of the command contains.
+    #[error("the parameter `{name}` of this command is never used")]
+    UnusedParameter { name: String, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
     /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
@@ -142,6 +145,7 @@ impl Problem for ItemError {
             | Self::InvalidFrontMatter { .. } => "item::invalid-value",
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
             Self::Repeated { .. } => "item::repeated",
+            Self::UnusedParameter { .. } => "item::unused-parameter",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => "item::signature",
@@ -175,6 +179,7 @@ impl Problem for ItemError {
             | Self::Version { .. }
             | Self::UnreadMetadata { suggestion: Some(_), .. }
             | Self::SilentKnowledge { .. }
+            | Self::UnusedParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
                 Severity::Advice
@@ -228,6 +233,9 @@ impl Problem for ItemError {
             }
             Self::Missing { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
+            Self::UnusedParameter { name, .. } => Some(format!(
+                "write `{{{name}}}` into an argument of `command`, pass all of them as `{{params_json}}`, or remove the parameter"
+            )),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
                 Some("no thread is offered this tool: correct it at its server, then run `rye mcp refresh`".into())
@@ -325,6 +333,7 @@ impl Problem for ItemError {
             Self::Signature { span, reason, .. } => span.iter().map(|s| new_label(*s, reason.clone())).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
+            Self::UnusedParameter { span, .. } => vec![new_label(*span, "in no argument of the command")],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }

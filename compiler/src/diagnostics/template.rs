@@ -11,6 +11,13 @@ pub enum TemplateError {
     Shell { span: Span },
     #[error("the file `{path}` is not imported")]
     Import { path: String, span: Span },
+    #[error("`{text}` is plain text, not a placeholder")]
+    MisspeltPlaceholder { text: String, span: Span },
+    /// An `argument-hint` although the text has no placeholder.
+    #[error("the arguments of this template are never used")]
+    UnusedArguments { span: Span },
+    #[error("this template uses argument {number}, but its hint names {hinted}")]
+    UnhintedArgument { number: usize, hinted: usize, span: Span },
 }
 
 impl Problem for TemplateError {
@@ -18,17 +25,29 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { .. } => "template::shell",
             Self::Import { .. } => "template::import",
+            Self::MisspeltPlaceholder { .. } | Self::UnusedArguments { .. } | Self::UnhintedArgument { .. } => {
+                "template::arguments"
+            }
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Shell { .. } | Self::Import { .. } => Severity::Warning,
+            Self::Shell { .. }
+            | Self::Import { .. }
+            | Self::MisspeltPlaceholder { .. }
+            | Self::UnusedArguments { .. }
+            | Self::UnhintedArgument { .. } => Severity::Warning,
         }
     }
 
     fn help(&self) -> Option<String> {
         Some(match self {
+            Self::MisspeltPlaceholder { .. } => {
+                "all arguments are `$ARGUMENTS` or `$@`, the first one is `$1`; `$$` is a dollar sign".into()
+            }
+            Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` where they belong, or remove the hint".into(),
+            Self::UnhintedArgument { .. } => "name each argument in the hint: `<from> <to>`".into(),
             Self::Shell { .. } => {
                 "the model gets the text as written: ask it to run the command with a tool, or remove the `!`".into()
             }
@@ -40,7 +59,11 @@ impl Problem for TemplateError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Shell { span } | Self::Import { span, .. } => vec![new_label(*span, "sent as text")],
+            Self::Shell { span } | Self::Import { span, .. } | Self::MisspeltPlaceholder { span, .. } => {
+                vec![new_label(*span, "sent as text")]
+            }
+            Self::UnusedArguments { span } => vec![new_label(*span, "the text has no placeholder")],
+            Self::UnhintedArgument { span, .. } => vec![new_label(*span, "this hint")],
         }
     }
 }

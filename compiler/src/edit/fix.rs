@@ -84,6 +84,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::InvalidFrontMatter { .. }
             | ItemError::Version { .. }
             | ItemError::SilentKnowledge { .. }
+            | ItemError::UnusedParameter { .. }
             | ItemError::Silent { .. } => None,
         };
     }

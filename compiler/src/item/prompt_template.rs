@@ -12,6 +12,11 @@ use crate::diagnostics::{Diagnostics, TemplateError};
 pub use arguments::split_arguments;
 pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 
+/// Texts that look like a placeholder and are sent as they are.
+const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
+/// Number of arguments with which a template is filled to find the placeholders that it has.
+const MAX_HINTED_ARGUMENTS: usize = 20;
+
 /// Keys of the front matter.
 const KEYS: [&str; 2] = ["description", "argument-hint"];
 
@@ -37,10 +42,44 @@ impl PromptTemplate {
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> PromptTemplate {
     let front = FrontMatter::read(&file, text, &KEYS, found);
     let description = front.string("description", found).map(|text| text.node);
-    let argument_hint = front.string("argument-hint", found).map(|text| text.node);
+    let hint = front.string("argument-hint", found);
     let body = front.body;
     check_foreign_syntax(&body, found);
+    check_arguments(hint.as_ref(), &body, found);
+    let argument_hint = hint.map(|text| text.node);
     PromptTemplate { file, sha256, description, argument_hint, body }
+}
+
+/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders.
+fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found: &mut Diagnostics) {
+    let start = body.span.range().start;
+    for word in MISSPELT_PLACEHOLDERS {
+        let is_word = |at: usize| {
+            let mut after = body.node.get(at + word.len()..).unwrap_or_default().chars();
+            let next = after.next();
+            // `$0.50` is an amount.
+            let is_amount = next == Some('.') && after.next().is_some_and(|c| c.is_ascii_digit());
+            let is_escaped = body.node.get(..at).is_some_and(|before| before.ends_with('$'));
+            !next.is_some_and(|c| c.is_alphanumeric() || c == '_') && !is_amount && !is_escaped
+        };
+        if let Some((at, _)) = body.node.match_indices(word).find(|(at, _)| is_word(*at)) {
+            let span = Span::new(body.span.source, start + at, start + at + word.len());
+            found.push(TemplateError::MisspeltPlaceholder { text: (*word).to_owned(), span });
+        }
+    }
+    let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
+    let filled = fill(&body.node, &vec![String::new(); MAX_HINTED_ARGUMENTS]);
+    let used = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number));
+    let hinted = hint.node.matches(['<', '[']).count();
+    match used.max() {
+        None => found.push(TemplateError::UnusedArguments { span: hint.span }),
+        Some(most) => {
+            let is_open = most == MAX_HINTED_ARGUMENTS || hint.node.contains("...") || hint.node.contains('…');
+            if hinted > 0 && most > hinted && !is_open {
+                found.push(TemplateError::UnhintedArgument { number: most, hinted, span: hint.span });
+            }
+        }
+    }
 }
 
 /// Reports `` !`command` `` and lines that import a file. Code fences are skipped.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use rye_grammar::data::Node;
 use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
 use crate::diagnostics::{Diagnostics, ItemError, closest, help_for_tool_word};
-use crate::tool_spec::{ENGINE_TOOLS, ToolSpec, ToolSpecErrorKind, builtins};
+use crate::tool_spec::{ArgvPlaceholder, ENGINE_TOOLS, ToolKind, ToolSpec, ToolSpecErrorKind, builtins, placeholders};
 
 #[derive(Debug, Clone)]
 pub struct Tool {
@@ -26,7 +27,10 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
     match ToolSpec::read(&parsed.tree) {
-        Ok(spec) => Some(Tool { file, spec: Arc::new(spec) }),
+        Ok(spec) => {
+            found.extend(unused_parameters(&spec, &parsed.tree));
+            Some(Tool { file, spec: Arc::new(spec) })
+        }
         Err(faults) => {
             // Unparsed metadata has no keys; reporting missing keys as well would hide the first error.
             if !unread {
@@ -51,6 +55,26 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
             None
         }
     }
+}
+
+/// Reports parameters of a command that no argument of the command contains: their values reach nothing.
+fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
+    let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
+    let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();
+    let named: Vec<&str> = all
+        .filter_map(|placeholder| match placeholder {
+            ArgvPlaceholder::Parameter(name) => Some(name),
+            ArgvPlaceholder::Variable(_) => None,
+        })
+        .collect();
+    if named.contains(&"params_json") {
+        return Vec::new();
+    }
+    let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
+    let declared = properties.map(Node::entries).unwrap_or_default().iter().map(|entry| &entry.key);
+    let is_placeholder = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
+    let unused = declared.filter(|name| is_placeholder(&name.node) && !named.contains(&name.node.as_str()));
+    unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), span: name.span }).collect()
 }
 
 /// Reports a built-in tool that the engine does not have, or that is reserved for another item. A program that embeds

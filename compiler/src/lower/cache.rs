@@ -208,7 +208,19 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
         let Some(node) = self.items.config(&id).filter(|_| written && self.catalog().has_any()) else { return };
         let known = self.catalog().tiers();
-        let aliases = node.get("aliases").map(Node::entries).unwrap_or_default().iter().map(|e| &e.value);
+        let aliases = node.get("aliases").map(Node::entries).unwrap_or_default();
+        for alias in aliases.iter().filter(|alias| known.contains(&alias.key.node)) {
+            if alias.value.as_str().is_some_and(|tier| tier != alias.key.node) {
+                found.push(ConfigError::Implausible {
+                    file: "agent/models".to_owned(),
+                    key: format!("aliases.{}", alias.key.node),
+                    why: "the alias shadows a tier of this name".to_owned(),
+                    help: "give the alias another name".to_owned(),
+                    span: alias.key.span,
+                });
+            }
+        }
+        let aliases = aliases.iter().map(|e| &e.value);
         for value in node.get("default_tier").into_iter().chain(aliases) {
             if let Some(tier) = value.as_str().filter(|t| !known.iter().any(|k| k == t)) {
                 found.push(ModelError::NoTier {

@@ -56,6 +56,7 @@ impl BodyCallChecker {
             let primary = name.strip_prefix("rye_").and_then(Primary::parse);
             if let Some(primary) = primary.filter(|_| called) {
                 check_parameters_type(leaf, primary, at + end, after, found);
+                check_primary_arguments(leaf, primary, at + end, after, found);
                 for call in primary_calls(primary, after) {
                     let span = body_span(leaf, at + end + call.at, call.id.len());
                     starts.add_call(items, &call, span);
@@ -232,6 +233,41 @@ fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after
             what: format!("the argument `parameters` of `{}`", primary.tool_name()),
             expected: "an object".to_owned(),
             found: format!("`{}`", shorten(&value.to_string())),
+            span: Some(body_span(leaf, start + argument.at, argument.len)),
+            declared: None,
+        });
+    }
+}
+
+/// Reports arguments that a primary does not take, and item types that do not exist.
+fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
+    let Some(arguments) = CallArguments::read(bounded(after)) else { return };
+    let known: &[&str] = match primary {
+        Primary::Execute => &["item_type", "item_id", "parameters", "async"],
+        Primary::Fetch => &["item_type", "item_id", "query", "scope", "limit"],
+        Primary::Sign => &["item_type", "item_id"],
+    };
+    for argument in &arguments.list {
+        // `params` is read like `parameters`.
+        if !known.contains(&argument.name.as_str()) && argument.name != "params" {
+            found.push(InterfaceError::UnknownParameter {
+                name: argument.name.clone(),
+                tool: primary.tool_name().to_owned(),
+                span: body_span(leaf, start + argument.name_at, argument.name.len()),
+                suggestion: closest(&argument.name, known.iter().copied()),
+                known: known.iter().map(|name| (*name).to_owned()).collect(),
+            });
+        }
+    }
+    if let Some(argument) = arguments.named(&["item_type"])
+        && let ArgumentValue::Literal(Value::String(text)) = &argument.value
+        && ItemType::parse(text).is_none()
+        && !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+    {
+        found.push(InterfaceError::Type {
+            what: format!("the argument `item_type` of `{}`", primary.tool_name()),
+            expected: "`tool`, `directive` or `knowledge`".to_owned(),
+            found: format!("`{}`", shorten(text)),
             span: Some(body_span(leaf, start + argument.at, argument.len)),
             declared: None,
         });

@@ -15,7 +15,7 @@ use crate::semantics::hook_point::{HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
 /// Facts with a closed vocabulary: the event, the fact, its values.
-const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 4] = [
+const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     (
         "limit",
         "limit_code",
@@ -29,6 +29,8 @@ const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 4] = [
         ],
     ),
     ("input", "source", &["interactive", "rpc", "extension"]),
+    ("input", "delivery", &["prompt", "steer", "follow_up", "next_turn"]),
+    ("command", "delivery", &["prompt", "steer", "follow_up", "next_turn"]),
     ("after_complete", "status", &["completed", "error", "cancelled", "killed", "continued", "suspended"]),
     (
         "error",

@@ -11,6 +11,7 @@ use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use super::model::ModelIds;
+use super::unreachable_limits::{most_attempts, most_retries};
 use crate::compose::{Composed, ComposedHook};
 use crate::hook::{HookAction, HookPoint};
 use crate::item::{HookDecl, Items};
@@ -30,12 +31,17 @@ pub enum BoundCause {
     Grants,
     /// The fact is a fraction.
     Fraction,
+    /// The maximum of repeated attempts of a call.
+    Retries,
+    /// The context windows of the provider files.
+    Windows,
     /// Requests of a usual size, none of which takes several times the token limit.
     Overshoot,
 }
 
 impl BoundCause {
-    pub const ALL: [Self; 4] = [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction];
+    pub const ALL: [Self; 6] =
+        [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction, Self::Retries, Self::Windows];
 }
 
 /// The highest usage of a context window that a condition can meet. An estimate may pass the window, but no request is
@@ -95,10 +101,38 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             "model" => Some(Domain::Values(self.models().ids().iter().map(|id| Some(id.as_str().into())).collect())),
             "call.item_id" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::ItemId),
             "call.name" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::Name),
+            "attempt" if without != Some(BoundCause::Retries) && hook.event == HookPoint::Error => self.attempts(),
+            "tokens_used" | "tokens_limit" if without != Some(BoundCause::Windows) => self.window(path),
             "usage_ratio" if without != Some(BoundCause::Fraction) => Some(number_up_to(MAX_USAGE_RATIO, false)),
             fact if without != Some(BoundCause::Limits) => self.limited(fact, without != Some(BoundCause::Overshoot)),
             _ => None,
         }
+    }
+
+    /// Returns the bound on the attempts of a call; `None` if a hook may repeat a call any number of times.
+    fn attempts(&self) -> Option<Domain> {
+        // Retries that hooks request count against the maximum of the table.
+        let repeats = |hook: &ComposedHook| {
+            let action = hook.decl.action.as_ref().map(|action| &action.node);
+            let is_repeating = matches!(action, Some(HookAction::Continue | HookAction::Execute { .. }));
+            let is_applied = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER;
+            is_applied && hook.decl.event == HookPoint::Error && is_repeating
+        };
+        if self.composed.hooks.iter().any(repeats) {
+            return None;
+        }
+        let files = ["agent/resilience", "agent/error_classification"];
+        let most = files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| most_retries(&file));
+        let most = most_attempts(most.max().unwrap_or(0));
+        #[expect(clippy::cast_precision_loss, reason = "a number of retries is far below 2^53")]
+        Some(Domain::Number { whole: true, least: Some(1), most: Some(most as f64), optional: false })
+    }
+
+    /// Returns the bound on a number of tokens of one context window.
+    fn window(&self, path: &Path) -> Option<Domain> {
+        #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
+        let window = self.models().largest_request()? as f64;
+        Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
     /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. `is_usual` assumes
@@ -110,7 +144,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" | "limits.tokens" => LimitName::Tokens,
             "cost.elapsed_seconds" | "limits.duration_seconds" => LimitName::DurationSeconds,
             "limits.spawns" => LimitName::Spawns,
-            "limits.depth" => LimitName::Depth,
+            "depth" | "limits.depth" => LimitName::Depth,
             "limits.output" => LimitName::Output,
             _ => return None,
         };
@@ -250,7 +284,7 @@ fn declared_limits(composed: &Composed) -> Option<Limits> {
 pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
     let is_lifting = |hook: &&ComposedHook| {
         let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;
-        is_at_limit && may_apply(hook, limit)
+        is_at_limit && may_apply(&hook.decl, limit)
     };
     let mut most = declared;
     for hook in composed.hooks.iter().filter(is_lifting) {
@@ -269,8 +303,8 @@ pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Op
 }
 
 /// Returns false if the condition of a `limit` hook is false whenever this limit is exceeded.
-fn may_apply(hook: &ComposedHook, limit: LimitName) -> bool {
-    let Some(condition) = &hook.decl.compiled else { return true };
+pub fn may_apply(hook: &HookDecl, limit: LimitName) -> bool {
+    let Some(condition) = &hook.compiled else { return true };
     let mut facts = Facts::new();
     for root in condition.roots().filter(|root| *root != "limit_code") {
         facts.declare_unknown(root);

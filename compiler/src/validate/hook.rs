@@ -51,6 +51,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         }
     }
     super::hook_value::check(items, hook, found);
+    super::hook_effect::check(hook, found);
     check_untrusted_parameters(items, hook, found);
     if let Some(action) = &hook.action {
         check_names(items, hook, &action.node, found);

@@ -381,6 +381,8 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         None => "its condition is false for every directive there is",
         Some(BoundCause::Limits) => "the limits of every directive end a run first",
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
+        Some(BoundCause::Retries) => "no call is attempted that often",
+        Some(BoundCause::Windows) => "no model of the provider files has such a context window",
         Some(BoundCause::Overshoot) => "one request would take several times the limit of `tokens`",
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }

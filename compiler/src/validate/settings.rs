@@ -1,6 +1,8 @@
 //! Checks of settings files against their [`schema`]: unknown keys, wrong values, and files that nothing reads. Each
 //! file is checked once, merged over the spaces; each error points to the file that has the value.
 
+mod failure_rules;
+mod plausible;
 mod provider;
 pub mod schema;
 
@@ -40,6 +42,8 @@ impl ReportedPlaces {
             ConfigError::UnknownFile { .. }
             | ConfigError::ChangesNothing { .. }
             | ConfigError::AssertsNothing { .. }
+            | ConfigError::Implausible { .. }
+            | ConfigError::NeverMatches { .. }
             | ConfigError::Servers { .. } => false,
         }
     }
@@ -59,6 +63,10 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
     walk.value(&node, &file.shape, "");
     if id.as_str().starts_with(PROVIDER_PREFIX) {
         provider::check(id.as_str(), &node, &mut walk.found);
+        plausible::check(id.as_str(), &node, &mut walk.found);
+    }
+    if id.as_str() == "agent/error_classification" {
+        failure_rules::check(items, &node, &mut walk.found);
     }
     if walk.found.has_errors() {
         reported.files.insert(id.as_str().to_owned());

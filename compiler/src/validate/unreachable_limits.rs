@@ -142,7 +142,7 @@ impl ReachableLimits<'_, '_> {
         let files = ["agent/resilience", "agent/error_classification"];
         let most =
             files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| self.retries.most(file));
-        ATTEMPTS_PER_RETRY.saturating_mul(most.max().unwrap_or(0).max(MIN_RETRIES).saturating_add(1))
+        most_attempts(most.max().unwrap_or(0))
     }
 
     /// Returns the reason why a limit is never reached.
@@ -199,8 +199,13 @@ impl ReachableLimits<'_, '_> {
     }
 }
 
+/// Returns the most attempts of one turn if the settings name this number of retries.
+pub fn most_attempts(retries: u64) -> u64 {
+    ATTEMPTS_PER_RETRY.saturating_mul(retries.max(MIN_RETRIES).saturating_add(1))
+}
+
 /// Returns the largest `max_retries` anywhere in a settings file.
-fn most_retries(node: &Node) -> u64 {
+pub fn most_retries(node: &Node) -> u64 {
     let own = node.get("max_retries").and_then(|value| value.to_value().as_u64());
     let below = node.entries().iter().map(|entry| &entry.value).chain(node.items()).map(most_retries);
     below.chain(own).max().unwrap_or(0)

@@ -248,7 +248,31 @@ fn read_choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut D
             }),
         }
     }
+    report_odd_choices(text, kind, of, &values, found);
     values
+}
+
+/// Reports a choice that occurs twice, and choices that another sign than a comma separates.
+fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values: &[Value], found: &mut Diagnostics) {
+    let span = text.span;
+    let repeated =
+        values.iter().enumerate().find(|(at, value)| values.iter().take(*at).any(|one| are_equal(one, value)));
+    if let Some((_, value)) = repeated {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let why = format!("has the choice `{shown}` twice");
+        found.push(InterfaceError::Choices { of: of.to_owned(), why, help: "remove one of them".to_owned(), span });
+    }
+    let [Value::String(only)] = values else { return };
+    let separator = ['|', ';', '/'].into_iter().find(|sign| {
+        let parts: Vec<&str> = only.split(*sign).map(str::trim).collect();
+        parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
+    });
+    if let Some(sign) =
+        separator.filter(|sign| kind == FieldType::String && (*sign != '/' || only.matches('/').count() > 1))
+    {
+        let help = format!("separate choices by commas: `{}`", only.replace(sign, ","));
+        found.push(InterfaceError::Choices { of: of.to_owned(), why: format!("has one choice, `{only}`"), help, span });
+    }
 }
 
 /// Converts a text to a value of a type; `None` if it does not fit. Every type but `string` is written as JSON.

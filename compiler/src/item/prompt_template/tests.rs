@@ -168,17 +168,17 @@ fn templates_in_ai_have_a_closed_vocabulary() {
 
 #[test]
 fn templates_of_other_clients_are_read_as_far_as_possible() {
-    let text = "---\nallowed-tools: Bash\nargument-hint: [file]\ndescription: x\n---\ny";
+    let text = "---\nallowed-tools: Bash\nargument-hint: [file]\ndescription: x\n---\n$1";
     let (template, found) = read_template(".claude/commands/t.md", text);
     assert_eq!(found, []);
     assert_eq!(template.unwrap().argument_hint.as_deref(), Some("[file]"));
-    let text = "---\nargument-hint: [file] [priority]\ndescription: \"Use when: asked\"\n---\ny";
+    let text = "---\nargument-hint: [file] [priority]\ndescription: \"Use when: asked\"\n---\n$1";
     let (template, found) = read_template(".claude/commands/t.md", text);
     let template = template.unwrap();
     assert!(!found.is_empty() && found.iter().all(|d| d.code() == "item::invalid-value" && !d.is_error()), "{found:?}");
     assert_eq!(template.argument_hint.as_deref(), Some("[file] [priority]"));
     assert_eq!(template.description.as_deref(), Some("Use when: asked"));
-    assert_eq!(template.body.node, "y");
+    assert_eq!(template.body.node, "$1");
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! Hooks whose action changes nothing, hooks that let a thread end only at its limits, and comparisons with a text where a
+//! list is meant.
+
+use rye_grammar::Span;
+use rye_grammar::condition::{CompareOp, Expr, ExprKind};
+use serde_json::Value;
+
+use super::fact_bounds::may_apply;
+use crate::diagnostics::{Diagnostics, HookError};
+use crate::hook::{HookAction, HookPoint};
+use crate::item::HookDecl;
+use crate::semantics::limits::LimitName;
+
+pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
+    let id = || hook.id.node.clone();
+    if let Some(condition) = &hook.condition {
+        let mut texts = Vec::new();
+        collect_joined_texts(&condition.node, &mut texts);
+        found.extend(texts.into_iter().map(|(text, span)| HookError::TextList { id: id(), text, span }));
+    }
+    let Some(action) = &hook.action else { return };
+    if let Some((why, span)) = idle_because(hook, &action.node) {
+        found.push(HookError::NoEffect { id: id(), why, span: span.unwrap_or(action.span) });
+    }
+    let continues = matches!(action.node, HookAction::FollowUp { .. } | HookAction::Block { .. });
+    if hook.event == HookPoint::AgentEnd && continues && hook.condition.is_none() {
+        found.push(HookError::Endless { id: id(), span: hook.span });
+    }
+}
+
+/// Returns the reason why an action changes nothing, and the span of the part that has no effect.
+fn idle_because(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<Span>)> {
+    let is_blank = |text: &str| text.trim().is_empty();
+    let empty = |what: &str| Some((format!("{what} is empty"), None));
+    match action {
+        HookAction::Inject { content, .. } if is_blank(content) => empty("the text that it injects"),
+        HookAction::Message { content, .. } if is_blank(content) => empty("its message"),
+        HookAction::FollowUp { content } if is_blank(content) => empty("its follow-up"),
+        HookAction::SystemPrompt { text: None, append: Some(text) } if is_blank(text) => {
+            empty("the text that it appends")
+        }
+        HookAction::Modify { content: None, is_error: None, details: None } => {
+            Some(("it names no part of the result to change".to_owned(), None))
+        }
+        HookAction::Fetch { params, .. } if params.as_object().is_some_and(|params| !params.is_empty()) => {
+            let span = hook.placeholders.params.first().map(|(name, _)| name.span);
+            Some(("a fetch takes no parameters".to_owned(), span))
+        }
+        HookAction::Raise { limit, .. } => {
+            let name = LimitName::parse(limit)?;
+            let is_other = hook.event == HookPoint::Limit && !may_apply(hook, name);
+            is_other
+                .then(|| (format!("it fires only at another limit than `{limit}`, which still ends the thread"), None))
+        }
+        HookAction::Inject { .. }
+        | HookAction::Message { .. }
+        | HookAction::FollowUp { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Modify { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::SetExtends { .. }
+        | HookAction::Execute { .. }
+        | HookAction::Sign { .. }
+        | HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Replace { .. }
+        | HookAction::Block { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::Terminate { .. }
+        | HookAction::Escalate
+        | HookAction::Handoff
+        | HookAction::Compact => None,
+    }
+}
+
+/// Collects each text with commas on the right side of `in`, which is true for every part of the text.
+fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
+    match &expr.kind {
+        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
+        ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+            for item in items {
+                collect_joined_texts(item, all);
+            }
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => collect_joined_texts(inner, all),
+        ExprKind::Compare { op: CompareOp::In, left, right } => {
+            if let (ExprKind::Path(_), ExprKind::Literal(Value::String(text))) = (&left.kind, &right.kind)
+                && is_joined(text)
+            {
+                all.push((text.clone(), right.span));
+            }
+        }
+        ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+            collect_joined_texts(left, all);
+            collect_joined_texts(right, all);
+        }
+    }
+}
+
+/// Returns true for words that are joined by commas, each without a space.
+fn is_joined(text: &str) -> bool {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
+}

@@ -1,0 +1,60 @@
+//! Rules of the error classification that never match: an earlier rule has the same condition, or no failure meets it.
+
+use rye_grammar::condition;
+use rye_grammar::data::Node;
+use serde_json::Value;
+
+use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::item::Items;
+use crate::semantics::classify::fact_type;
+use crate::semantics::condition::{Condition, Domain, Fuel, Verdict};
+use crate::semantics::facts::Facts;
+
+/// The status codes of HTTP.
+const STATUS_CODES: (i32, f64) = (100, 599.0);
+
+/// Checks the rules that the project or the user wrote; `node` is the merged file.
+pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
+    let mut earlier: Vec<(String, Value)> = Vec::new();
+    for rule in node.get("patterns").map(Node::items).unwrap_or_default() {
+        let (Some(id), Some(written)) = (rule.get("id").and_then(Node::as_str), rule.get("match")) else { continue };
+        let value = written.to_value();
+        let is_library = items.sources().get(written.span.source).is_none_or(|s| s.path.starts_with("system:"));
+        if !is_library {
+            let same = earlier.iter().find(|(_, known)| *known == value);
+            let why = match same {
+                Some((by, _)) => Some(format!("the earlier rule `{by}` has the same condition")),
+                None => is_impossible(written).then(|| "no failure meets its condition".to_owned()),
+            };
+            if let Some(why) = why {
+                found.push(ConfigError::NeverMatches { id: id.to_owned(), why, span: written.span });
+            }
+        }
+        earlier.push((id.to_owned(), value));
+    }
+}
+
+/// Returns true if a condition is false for every failure.
+fn is_impossible(written: &Node) -> bool {
+    let parsed = condition::from_data(written);
+    if !parsed.errors.is_empty() {
+        return false;
+    }
+    let Some(compiled) = parsed.tree.and_then(|expr| Condition::compile_typed(&expr, &fact_type).ok()) else {
+        return false;
+    };
+    let mut facts = Facts::new();
+    for root in compiled.roots() {
+        facts.declare_unknown(root);
+    }
+    let domain = |path: &condition::Path| {
+        let (least, most) = match path.to_string().as_str() {
+            "status" => (STATUS_CODES.0, Some(STATUS_CODES.1)),
+            "attempt" => (1, None),
+            _ => return None,
+        };
+        // A failure without a response has no status.
+        Some(Domain::Number { whole: true, least: Some(least), most, optional: true })
+    };
+    compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) == Verdict::False
+}

@@ -1,0 +1,102 @@
+//! Values of a provider file that are valid but cannot be meant: prices in another unit, windows in thousands of tokens,
+//! addresses that the wire would complete twice, keys that are sent without encryption.
+
+use rye_grammar::Span;
+use rye_grammar::data::{Kind, Node};
+
+use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::semantics::money::Nanos;
+
+/// The highest price per million tokens that is taken as meant, in dollars.
+const MAX_PRICE: u64 = 1_000;
+/// The lowest price per million tokens that is taken as meant, in nano-dollars: a tenth of a cent.
+const MIN_PRICE_NANOS: u64 = 1_000_000;
+/// The smallest context window that is taken as meant, in tokens.
+const MIN_WINDOW: u64 = 1_000;
+/// Ends of addresses that the wire formats add themselves.
+const WIRE_PATHS: [&str; 5] = ["/chat/completions", "/completions", "/messages", "/responses", ":generateContent"];
+
+/// Checks the merged file `id`, `agent/providers/NAME`.
+pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
+    let mut report = |key: String, why: String, help: &'static str, span: Span| {
+        found.push(ConfigError::Implausible { file: id.to_owned(), key, why, help: help.to_owned(), span });
+    };
+    if let Some((url, span)) = node.get("base_url").and_then(|value| Some((value.as_str()?, value.span))) {
+        let address = url.trim_end_matches('/');
+        if let Some(path) = WIRE_PATHS.into_iter().find(|path| address.ends_with(path)) {
+            let why = format!("the wire format adds `{path}` to the address");
+            report("base_url".into(), why, "end the address before this path", span);
+        }
+        if let Some(rest) = url.strip_prefix("http://")
+            && node.get("key_env").is_some()
+            && !is_local(rest)
+        {
+            let why = "requests and the key are sent without encryption".to_owned();
+            report("base_url".into(), why, "write `https://`", span);
+        }
+    }
+    for model in node.get("models").map(Node::items).unwrap_or_default() {
+        let Some(name) = model.get("id").and_then(Node::as_str) else { continue };
+        if let Some(window) = model.get("context_window")
+            && let Kind::Number(number) = &window.kind
+            && number.as_u64().is_some_and(|tokens| tokens > 0 && tokens < MIN_WINDOW)
+        {
+            let why = format!("{number} tokens do not hold a prompt");
+            report(
+                format!("models.{name}.context_window"),
+                why,
+                "write the number of tokens: 128000, not 128",
+                window.span,
+            );
+        }
+        let Some(prices) = model.get("prices") else { continue };
+        let price = |key: &str| prices.get(key).and_then(|value| Some((read_price(value)?, value.span)));
+        let per_million = "prices are dollars per million tokens";
+        let all = ["input", "output", "cache_read", "cache_write"].map(|key| (key, price(key)));
+        let odd = all.into_iter().find_map(|(key, price)| {
+            let (price, span) = price?;
+            let is_odd = price > MAX_PRICE * 1_000_000_000 || (price > 0 && price < MIN_PRICE_NANOS);
+            is_odd.then_some((key, price, span))
+        });
+        if let Some((key, price, span)) = odd {
+            let why = format!("${} per million tokens", Nanos::from_u64(price));
+            report(format!("models.{name}.prices.{key}"), why, per_million, span);
+            continue;
+        }
+        let [(_, input), (_, output), (_, read), _] = all;
+        if let (Some((input, _)), Some((output, span))) = (input, output)
+            && output > 0
+            && output < input
+        {
+            let why = "a token of output costs less than one of input".to_owned();
+            report(format!("models.{name}.prices.output"), why, "the two prices may be swapped", span);
+        }
+        if let (Some((input, _)), Some((read, span))) = (input, read)
+            && read > input
+        {
+            let why = "a cached token costs more than a fresh one".to_owned();
+            report(format!("models.{name}.prices.cache_read"), why, "correct the price of cached tokens", span);
+        }
+    }
+}
+
+/// Returns a price in nano-dollars.
+fn read_price(node: &Node) -> Option<u64> {
+    let price = match &node.kind {
+        Kind::String(text) => Nanos::parse(text).ok(),
+        Kind::Number(_) => Nanos::from_json(&node.to_value()).ok(),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
+    };
+    price.filter(|price| !price.is_negative()).map(Nanos::to_u64)
+}
+
+/// Returns true for an address of this machine or of a local network; `rest` follows `http://`.
+fn is_local(rest: &str) -> bool {
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let is_private_172 = host.strip_prefix("172.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    rest.starts_with('[')
+        || !host.contains('.')
+        || [".localhost", ".local", ".internal", ".lan", ".test", ".example"].iter().any(|end| host.ends_with(end))
+        || ["127.", "10.", "192.168.", "169.254."].iter().any(|start| host.starts_with(start))
+        || is_private_172.is_some_and(|second: u8| (16..32).contains(&second))
+}
