@@ -278,3 +278,47 @@ fn untrusted_project_is_refused() {
     let message = refused.response["error"]["data"].as_str().unwrap();
     assert!(message.contains("untrusted requirements") && message.contains("rye trust"), "{message}");
 }
+
+#[test]
+fn change_of_a_file_is_shown_as_a_diff() {
+    let write = "{ tool_calls: [{ name: rye_file_system_write, input: { path: out/log, content: new } }] }";
+    let place = project(&format!("{write}, {{ text: Done. }}"));
+    place.write(".ai/directives/talk.md", &talk_directive(4, "<tool>rye.file-system.write</tool>"));
+    place.write("out/log", "old");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let done = client.prompt(&session, "go");
+    let shown = updates(&done, "tool_call_update");
+    let diff = &shown.last().unwrap()["content"][1];
+    assert_eq!((&diff["type"], &diff["oldText"], &diff["newText"]), (&"diff".into(), &"old".into(), &"new".into()));
+    assert!(diff["path"].as_str().unwrap().ends_with("project/out/log"), "{diff}");
+    client.end();
+    // The change is part of the loaded session.
+    let mut client = AcpClient::start(&place);
+    let cwd = client.cwd.clone();
+    let loaded = client.call("session/load", json!({"sessionId": session, "cwd": cwd, "mcpServers": []}));
+    let loaded_update = *updates(&loaded, "tool_call_update").last().unwrap();
+    assert_eq!(loaded_update["content"][1]["newText"], "new", "{loaded_update}");
+    client.end();
+}
+
+#[test]
+fn session_of_several_threads_is_loaded_whole() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.prompt(&session, "first");
+    client.prompt(&session, "second");
+    client.prompt(&session, "/fork 2");
+    client.prompt(&session, "third");
+    client.end();
+    let mut client = AcpClient::start(&place);
+    let cwd = client.cwd.clone();
+    let loaded = client.call("session/load", json!({"sessionId": session, "cwd": cwd, "mcpServers": []}));
+    assert!(loaded.response.get("error").is_none(), "{}", loaded.response);
+    // The prompt of the abandoned branch is left out.
+    assert_eq!(text(&loaded, "user_message_chunk"), "firstthird");
+    let done = client.prompt(&session, "fourth");
+    assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
+    client.end();
+}

@@ -26,7 +26,12 @@ impl Client {
     fn start(place: &TestProject, script: &str) -> Self {
         place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
         place.write("script.yaml", script);
-        let args = ["chat", "talk", "--format", "json", "--script", "script.yaml"];
+        Self::start_with(place, "talk")
+    }
+
+    /// Starts a session of a directive of the project with `script.yaml`.
+    fn start_with(place: &TestProject, directive: &str) -> Self {
+        let args = ["chat", directive, "--format", "json", "--script", "script.yaml"];
         let mut child =
             place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -206,4 +211,66 @@ fn every_line_is_answered() {
     let failed = seen.iter().filter(|line| line["type"] == "response" && line["success"] == false);
     // An empty line is no request.
     assert_eq!(failed.count(), bad.len() - 1);
+}
+
+const FILE_TOOLS: &str = "<tool>rye.file-system.*</tool><tool write=\"out/\">rye.bash.bash</tool>";
+
+fn write_call(path: &str, content: &str) -> String {
+    format!("{{ tool_calls: [{{ name: rye_file_system_write, input: {{ path: {path}, content: {content} }} }}] }}")
+}
+
+#[test]
+fn rewind_restores_files_only_if_unchanged_since() {
+    let place = TestProject::own();
+    place.write("notes.txt", "old");
+    place.write("other.txt", "old");
+    place.write(".ai/directives/files.md", &talk_directive(9, FILE_TOOLS).replace("\"talk\"", "\"files\""));
+    let steps = [
+        "{ text: One. }".to_owned(),
+        write_call("notes.txt", "new"),
+        write_call("notes.txt", "newer"),
+        write_call("other.txt", "new"),
+        write_call("made.txt", "made"),
+        bash("echo hi"),
+        "{ text: Two. }".to_owned(),
+    ];
+    place.write("script.yaml", &format!("steps: [{}]", steps.join(", ")));
+    let mut client = Client::start_with(&place, "files");
+    for text in ["first", "second"] {
+        client.ask(json!({"type": "prompt", "message": text}));
+        if text == "second" {
+            let asked = client.event("approval_asked");
+            client.ask(json!({"type": "answer", "question": asked["seq"], "approve": true}));
+        }
+        client.event("prompt_ended");
+    }
+    assert_eq!((place.read("notes.txt"), place.read("made.txt")), ("newer".to_owned(), "made".to_owned()));
+    let changes: Vec<&Value> = client.seen.iter().filter(|line| line["event"]["type"] == "file_changed").collect();
+    assert_eq!(changes.len(), 4);
+    assert_eq!((&changes[3]["event"]["path"], &changes[3]["event"]["before"]), (&json!("made.txt"), &Value::Null));
+    assert_eq!(changes[0]["event"]["after"], changes[1]["event"]["before"]);
+    place.write("other.txt", "mine");
+    let states = |response: &Value| -> Vec<(String, String)> {
+        let files = response["data"]["files"].as_array().unwrap_or_else(|| panic!("{response}"));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        files.iter().map(|file| (text(&file["path"]), text(&file["state"]))).collect()
+    };
+    let pairs = |list: [(&str, &str); 3]| list.map(|(path, state)| (path.to_owned(), state.to_owned())).to_vec();
+    let preview = client.ask(json!({"type": "rewind", "prompt": 2, "files": "preview"}));
+    let expected = pairs([("made.txt", "removable"), ("notes.txt", "restorable"), ("other.txt", "changed")]);
+    assert_eq!(states(&preview), expected);
+    assert_eq!(preview["data"]["not_undone"], json!(["rye_bash_bash"]));
+    assert_eq!(place.read("notes.txt"), "newer");
+    let restored = client.ask(json!({"type": "rewind", "prompt": 2, "files": "restore"}));
+    let expected = pairs([("made.txt", "restored"), ("notes.txt", "restored"), ("other.txt", "changed")]);
+    assert_eq!(states(&restored), expected);
+    assert_eq!(restored["data"]["text"], "second");
+    assert_eq!((place.read("notes.txt"), place.read("other.txt")), ("old".to_owned(), "mine".to_owned()));
+    assert!(!place.project().join("made.txt").exists());
+    client.read_until(|line| line["event"]["type"] == "opened" && line["event"]["origin"] == "fork");
+    // Both branches stay.
+    let tree = client.ask(json!({"type": "tree"}));
+    assert_eq!(tree["data"].as_array().unwrap().len(), 2, "{tree}");
+    assert_eq!(client.ask(json!({"type": "rewind", "prompt": 9, "files": "preview"}))["success"], false);
+    client.end();
 }

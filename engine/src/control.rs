@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use rye_compiler::plan::Plan;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::event::{ControlMessage, Delivery, UserInput};
+use crate::event::{ControlMessage, Delivery, FileChanged, UserInput};
 use crate::live_state::{LiveState, StateCell};
 use crate::machine::ThreadState;
 use crate::thread::{Cost, Status};
@@ -25,8 +25,41 @@ pub enum Incoming {
     },
     /// Stops a call that its caller cancelled. Only the call's error is recorded.
     StopCall { call_id: String },
+    /// A file tool is about to write a file, and waits for the record.
+    FileChanged { change: FileChanged, recorded: RecordWaiter },
     /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
+}
+
+/// The waiting side of a record that must be on disk before its effect.
+#[derive(Debug, Clone)]
+pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
+
+impl PartialEq for RecordWaiter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl RecordWaiter {
+    /// Creates a waiter, and the receiver that completes once the record is on disk.
+    pub fn new() -> (Self, oneshot::Receiver<()>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
+    }
+
+    /// Returns true if the call still waits: it was neither stopped nor dropped.
+    pub fn is_waiting(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
+    /// Confirms that the record is on disk.
+    pub fn confirm(&self) {
+        if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // The call may have ended meanwhile.
+            sender.send(()).ok();
+        }
+    }
 }
 
 /// The receiving end of the channel, held by the thread.
@@ -154,6 +187,11 @@ impl ControlSender {
     /// Stops one call; returns false if the thread has ended.
     pub fn stop_call(&self, call_id: String) -> bool {
         self.forward(Incoming::StopCall { call_id })
+    }
+
+    /// Requests the record of a change; returns false if the thread has ended.
+    pub fn record_change(&self, change: FileChanged, recorded: RecordWaiter) -> bool {
+        self.forward(Incoming::FileChanged { change, recorded })
     }
 
     /// Reports the end of a child; returns false if the thread itself has ended.

@@ -325,6 +325,15 @@ async fn record_and_check_interrupt(
     settled: &mut Vec<String>,
 ) -> Result<bool, DriveError> {
     let message = if let Incoming::Message { message, .. } = &post { Some(message.clone()) } else { None };
+    if let Incoming::FileChanged { change, recorded } = post {
+        // A stopped call writes nothing.
+        if recorded.is_waiting() {
+            thread.record_signal(Signal { at: driver.now(), fact: Fact::FileChanged(change) });
+            thread.journal.flush(true).await?;
+            recorded.confirm();
+        }
+        return Ok(false);
+    }
     settled.extend(record_incoming(thread, driver, post));
     thread.journal.flush(true).await?;
     discard_messages(driver, settled).await;
@@ -345,6 +354,8 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
             thread.record_signal(Signal { at: driver.now(), fact });
             return None;
         }
+        // The call that requested the record has ended.
+        Incoming::FileChanged { .. } => return None,
         Incoming::StopCall { call_id } => {
             driver.stop_call(&call_id);
             return None;

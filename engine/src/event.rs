@@ -51,6 +51,7 @@ pub enum EventBody {
     Settled(Settled),
     HookPoint(Box<HookPointRun>),
     ToolStarted(ToolStarted),
+    FileChanged(FileChanged),
     ToolCallResult(Box<ToolCallResult>),
     ChildIntended(ChildIntended),
     ChildSpawned(ChildSpawned),
@@ -119,6 +120,7 @@ impl EventBody {
             Self::Settled(_) => EventKind::Settled,
             Self::HookPoint(_) => EventKind::HookPoint,
             Self::ToolStarted(_) => EventKind::ToolStarted,
+            Self::FileChanged(_) => EventKind::FileChanged,
             Self::ToolCallResult(_) => EventKind::ToolCallResult,
             Self::ChildIntended(_) => EventKind::ChildIntended,
             Self::ChildSpawned(_) => EventKind::ChildSpawned,
@@ -149,6 +151,8 @@ impl EventBody {
             vec![&bound.plan_id]
         } else if let Self::ToolCallResult(result) = self {
             result.object.iter().map(String::as_str).collect()
+        } else if let Self::FileChanged(change) = self {
+            [&change.before, &change.after].into_iter().flatten().map(String::as_str).collect()
         } else if let Self::ShellRan(ran) = self {
             ran.object.iter().map(String::as_str).collect()
         } else if let Self::ArtifactStored(artifact) = self {

@@ -58,6 +58,7 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             | EventBody::Retracted(_)
             | EventBody::Named(_)
             | EventBody::ShellRan(_)
+            | EventBody::FileChanged(_)
             | EventBody::CommandRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_)

@@ -32,6 +32,7 @@ pub(crate) mod children;
 mod continuation;
 pub(crate) mod descendants;
 mod lease;
+pub mod rewind;
 pub mod spawn_external;
 mod watch_detached;
 pub(crate) use continuation::ResumePoint;

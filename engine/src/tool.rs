@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use crate::BoxFuture;
 use crate::thread_count::ThreadCount;
+use builtin::ChangeRecorder;
 use cancellation::CancellationToken;
 use persistent::PersistentProcesses;
 
@@ -34,7 +35,7 @@ use persistent::PersistentProcesses;
 pub const CALL_EVENT: &str = "call";
 
 /// A call that the gate has authorized. Its parameters are valid against the tool's schema.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Invocation {
     pub item_id: ItemId,
     pub parameters: Value,
@@ -43,6 +44,10 @@ pub struct Invocation {
     pub thread_id: String,
     /// The event that the call answers: the point of the hook, or `call` for a call of the model.
     pub event: &'static str,
+    /// Id of the call, for the record of changes.
+    pub call_id: String,
+    /// Records the changes of files; `None` if there is no transcript.
+    pub changes: Option<ChangeRecorder>,
     /// The persistent processes of the thread.
     pub persistent: Arc<PersistentProcesses>,
     /// Upper bound for the call: the rest of the thread's duration limit. The call itself may request less.
@@ -61,6 +66,17 @@ pub struct Invocation {
     pub halt: CancellationToken,
     /// The counter of running threads, with which a tool runs short blocking I/O.
     pub thread_count: ThreadCount,
+}
+
+impl std::fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (item, call, thread) = (&self.item_id, &self.call_id, &self.thread_id);
+        f.debug_struct("Invocation")
+            .field("item", item)
+            .field("call", call)
+            .field("thread", thread)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of a tool. `content` is JSON, or a string for plain text.

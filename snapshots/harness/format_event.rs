@@ -65,6 +65,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),
+        EventBody::FileChanged(change) => line(change.path.clone()),
         EventBody::CommandRan(ran) => line(format!("/{} {}: {}", ran.name, ran.args, ran.answer)),
         EventBody::ShellRan(ran) => line(format!("{} {}", ran.command, ran.exit_code)),
         EventBody::UserInput(input) => {

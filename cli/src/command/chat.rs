@@ -36,6 +36,7 @@ pub mod overlay;
 pub mod raw_mode;
 pub mod replan;
 pub mod requests;
+mod rewind;
 pub mod screen;
 pub mod session;
 pub mod status;

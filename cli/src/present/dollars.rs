@@ -73,6 +73,7 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         | EventBody::Retracted(_)
         | EventBody::Named(_)
         | EventBody::ShellRan(_)
+        | EventBody::FileChanged(_)
         | EventBody::CommandRan(_)
         | EventBody::Checkpoint(_) => &[],
     }

@@ -9,8 +9,10 @@ use rye_compiler::approvals;
 
 use super::{EngineContext, RunningThread};
 use crate::control::ControlSender;
+use crate::control::RecordWaiter;
 use crate::error::DriveError;
 use crate::event::ControlMessage;
+use crate::event::FileChanged;
 use crate::store::{StoreError, mailbox};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
@@ -127,6 +129,11 @@ impl EngineContext {
             return running.control.send(message);
         }
         live.taking.get_mut(thread).map(|messages| messages.push(message)).is_some()
+    }
+
+    /// Requests the record of a change from a running thread. Returns false if the thread does not run in this process.
+    pub fn record_change(&self, thread: &ThreadId, change: FileChanged, recorded: RecordWaiter) -> bool {
+        self.live().threads.get(thread).is_some_and(|running| running.control.record_change(change, recorded))
     }
 
     /// Waits until no thread of this process runs, including children that outlived their parents.

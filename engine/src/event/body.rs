@@ -376,6 +376,20 @@ pub struct ToolStarted {
     pub idempotent: bool,
 }
 
+/// A file tool is about to write a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChanged {
+    pub call_id: String,
+    /// Relative to the project.
+    pub path: String,
+    /// The object with the contents before the write; null if there was no file. Contents above 16 MiB are not stored.
+    pub before: Option<String>,
+    /// The object with the contents after the write; null if the file is removed.
+    pub after: Option<String>,
+    /// The permission bits of the file before the write; null if there was no file.
+    pub mode: Option<u32>,
+}
+
 /// The result of a call as the model receives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallResult {

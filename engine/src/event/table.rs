@@ -19,6 +19,7 @@ pub enum EventKind {
     Settled,
     HookPoint,
     ToolStarted,
+    FileChanged,
     ToolCallResult,
     ChildIntended,
     ChildSpawned,
@@ -108,7 +109,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// All events, in the order of their first occurrence in a thread.
-pub static EVENT_TABLE: [EventRow; 34] = [
+pub static EVENT_TABLE: [EventRow; 35] = [
     build_row(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -205,6 +206,13 @@ pub static EVENT_TABLE: [EventRow; 34] = [
         BARRIER,
         &["turn", "index", "group_end", "call_id", "name", "capability", "idempotent"],
         STATE,
+    ),
+    build_row(
+        EventKind::FileChanged,
+        ("file_changed", "file_changed"),
+        BARRIER,
+        &["call_id", "path", "before", "after", "mode"],
+        &[EventReader::View],
     ),
     build_row(
         EventKind::ToolCallResult,
@@ -377,6 +385,7 @@ mod tests {
             {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false,"overspent":1},
             {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"}},
             {"type":"tool_started","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","capability":"c","idempotent":true},
+            {"type":"file_changed","call_id":"c","path":"p","before":null,"after":"s","mode":420},
             {"type":"tool_call_result","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","why":{"kind":"ran"},"content":"",
              "is_error":false,"details":1,"bytes":1,"object":"o","duration_ms":1},
         ]);

@@ -119,6 +119,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         Fact::ShellRan { id, answer, exit_code, duration_ms } => shell_ran(state, &id, *answer, exit_code, duration_ms),
         Fact::Answered(answer) => events_of_answer(plan, state, answer, None, at),
         Fact::Mail { id, message } => mail(plan, state, id, message, at),
+        Fact::FileChanged(change) => vec![EventBody::FileChanged(change)],
     }
 }
 

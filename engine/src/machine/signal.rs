@@ -4,7 +4,8 @@ use rye_compiler::hook::HookPoint;
 use serde_json::Value;
 
 use crate::event::{
-    Approval, Continues, ControlMessage, HookEvaluation, HookOutcome, InputExpansion, LimitHit, Opened, StateSet,
+    Approval, Continues, ControlMessage, FileChanged, HookEvaluation, HookOutcome, InputExpansion, LimitHit, Opened,
+    StateSet,
 };
 use crate::exchange::{CallError, Reply};
 use crate::thread::{Cost, Status};
@@ -61,6 +62,8 @@ pub enum Fact {
         /// The parts of a user message that come from skills and prompt templates.
         expansions: Vec<InputExpansion>,
     },
+    /// A file tool is about to write a file.
+    FileChanged(FileChanged),
     /// A command of the user has ended.
     ShellRan {
         id: String,

@@ -5,6 +5,7 @@
 
 mod bash;
 mod edit;
+mod file_write;
 mod git;
 mod glob;
 mod grep;
@@ -24,6 +25,9 @@ use super::{Invocation, Tool, ToolOutcome};
 use crate::BoxFuture;
 
 pub use bash::BashTool;
+pub(crate) use file_write::read_contents;
+pub use file_write::{ChangeRecorder, FileChange};
+use file_write::{PendingWrite, PreparedWrite};
 pub use git::GitTool;
 pub use web_fetch::{WebFetchTool, page_text};
 
@@ -71,27 +75,58 @@ impl FileTool {
         let given = &invocation.parameters;
         match self {
             Self::Read => read::run(&project, &parse_parameters(given)?, stop),
-            Self::Write => write::run(&project, &parse_parameters(given)?),
-            Self::Edit => edit::run(&project, &parse_parameters(given)?),
+            Self::Write | Self::Edit | Self::Knowledge => Err(ToolFailure("a write is prepared first".to_owned())),
             Self::Ls => ls::run(&project, &parse_parameters(given)?, stop),
             Self::Glob => glob::run(&project, &parse_parameters(given)?, stop),
             Self::Grep => grep::run(&project, &parse_parameters(given)?, stop),
-            Self::Knowledge => knowledge::run(&project, &parse_parameters(given)?),
         }
+    }
+
+    /// Prepares the write of a tool; `None` for a tool that reads.
+    fn prepare_write(self, invocation: &Invocation) -> Result<Option<PendingWrite>, ToolFailure> {
+        let project = ProjectFiles::open(&invocation.project_root, invocation.may_write_item.clone())?
+            .with_write_bounds(invocation.write_bounds.clone());
+        let given = &invocation.parameters;
+        let write: PreparedWrite = match self {
+            Self::Write => write::prepare(&project, parse_parameters(given)?)?,
+            Self::Edit => edit::prepare(&project, &parse_parameters(given)?)?,
+            Self::Knowledge => knowledge::prepare(&project, &parse_parameters(given)?)?,
+            Self::Read | Self::Ls | Self::Glob | Self::Grep => return Ok(None),
+        };
+        PendingWrite::new(project, write).map(Some)
+    }
+
+    /// Prepares a write, waits for the record of the change, then writes.
+    async fn write(self, invocation: Invocation) -> Result<ToolOutcome, String> {
+        let failed = |error: tokio::task::JoinError| format!("{} failed inside the engine: {error}", self.name());
+        let (thread_count, changes) = (invocation.thread_count.clone(), invocation.changes.clone());
+        let call_id = invocation.call_id.clone();
+        let prepared = thread_count.run_blocking(move || self.prepare_write(&invocation)).await.map_err(failed)?;
+        let Some(pending) = prepared.map_err(|failure| failure.0)? else {
+            return Err("this tool only reads".to_owned());
+        };
+        if let Some(record) = changes {
+            record(pending.change(&call_id)).await?;
+        }
+        let written = thread_count.run_blocking(move || pending.commit()).await.map_err(failed)?;
+        written.map_err(|failure| failure.0)
     }
 }
 
 impl Tool for FileTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         let tool = *self;
+        if matches!(tool, Self::Write | Self::Edit | Self::Knowledge) {
+            return Box::pin(async move { tool.write(invocation).await.unwrap_or_else(ToolOutcome::error) });
+        }
         Box::pin(async move {
             let (stop, waiting) = StopCondition::after(invocation.timeout);
             let thread_count = invocation.thread_count.clone();
             let work = move || tool.run_blocking(&invocation, &stop);
             let answer = match tool {
                 // Works on one file of bounded size.
-                Self::Read | Self::Write | Self::Edit => thread_count.run_blocking(work).await,
-                Self::Ls | Self::Glob | Self::Grep | Self::Knowledge => tokio::task::spawn_blocking(work).await,
+                Self::Read | Self::Write | Self::Edit | Self::Knowledge => thread_count.run_blocking(work).await,
+                Self::Ls | Self::Glob | Self::Grep => tokio::task::spawn_blocking(work).await,
             };
             drop(waiting);
             match answer {

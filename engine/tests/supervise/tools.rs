@@ -218,6 +218,8 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         project_root: project.to_owned(),
         thread_id: "t-1".into(),
         event: rye_engine::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
         thread_count: rye_engine::thread_count::ThreadCount::default(),

@@ -127,6 +127,7 @@ fn event_meaning(kind: EventKind) -> &'static str {
         EventKind::Checkpoint => "a signature over every line before",
         EventKind::UserInput => "a message has passed its intake; the text for the model",
         EventKind::ShellRan => "a command of the user has ended; its output",
+        EventKind::FileChanged => "a file tool is about to write a file; its contents before and after, as objects",
         EventKind::CommandRan => "a command of the settings has run; its answer, which `action` shows or sends",
         EventKind::Named => "the session has a new title",
         EventKind::Retracted => "a message was withdrawn from the queue",

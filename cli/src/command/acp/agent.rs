@@ -1,6 +1,6 @@
 //! The agent: requests of the client, and the sessions that it has opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,9 +16,12 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, Stdio, on_receive_notification, on_receive_request};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
 use rye_compiler::plan::PlanMode;
-use rye_engine::event::{Delivery, EventBody};
+use rye_engine::event::{Delivery, Event, EventBody, ThreadHead};
+use rye_engine::session_tree::session_rows;
+use rye_engine::store::StoreError;
 use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::Threads;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::AcpArgs;
@@ -213,7 +216,7 @@ impl RyeAgent {
         let (agent, place) = (Arc::clone(&self), spaces.clone());
         let compiled = tokio::task::spawn_blocking(move || agent.compile(&place)).await;
         let start = compiled.map_err(|error| engine_error(&error))??;
-        let id = self.open(&engine, &spaces, start, connection).await?;
+        let id = self.open(&engine, &spaces, start, None, connection).await?;
         Ok(NewSessionResponse::new(id))
     }
 
@@ -229,19 +232,22 @@ impl RyeAgent {
         }
     }
 
-    /// Opens a session and starts its task.
+    /// Opens a session and starts its task. `known` is the id by which the client knows the session.
     async fn open(
         &self,
         engine: &Engine,
         spaces: &Spaces,
         request: SessionRequest,
+        known: Option<SessionId>,
         connection: ConnectionTo<Client>,
     ) -> Result<SessionId, Error> {
         let mut session = engine.open(request).await.map_err(|error| engine_error(&error))?;
-        let id = SessionId::new(session.thread_id().as_str());
+        let id = known.unwrap_or_else(|| SessionId::new(session.thread_id().as_str()));
         let events = session.subscribe();
         let plan = engine.inner().threads().parent(session.thread_id()).ok().flatten();
-        let mapper = UpdateMapper::new(plan.map_or(0, |parent| parent.plan().model.context_window));
+        let objects = engine.inner().threads().objects().clone();
+        let mapper = UpdateMapper::new(plan.map_or(0, |parent| parent.plan().model.context_window))
+            .with_files(spaces.project.clone(), objects);
         let (sender, commands) = unbounded_channel();
         self.lock().insert(id.to_string(), sender);
         let (control, engine, spaces) = (session.control(), engine.inner().clone(), spaces.clone());
@@ -262,9 +268,13 @@ impl RyeAgent {
     ) -> Result<(), Error> {
         let (spaces, engine) = self.engine(&folder).await?;
         let thread = ThreadId::parse(&id.0).map_err(|_| unknown_session(&id))?;
-        let events = engine.inner().threads().transcript(&thread).map_err(|_| unknown_session(&id))?;
+        let threads = engine.inner().threads();
+        // Another thread may continue the session since.
+        let rows = session_rows(&threads, &thread).map_err(|_| unknown_session(&id))?;
+        let thread = rows.last().map(|row| row.id.clone()).ok_or_else(|| unknown_session(&id))?;
         if is_replay {
-            let mut mapper = UpdateMapper::default();
+            let events = conversation_events(&threads, &thread).map_err(|_| unknown_session(&id))?;
+            let mut mapper = UpdateMapper::default().with_files(spaces.project.clone(), threads.objects().clone());
             for update in events.iter().flat_map(|event| mapper.event(&event.body, true)) {
                 connection.send_notification(SessionNotification::new(id.clone(), update))?;
             }
@@ -272,7 +282,7 @@ impl RyeAgent {
         if self.lock().get(&*id.0).is_some_and(|session| !session.is_closed()) {
             return Ok(());
         }
-        self.open(&engine, &spaces, SessionRequest::recover(thread), connection).await?;
+        self.open(&engine, &spaces, SessionRequest::recover(thread), Some(id), connection).await?;
         Ok(())
     }
 
@@ -319,6 +329,34 @@ impl RyeAgent {
             },
         }
     }
+}
+
+/// Returns the events of a session's conversation: those of its last thread, and before them the events of each thread
+/// that it continues, up to the place where it does.
+fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
+    let mut found: Vec<Event> = Vec::new();
+    let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());
+    while let Some((thread, through)) = next.take() {
+        if !seen.insert(thread.clone()) {
+            break;
+        }
+        let events = threads.transcript(&thread)?;
+        let continues = ThreadHead::of(&events).continues;
+        // Messages that waited in the continued thread were accepted there and are sent in this one.
+        let mut waited = Vec::new();
+        if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
+            let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));
+            let accepted = before.map(|before| threads.transcript(&before)).unwrap_or_else(|_| Ok(Vec::new()))?;
+            waited.extend(accepted.into_iter().filter(|event| {
+                let EventBody::UserInput(input) = &event.body else { return false };
+                link.queue.iter().any(|message| message.id == input.id)
+            }));
+        }
+        next = continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
+        let own = events.into_iter().filter(|event| event.seq <= through);
+        found.splice(..0, waited.into_iter().chain(own));
+    }
+    Ok(found)
 }
 
 /// Finds the project of a folder: the folder itself or its nearest ancestor that is one.

@@ -1,22 +1,27 @@
 //! Events of a session as updates of the Agent Client Protocol, and prompts of a client as text.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use agent_client_protocol::v1::schema::{
-    Content, ContentBlock, ContentChunk, Cost, EmbeddedResourceResource, SessionUpdate, StopReason, TextContent,
+    Content, ContentBlock, ContentChunk, Cost, Diff, EmbeddedResourceResource, SessionUpdate, StopReason, TextContent,
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
     UsageUpdate,
 };
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::{CognitionOut, EventBody, PromptEnded, PromptStatus, ToolCallResult};
+use rye_engine::event::{CognitionOut, EventBody, FileChanged, PromptEnded, PromptStatus, ToolCallResult};
 use rye_engine::exchange::Delta;
 use rye_engine::message::{self, ContentBlock as ReplyBlock};
+use rye_engine::store::{ObjectId, Objects};
 use serde_json::Value;
 
 use crate::present::event::result_reason;
 
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
+
+/// Maximum length of each text of a change in an update, in bytes.
+const MAX_DIFF_BYTES: usize = 256 * 1024;
 
 /// Converts the events of one session to updates of the Agent Client Protocol.
 #[derive(Debug, Default)]
@@ -29,11 +34,21 @@ pub struct UpdateMapper {
     session_cost: u64,
     /// Inputs of the calls that have no result yet, by id.
     open_calls: BTreeMap<String, String>,
+    /// Changes of files by calls that have no result yet, by id.
+    changes: BTreeMap<String, Vec<FileChanged>>,
+    /// The project and its objects, for the texts of changed files.
+    files: Option<(PathBuf, Objects)>,
 }
 
 impl UpdateMapper {
     pub fn new(context_window: u64) -> Self {
         Self { context_window, ..Self::default() }
+    }
+
+    /// Shows the changes of files of this project.
+    #[must_use]
+    pub fn with_files(self, project: PathBuf, objects: Objects) -> Self {
+        Self { files: Some((project, objects)), ..self }
     }
 
     /// Converts a piece of a reply.
@@ -64,6 +79,9 @@ impl UpdateMapper {
         if let EventBody::ToolStarted(started) = body {
             let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
             return vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(started.call_id.clone(), fields))];
+        }
+        if let EventBody::FileChanged(change) = body {
+            self.changes.entry(change.call_id.clone()).or_default().push(change.clone());
         }
         if let EventBody::ToolCallResult(result) = body {
             return self.result(result);
@@ -104,7 +122,22 @@ impl UpdateMapper {
         updates
     }
 
+    /// Returns the change of a text file; `None` if a text is too long or is not UTF-8.
+    fn diff(&self, change: &FileChanged) -> Option<Diff> {
+        let (project, objects) = self.files.as_ref()?;
+        let text = |id: &str| {
+            let bytes = objects.get(&ObjectId::parse(id).ok()?).ok()?;
+            String::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_DIFF_BYTES)
+        };
+        let old = match &change.before {
+            Some(id) => Some(text(id)?),
+            None => None,
+        };
+        Some(Diff::new(project.join(&change.path), text(change.after.as_ref()?)?).old_text(old))
+    }
+
     fn result(&mut self, result: &ToolCallResult) -> Vec<SessionUpdate> {
+        let changes = self.changes.remove(&result.call_id).unwrap_or_default();
         // A call that never was announced is one of text.
         if self.open_calls.remove(&result.call_id).is_none() {
             return Vec::new();
@@ -113,7 +146,10 @@ impl UpdateMapper {
         let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
         let text = result_reason(result).unwrap_or_else(|| result.content.clone());
         let text: String = text.chars().take(MAX_RESULT_CHARS).collect();
-        let content = vec![ToolCallContent::Content(Content::new(text_block(&text)))];
+        let mut content = vec![ToolCallContent::Content(Content::new(text_block(&text)))];
+        // A failed call has not written the file.
+        let written = changes.iter().filter(|_| !failed);
+        content.extend(written.filter_map(|change| self.diff(change)).map(ToolCallContent::Diff));
         let fields = ToolCallUpdateFields::new().status(status).content(content);
         vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(result.call_id.clone(), fields))]
     }

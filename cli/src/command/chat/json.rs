@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::leaving::LeftChildren;
+use super::rewind::RewindFiles;
 
 /// A line of stdin with `--format json`.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -139,6 +140,14 @@ pub enum ChatVerb {
     Fork {
         /// Number of the prompt, from 1.
         prompt: u64,
+    },
+    /// Continues from the state before a prompt, and restores the files that file tools changed since.
+    Rewind {
+        /// Number of the prompt, from 1.
+        prompt: u64,
+        /// The files of the rewind: `keep`, `preview`, `restore` or `only`.
+        #[serde(default)]
+        files: RewindFiles,
     },
     /// Sends the last prompt again, from the end of the prompt before it.
     Retry {},
@@ -291,6 +300,7 @@ impl ChatVerb {
             Self::Budget { .. } => "budget",
             Self::Reload { .. } => "reload",
             Self::Fork { .. } => "fork",
+            Self::Rewind { .. } => "rewind",
             Self::Retry {} => "retry",
             Self::Compact { .. } => "compact",
             Self::Bash { .. } => "bash",
@@ -355,6 +365,7 @@ mod tests {
             (json!({"type": "resume", "thread": "t-1"}), "resume"),
             (json!({"type": "reload", "confirm": true}), "reload"),
             (json!({"type": "fork", "prompt": 2}), "fork"),
+            (json!({"type": "rewind", "prompt": 2, "files": "preview"}), "rewind"),
             (json!({"type": "retry"}), "retry"),
             (json!({"type": "compact", "focus": "tests"}), "compact"),
             (json!({"type": "bash", "command": "ls", "excluded": true}), "bash"),

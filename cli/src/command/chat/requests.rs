@@ -94,6 +94,7 @@ impl RequestHandler {
             }
             ChatVerb::Reload { confirm } => self.replan(&PlanRequest::Reload, confirm).await,
             ChatVerb::Fork { prompt } => self.fork(prompt).await,
+            ChatVerb::Rewind { prompt, files } => self.rewind(prompt, files).await,
             ChatVerb::Retry {} => self.retry().await,
             ChatVerb::Compact { focus } => self.compact(focus).await,
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
@@ -295,7 +296,7 @@ impl RequestHandler {
         Ok(cost(&live, before))
     }
 
-    async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
+    pub(super) async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
         let prompts = self.control.started_state().await.state.chat.as_ref().map_or(0, |chat| chat.prompts);
         if !(1..=prompts).contains(&prompt) {
             return Err(format!("the session has the prompts 1 to {prompts}"));

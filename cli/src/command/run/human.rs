@@ -271,6 +271,7 @@ impl HumanRenderer {
             | EventBody::Opened(_)
             | EventBody::PlanBound(_)
             | EventBody::SystemPrompt(_)
+            | EventBody::FileChanged(_)
             | EventBody::ContextInjected(_)
             | EventBody::CognitionIn(_)
             | EventBody::ChildIntended(_)

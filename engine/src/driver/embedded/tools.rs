@@ -22,6 +22,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::EmbeddedDriver;
+use crate::control::RecordWaiter;
 use crate::driver::Deadline;
 use crate::error::DriveError;
 use crate::event::Settled;
@@ -29,6 +30,7 @@ use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, write_bounds};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::thread_count::blocking;
+use crate::tool::builtin::{ChangeRecorder, FileChange};
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
 use crate::tool::guard::{guard_result, is_kept_whole};
@@ -165,6 +167,8 @@ impl EmbeddedDriver {
             project_root: self.engine.project.clone(),
             thread_id: self.acting_thread(),
             event: hook.map_or(CALL_EVENT, |hook| hook_point::row_of(hook.event).name),
+            call_id: dispatch.call_id.clone(),
+            changes: Some(self.change_recorder()),
             persistent: Arc::clone(&self.persistent),
             timeout: Duration::from_millis(dispatch.remaining_ms.max(1)),
             write: dispatch.write.clone(),
@@ -189,6 +193,29 @@ impl EmbeddedDriver {
             Some(Ok(outcome)) => outcome,
             Some(Err(error)) => ToolOutcome::error(format!("the tool panicked: {error}")),
             None => ToolOutcome::error("the tool stopped unexpectedly"),
+        })
+    }
+
+    /// Returns the recorder of file changes: the contents are stored, then the thread writes the event.
+    fn change_recorder(&self) -> ChangeRecorder {
+        let (engine, id) = (Arc::clone(&self.engine), self.id.clone());
+        Arc::new(move |change: FileChange| {
+            let (engine, id) = (Arc::clone(&engine), id.clone());
+            Box::pin(async move {
+                let objects = Arc::clone(&engine.objects);
+                let FileChange { event, contents } = change;
+                let stored =
+                    tokio::task::spawn_blocking(move || contents.iter().try_for_each(|one| objects.put(one).map(drop)));
+                let stored = stored.await.map_err(|error| error.to_string())?;
+                stored
+                    .map_err(|error| format!("nothing was written, because the change cannot be recorded: {error}"))?;
+                let (waiter, recorded) = RecordWaiter::new();
+                let stopped = || "nothing was written: the thread was stopped".to_owned();
+                if !engine.record_change(&id, event, waiter) {
+                    return Err(stopped());
+                }
+                recorded.await.map_err(|_| stopped())
+            })
         })
     }
 

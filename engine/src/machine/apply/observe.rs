@@ -45,6 +45,7 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
         | EventBody::Retracted(_)
         | EventBody::Named(_)
         | EventBody::ShellRan(_)
+        | EventBody::FileChanged(_)
         | EventBody::CommandRan(_)
         | EventBody::PromptStarted(_)
         | EventBody::PromptEnded(_)

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::text::{format_count, truncate};
-use super::{ToolFailure, ToolOutcome, ToolResult};
-use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind};
+use super::{PreparedWrite, ToolFailure, ToolOutcome};
+use crate::tool::confine::{FileAccessError, ProjectFiles, ResolvedPath};
 
 /// Maximum size in bytes of a file that can be edited.
 const MAX_EDITABLE_BYTES: u64 = 16 << 20;
@@ -26,7 +26,7 @@ pub struct EditParameters {
     replace_all: bool,
 }
 
-pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
+pub(super) fn prepare(project: &ProjectFiles, parameters: &EditParameters) -> Result<PreparedWrite, ToolFailure> {
     if parameters.old_string.is_empty() {
         return Err(ToolFailure("`old_string` is empty; use write to make a file".into()));
     }
@@ -42,7 +42,6 @@ pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
             metadata.len()
         )));
     }
-    let version = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
     let mut bytes = Vec::new();
     file.take(MAX_EDITABLE_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -73,16 +72,18 @@ pub fn run(project: &ProjectFiles, parameters: &EditParameters) -> ToolResult {
         from = at + old.len();
     }
     out.extend_from_slice(bytes.get(from..).unwrap_or_default());
-    project.replace(&place, &out, version)?;
     let lines: Vec<usize> = places.iter().take(MAX_LISTED_LINES).map(|at| line_of(&bytes, *at)).collect();
-    let text = if let [line] = lines.as_slice() {
-        format!("edited `{path}` at line {line}{note}")
-    } else {
-        format!("edited `{path}` in {}{note}", format_count(places.len(), "place"))
+    let count = places.len();
+    let outcome = move |_, place: &ResolvedPath| {
+        let path = &place.path;
+        let text = if let [line] = lines.as_slice() {
+            format!("edited `{path}` at line {line}{note}")
+        } else {
+            format!("edited `{path}` in {}{note}", format_count(count, "place"))
+        };
+        ToolOutcome { details: json!({"replaced": count, "lines": lines}), ..ToolOutcome::ok(text) }
     };
-    let mut outcome = ToolOutcome::ok(text);
-    outcome.details = json!({"replaced": places.len(), "lines": lines});
-    Ok(outcome)
+    Ok(PreparedWrite { place, bytes: out, outcome: Box::new(outcome) })
 }
 
 /// Returns the positions of the text, without overlaps.

@@ -5,8 +5,8 @@ use rye_grammar::ItemId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ToolFailure, ToolOutcome, ToolResult};
-use crate::tool::confine::{ProjectFiles, WriteEffect};
+use super::{PreparedWrite, ToolFailure, ToolOutcome};
+use crate::tool::confine::{ProjectFiles, ResolvedPath, WriteEffect};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,7 +21,10 @@ pub struct KnowledgeWriteParameters {
     tags: Vec<String>,
 }
 
-pub fn run(project: &ProjectFiles, parameters: &KnowledgeWriteParameters) -> ToolResult {
+pub(super) fn prepare(
+    project: &ProjectFiles,
+    parameters: &KnowledgeWriteParameters,
+) -> Result<PreparedWrite, ToolFailure> {
     let id = ItemId::parse(&parameters.item_id).map_err(|e| ToolFailure(format!("`item_id`: {}", e.reason)))?;
     if parameters.body.trim().is_empty() {
         return Err(ToolFailure("`body` is empty".into()));
@@ -42,9 +45,13 @@ pub fn run(project: &ProjectFiles, parameters: &KnowledgeWriteParameters) -> Too
     text.push_str(parameters.body.trim_end());
     text.push('\n');
     let place = project.locate(&format!(".ai/knowledge/{id}.md"))?;
-    let verb = match project.replace(&place, text.as_bytes(), None)? {
-        WriteEffect::Created => "created",
-        WriteEffect::Replaced => "replaced",
+    let length = text.len();
+    let outcome = move |effect, _: &ResolvedPath| {
+        let verb = match effect {
+            WriteEffect::Created => "created",
+            WriteEffect::Replaced => "replaced",
+        };
+        ToolOutcome::ok(format!("{verb} knowledge `{id}`, {length} bytes"))
     };
-    Ok(ToolOutcome::ok(format!("{verb} knowledge `{id}`, {} bytes", text.len())))
+    Ok(PreparedWrite { place, bytes: text.into_bytes(), outcome: Box::new(outcome) })
 }

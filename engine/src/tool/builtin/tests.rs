@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rye_grammar::ItemId;
@@ -354,6 +355,8 @@ fn invocation(w: &TestProject) -> Invocation {
         project_root: w.dir.path().to_owned(),
         thread_id: "t-1".into(),
         event: crate::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),
@@ -363,4 +366,28 @@ fn invocation(w: &TestProject) -> Invocation {
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),
     }
+}
+
+#[tokio::test]
+async fn write_happens_only_after_its_record() {
+    let w = world(&[("a.txt", b"old")]);
+    let seen: Arc<std::sync::Mutex<Vec<FileChange>>> = Arc::default();
+    for is_recorded in [true, false] {
+        let (sink, file) = (Arc::clone(&seen), w.dir.path().join("a.txt"));
+        let record: ChangeRecorder = Arc::new(move |change| {
+            // The file is unchanged while the change is recorded.
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), if is_recorded { "old" } else { "new" });
+            sink.lock().unwrap().push(change);
+            Box::pin(async move { if is_recorded { Ok(()) } else { Err("the store is full".to_owned()) } })
+        });
+        let parameters = json!({"path": "a.txt", "content": if is_recorded { "new" } else { "newer" }});
+        let outcome = FileTool::Write.run(Invocation { parameters, changes: Some(record), ..invocation(&w) }).await;
+        assert_eq!(outcome.is_error, !is_recorded, "{outcome:?}");
+    }
+    assert_eq!(w.file("a.txt"), b"new");
+    let seen = seen.lock().unwrap();
+    let id = |text: &str| Some(crate::store::ObjectId::of(text.as_bytes()).to_string());
+    assert_eq!((&seen[0].event.before, &seen[0].event.after), (&id("old"), &id("new")));
+    assert_eq!((seen[0].event.path.as_str(), seen[0].event.call_id.as_str()), ("a.txt", "c-1"));
+    assert_eq!(seen[0].contents, [b"old".to_vec(), b"new".to_vec()]);
 }

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{ToolOutcome, ToolResult};
-use crate::tool::confine::{ProjectFiles, WriteEffect};
+use super::{PreparedWrite, ToolFailure, ToolOutcome};
+use crate::tool::confine::{ProjectFiles, ResolvedPath, WriteEffect};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,12 +12,16 @@ pub struct WriteParameters {
     content: String,
 }
 
-pub fn run(project: &ProjectFiles, parameters: &WriteParameters) -> ToolResult {
+pub(super) fn prepare(project: &ProjectFiles, parameters: WriteParameters) -> Result<PreparedWrite, ToolFailure> {
     let place = project.locate(&parameters.path)?;
-    let written = project.replace(&place, parameters.content.as_bytes(), None)?;
-    let verb = match written {
-        WriteEffect::Created => "created",
-        WriteEffect::Replaced => "replaced",
+    let bytes = parameters.content.into_bytes();
+    let length = bytes.len();
+    let outcome = move |effect, place: &ResolvedPath| {
+        let verb = match effect {
+            WriteEffect::Created => "created",
+            WriteEffect::Replaced => "replaced",
+        };
+        ToolOutcome::ok(format!("{verb} `{}`, {length} bytes", place.path))
     };
-    Ok(ToolOutcome::ok(format!("{verb} `{}`, {} bytes", place.path, parameters.content.len())))
+    Ok(PreparedWrite { place, bytes, outcome: Box::new(outcome) })
 }

@@ -70,6 +70,35 @@ impl ProjectFiles {
     }
 }
 
+impl ProjectFiles {
+    /// Checks that [`ProjectFiles::replace`] may write this path.
+    pub fn check_replaceable(&self, place: &ResolvedPath) -> Result<(), FileAccessError> {
+        self.check_writable(&place.path)?;
+        match &place.found {
+            ResolvedKind::Folder(_) => Err(FileAccessError::IsFolder { path: place.path.clone() }),
+            ResolvedKind::Special { what } => Err(FileAccessError::Special { path: place.path.clone(), what }),
+            ResolvedKind::File { stat, .. } if stat.st_mode & 0o222 == 0 => {
+                Err(FileAccessError::Protected { path: place.path.clone() })
+            }
+            ResolvedKind::File { .. } | ResolvedKind::Missing { .. } => Ok(()),
+        }
+    }
+
+    /// Removes a file. With `expected`, fails if the file changed since it was read.
+    pub fn remove(&self, place: &ResolvedPath, expected: Option<FileVersion>) -> Result<(), FileAccessError> {
+        self.check_replaceable(place)?;
+        let ResolvedKind::File { parent, name, .. } = &place.found else {
+            return Err(FileAccessError::NotFound { path: place.path.to_string() });
+        };
+        let now = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        if expected.is_some() && now.ok().map(|stat| FileVersion::of(&stat)) != expected {
+            return Err(FileAccessError::Changed { path: place.path.clone() });
+        }
+        rustix::fs::unlinkat(parent, name, AtFlags::empty())
+            .map_err(|e: Errno| FileAccessError::io(&place.path, std::io::Error::from(e)))
+    }
+}
+
 fn make_folder(parent: &Dir, name: &OsStr) -> Result<Dir, Errno> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => open_folder_at(parent, name),

@@ -26,6 +26,8 @@ fn invocation(parameters: Value, net: &[&str]) -> Invocation {
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
         event: crate::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),

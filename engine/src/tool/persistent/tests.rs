@@ -41,6 +41,8 @@ impl Project {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             event: "tool_result",
+            call_id: "c-1".into(),
+            changes: None,
             persistent: Arc::clone(&self.processes),
             halt: CancellationToken::never(),
             thread_count: crate::thread_count::ThreadCount::default(),

@@ -61,6 +61,8 @@ fn invocation(root: &Path, parameters: Value) -> Invocation {
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
         event: crate::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         timeout: Duration::from_secs(20),
         write: Vec::new(),

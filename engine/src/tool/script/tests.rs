@@ -51,6 +51,8 @@ fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
         project_root: root.to_owned(),
         thread_id: "t-1".into(),
         event: crate::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),

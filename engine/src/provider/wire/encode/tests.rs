@@ -157,3 +157,41 @@ fn repeated_call_ids_are_encoded_once() {
         assert!(Arc::ptr_eq(&one.encoded(encoding, encode), &other.encoded(encoding, encode)));
     }
 }
+
+#[test]
+fn seven_kinds_reach_every_wire_and_an_excluded_command_reaches_none() {
+    let call = ToolCall { id: "call".to_owned(), name: "read".to_owned(), input: json!({}) };
+    let text = |text: &str| vec![ContentBlock::Text { text: text.to_owned() }];
+    let bash = |output: &str, excluded| Message::Bash {
+        command: "run".to_owned(),
+        output: output.to_owned(),
+        exit_code: 0,
+        excluded,
+    };
+    let result = Message::ToolResult {
+        call_id: "call".to_owned(),
+        name: "read".to_owned(),
+        content: "of a tool".to_owned(),
+        is_error: false,
+    };
+    let messages = [
+        Message::User { content: text("of the user") },
+        Message::Assistant { content: [text("of the model"), vec![ContentBlock::ToolCall(call)]].concat() },
+        result,
+        Message::Custom { custom_type: "note".to_owned(), content: "of a hook".to_owned(), display: false },
+        bash("of a command", false),
+        bash("never sent", true),
+        Message::CompactionSummary { text: "of the compaction".to_owned() },
+        Message::BranchSummary { text: "of the branch".to_owned() },
+    ];
+    let mut request = Request { turns: messages.into_iter().map(SharedMessage::from).collect(), ..full_request() };
+    for (wire, model) in WIRES {
+        let settings = ProviderSettings::with_defaults("test", wire);
+        model.clone_into(&mut request.model);
+        let body = String::from_utf8(encode(&settings, &request).unwrap()).unwrap();
+        let expected = ["the user", "the model", "a tool", "a hook", "a command", "the compaction", "the branch"];
+        let places: Vec<Option<usize>> = expected.iter().map(|part| body.find(&format!("of {part}"))).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{}: {places:?}", wire.name());
+        assert!(!body.contains("never sent"), "{}", wire.name());
+    }
+}

@@ -145,6 +145,7 @@ impl RegistryFold {
             | EventBody::Retracted(_)
             | EventBody::Named(_)
             | EventBody::ShellRan(_)
+            | EventBody::FileChanged(_)
             | EventBody::CommandRan(_)
             | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_) => {}

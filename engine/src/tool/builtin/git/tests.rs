@@ -44,6 +44,8 @@ impl Repository {
             project_root: self.dir.path().to_owned(),
             thread_id: "t-1".into(),
             event: crate::tool::CALL_EVENT,
+            call_id: "c-1".into(),
+            changes: None,
             persistent: std::sync::Arc::default(),
             halt: crate::tool::cancellation::CancellationToken::never(),
             thread_count: crate::thread_count::ThreadCount::default(),

@@ -15,6 +15,8 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
         project_root: std::env::temp_dir(),
         thread_id: "t-1".into(),
         event: crate::tool::CALL_EVENT,
+        call_id: "c-1".into(),
+        changes: None,
         persistent: std::sync::Arc::default(),
         halt: crate::tool::cancellation::CancellationToken::never(),
         thread_count: crate::thread_count::ThreadCount::default(),

@@ -1,0 +1,61 @@
+//! The request `rewind` of a session: continues from the state before a prompt, and restores the files that file tools
+//! changed since.
+
+use rye_engine::session::rewind::{FileRewind, plan_rewind, restore_files};
+use rye_engine::thread_id::ThreadId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::requests::RequestHandler;
+
+/// The files of a rewind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RewindFiles {
+    /// Leaves the files as they are.
+    #[default]
+    Keep,
+    /// Lists the files and changes nothing, the conversation included.
+    Preview,
+    /// Restores the files that are still as the last write left them, then continues from the prompt.
+    Restore,
+    /// Restores the files and keeps the conversation.
+    Only,
+}
+
+impl RequestHandler {
+    /// Rewinds the session to the state before a prompt.
+    pub(super) async fn rewind(&self, prompt: u64, files: RewindFiles) -> Result<Option<Value>, String> {
+        if files == RewindFiles::Keep {
+            return self.fork(prompt).await;
+        }
+        let live = self.control.started_state().await;
+        if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
+            return Err("a prompt runs: interrupt it first".to_owned());
+        }
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let (threads, project) = (self.engine.threads(), self.spaces.project.clone());
+        let work = move || {
+            let found = plan_rewind(&threads, &project, &thread, prompt).map_err(|error| error.to_string())?;
+            let found: FileRewind = found.ok_or_else(|| format!("the conversation has no prompt {prompt}"))?;
+            if files == RewindFiles::Preview {
+                return Ok(found);
+            }
+            restore_files(threads.objects(), &project, found).map_err(|error| error.to_string())
+        };
+        let rewind: Result<FileRewind, String> =
+            tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
+        let rewind = rewind?;
+        let mut data = if files == RewindFiles::Restore {
+            self.fork(prompt).await?.unwrap_or_else(|| json!({}))
+        } else {
+            json!({})
+        };
+        if let Value::Object(fields) = &mut data {
+            fields.insert("files".into(), json!(rewind.files));
+            fields.insert("not_undone".into(), json!(rewind.not_undone));
+        }
+        Ok(Some(data))
+    }
+}

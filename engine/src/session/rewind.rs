@@ -1,0 +1,234 @@
+//! Rewind of files: restores the files that file tools changed since a prompt of a chat. A file is restored only if its
+//! contents are still those of the last recorded write.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, EventBody, FileChanged, ThreadHead};
+use crate::store::{ObjectId, Objects, StoreError};
+use crate::thread_id::ThreadId;
+use crate::threads::Threads;
+use crate::tool::builtin::read_contents;
+use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind};
+
+/// Maximum number of threads that a rewind reads: the chain of the session and the children of its prompts.
+const MAX_THREADS: usize = 10_000;
+/// Maximum number of calls that are listed as not undone.
+const MAX_LISTED_CALLS: usize = 100;
+/// The capability of every item: the user restores files, so no grant of a thread bounds the writes.
+const EVERY_ITEM: &str = "rye.*";
+
+/// The files that a rewind to the state before a prompt concerns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRewind {
+    /// Sorted by path.
+    pub files: Vec<RewoundFile>,
+    /// Calls and commands since the prompt that may have changed files too; a rewind does not undo them.
+    pub not_undone: Vec<String>,
+}
+
+/// A file that a file tool has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewoundFile {
+    pub path: String,
+    pub state: RewindState,
+    /// The object with the contents before the prompt; null if there was no file.
+    pub before: Option<String>,
+    /// The object with the contents after the last recorded write.
+    pub after: Option<String>,
+}
+
+/// The recorded changes of a file since a prompt.
+struct RecordedChanges {
+    first: FileChanged,
+    /// The contents after the last change.
+    after: Option<String>,
+    /// True if something else changed the file between two recorded changes.
+    has_gap: bool,
+}
+
+/// The possible rewinds of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RewindState {
+    /// The file is as the last write left it, and can get its old contents back.
+    Restorable,
+    /// The file did not exist before the prompt, and is as the last write left it: it can be removed.
+    Removable,
+    /// The file has its old contents already.
+    Unchanged,
+    /// The file was changed by something else since; it stays as it is.
+    Changed,
+    /// The old contents were too large to be kept, or the file cannot be read.
+    Unavailable,
+    /// The rewind has restored or removed the file.
+    Restored,
+}
+
+/// Finds the files that file tools have changed since the start of a prompt, in the conversation of `thread` and in the
+/// children of its prompts. `None` if the conversation has no such prompt.
+///
+/// # Errors
+/// A transcript cannot be read.
+pub fn plan_rewind(
+    threads: &Threads,
+    project: &Path,
+    thread: &ThreadId,
+    prompt: u64,
+) -> Result<Option<FileRewind>, StoreError> {
+    let Some(events) = events_since(threads, thread, prompt)? else { return Ok(None) };
+    let mut not_undone: Vec<String> = Vec::new();
+    let mut paths: BTreeMap<String, RecordedChanges> = BTreeMap::new();
+    for event in &events {
+        if let EventBody::FileChanged(change) = &event.body {
+            match paths.entry(change.path.clone()) {
+                Entry::Vacant(entry) => {
+                    let after = change.after.clone();
+                    entry.insert(RecordedChanges { first: change.clone(), after, has_gap: false });
+                }
+                Entry::Occupied(mut entry) => {
+                    let known = entry.get_mut();
+                    known.has_gap |= known.after != change.before;
+                    known.after.clone_from(&change.after);
+                }
+            }
+        } else if let EventBody::ToolStarted(started) = &event.body
+            && runs_programs(&started.capability)
+        {
+            not_undone.push(started.name.clone());
+        } else if let EventBody::ShellRan(ran) = &event.body {
+            not_undone.push(ran.command.clone());
+        }
+    }
+    not_undone.truncate(MAX_LISTED_CALLS);
+    let files = open_project(project).map_err(|error| unreadable(project, &error))?;
+    let of_path = |(path, changes): (String, RecordedChanges)| {
+        let RecordedChanges { first, after, has_gap } = changes;
+        let state = state_of(&files, threads.objects(), &path, first.before.as_deref(), after.as_deref());
+        let state = if has_gap && state != RewindState::Unchanged { RewindState::Changed } else { state };
+        RewoundFile { path, state, before: first.before, after }
+    };
+    Ok(Some(FileRewind { files: paths.into_iter().map(of_path).collect(), not_undone }))
+}
+
+/// Restores and removes the files that are still as the last write left them. Returns the files with their new states.
+///
+/// # Errors
+/// The project cannot be opened. A file that cannot be written is [`RewindState::Unavailable`].
+pub fn restore_files(objects: &Objects, project: &Path, rewind: FileRewind) -> Result<FileRewind, StoreError> {
+    let files = open_project(project).map_err(|error| unreadable(project, &error))?;
+    let restored = rewind.files.into_iter().map(|mut file| {
+        if matches!(file.state, RewindState::Restorable | RewindState::Removable) {
+            file.state = restore(&files, objects, &file).unwrap_or(RewindState::Unavailable);
+        }
+        file
+    });
+    Ok(FileRewind { files: restored.collect(), not_undone: rewind.not_undone })
+}
+
+fn restore(files: &ProjectFiles, objects: &Objects, file: &RewoundFile) -> Result<RewindState, FileAccessError> {
+    // The file may have changed since the rewind was planned.
+    let now = state_of(files, objects, &file.path, file.before.as_deref(), file.after.as_deref());
+    if now != file.state {
+        return Ok(now);
+    }
+    let place = files.locate(&file.path)?;
+    let version = if let ResolvedKind::File { stat, .. } = &place.found { Some(FileVersion::of(stat)) } else { None };
+    let Some(before) = &file.before else {
+        files.remove(&place, version)?;
+        return Ok(RewindState::Restored);
+    };
+    let Some(bytes) = ObjectId::parse(before).ok().and_then(|id| objects.get(&id).ok()) else {
+        return Ok(RewindState::Unavailable);
+    };
+    files.replace(&place, &bytes, version)?;
+    Ok(RewindState::Restored)
+}
+
+fn open_project(project: &Path) -> Result<ProjectFiles, FileAccessError> {
+    ProjectFiles::open(project, vec![vec![EVERY_ITEM.to_owned()]])
+}
+
+fn unreadable(project: &Path, error: &FileAccessError) -> StoreError {
+    StoreError::io("open", project)(std::io::Error::other(error.to_string()))
+}
+
+fn state_of(
+    files: &ProjectFiles,
+    objects: &Objects,
+    path: &str,
+    before: Option<&str>,
+    after: Option<&str>,
+) -> RewindState {
+    let Ok(place) = files.locate(path) else { return RewindState::Unavailable };
+    let now = match &place.found {
+        ResolvedKind::Missing { .. } => None,
+        ResolvedKind::File { .. } => match read_contents(files, &place) {
+            Ok((id, _)) => Some(id),
+            Err(_) => return RewindState::Unavailable,
+        },
+        ResolvedKind::Folder(_) | ResolvedKind::Special { .. } => return RewindState::Changed,
+    };
+    if now.as_deref() == before {
+        return RewindState::Unchanged;
+    }
+    if now.as_deref() != after {
+        return RewindState::Changed;
+    }
+    let Some(before) = before else { return RewindState::Removable };
+    let is_kept = ObjectId::parse(before).is_ok_and(|id| objects.has(&id).unwrap_or(false));
+    if is_kept { RewindState::Restorable } else { RewindState::Unavailable }
+}
+
+/// Returns true for a capability whose call runs a program, or a tool that may do more than write recorded files.
+fn runs_programs(capability: &str) -> bool {
+    capability.strip_prefix("rye.execute.tool.").is_some_and(|tool| {
+        !tool.starts_with("rye.file-system.") && !tool.starts_with("rye.git.") && !tool.starts_with("rye.knowledge.")
+    })
+}
+
+/// Returns the events since the start of a prompt, in the order of their times.
+fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<Vec<Event>>, StoreError> {
+    let mut found: Vec<Event> = Vec::new();
+    let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());
+    let mut starts = false;
+    while let Some((id, last)) = next.take() {
+        if starts || !seen.insert(id.clone()) || seen.len() > MAX_THREADS {
+            break;
+        }
+        let events = threads.transcript(&id)?;
+        let head = ThreadHead::of(&events);
+        next = head.continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
+        let start = events.iter().rposition(|event| {
+            event.seq <= last && matches!(&event.body, EventBody::PromptStarted(one) if one.prompt == prompt)
+        });
+        starts = start.is_some();
+        let part = events.into_iter().skip(start.unwrap_or(0)).filter(|event| event.seq <= last);
+        found.splice(..0, part);
+    }
+    if !starts {
+        return Ok(None);
+    }
+    let mut children: VecDeque<ThreadId> = spawned(&found).collect();
+    while let Some(child) = children.pop_front() {
+        if !seen.insert(child.clone()) || seen.len() > MAX_THREADS || !threads.has_transcript(&child) {
+            continue;
+        }
+        let events = threads.transcript(&child)?;
+        children.extend(spawned(&events));
+        found.extend(events);
+    }
+    // Stable: events of one thread keep their order.
+    found.sort_by_key(|event| event.ts);
+    Ok(Some(found))
+}
+
+fn spawned(events: &[Event]) -> impl Iterator<Item = ThreadId> + '_ {
+    events.iter().filter_map(|event| {
+        let EventBody::ChildSpawned(child) = &event.body else { return None };
+        ThreadId::parse(&child.thread_id).ok()
+    })
+}
