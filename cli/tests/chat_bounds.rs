@@ -58,6 +58,7 @@ fn read_only_mode_writes_nothing_and_a_wider_mode_asks_with_the_lines_of_a_plan_
     let lines = b"/mode read-only\nfirst\n/mode ask\n/mode ask confirm\nsecond\n/mode ask\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Done.\nDone.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("can start part") && !done.stderr.contains("DirectiveInstruction"), "{}", done.stderr);
     let written = ["a.txt", "b.txt"].map(|file| place.project().join(file).exists());
     assert_eq!(written, [false, true], "{}", done.stderr);
     for text in [

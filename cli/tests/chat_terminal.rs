@@ -513,7 +513,7 @@ fn status_of_child(place: &TestProject) -> String {
 fn leaving_asks_while_a_child_runs_and_can_cancel_it() {
     let (place, mut terminal) = with_running_child(60_000);
     terminal.press("/exit\r");
-    terminal.wait_for("1 child runs. w: wait for them, d: leave them in the background, c: cancel them, Esc: stay");
+    terminal.wait_for("1 child runs. w: wait, d: continue in the background, c: cancel, Esc: stay");
     terminal.press("x\x1b");
     terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
     terminal.press("\x04");

@@ -183,7 +183,13 @@ fn compare_sides(
 ) -> Option<PlanChanges> {
     let sides = [DiffSide { world: old, compilation: before }, DiffSide { world: new, compilation: after }];
     let [old, new] = sides;
-    let diff = diff_trees(Some(old), Some(new)).ok()?;
+    let mut diff = diff_trees(Some(old), Some(new)).ok()?;
+    for started in &mut diff.starts {
+        // A user who decides needs the permissions of the directives that can be started, not their texts.
+        started.parts.clear();
+        started.hooks.retain(|change| change.direction.may_widen());
+        started.changes.retain(|change| change.direction.may_widen());
+    }
     let mut found = PlanChanges { widens: diff.widened, lines: Vec::new() };
     // The title names the plans by their ids.
     found.lines = lines(&diff).into_iter().skip(1).map(|line| line.text).collect();

@@ -491,7 +491,7 @@ impl ChatTerminal {
         match self.session.requests.running_children().len() {
             0 => self.close(LeftChildren::Wait),
             children if !self.is_leaving => {
-                let answers = "w: wait for them, d: leave them in the background, c: cancel them, Esc: stay";
+                let answers = "w: wait, d: continue in the background, c: cancel, Esc: stay";
                 self.leave_question = Some(leave_question(children, answers));
                 self.is_dirty = true;
             }
