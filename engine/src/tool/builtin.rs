@@ -26,7 +26,7 @@ use crate::BoxFuture;
 
 pub use bash::BashTool;
 pub(crate) use file_write::read_contents;
-pub use file_write::{ChangeRecorder, FileChange};
+pub use file_write::{ChangeRecorder, PendingChange};
 use file_write::{PendingWrite, PreparedWrite};
 pub use git::GitTool;
 pub use web_fetch::{WebFetchTool, page_text};

@@ -30,7 +30,7 @@ use crate::machine::Fact;
 use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, write_bounds};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::thread_count::blocking;
-use crate::tool::builtin::{ChangeRecorder, FileChange};
+use crate::tool::builtin::{ChangeRecorder, PendingChange};
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
 use crate::tool::guard::{guard_result, is_kept_whole};
@@ -199,11 +199,11 @@ impl EmbeddedDriver {
     /// Returns the recorder of file changes: the contents are stored, then the thread writes the event.
     fn change_recorder(&self) -> ChangeRecorder {
         let (engine, id) = (Arc::clone(&self.engine), self.id.clone());
-        Arc::new(move |change: FileChange| {
+        Arc::new(move |change: PendingChange| {
             let (engine, id) = (Arc::clone(&engine), id.clone());
             Box::pin(async move {
                 let objects = Arc::clone(&engine.objects);
-                let FileChange { event, contents } = change;
+                let PendingChange { event, contents } = change;
                 let stored =
                     tokio::task::spawn_blocking(move || contents.iter().try_for_each(|one| objects.put(one).map(drop)));
                 let stored = stored.await.map_err(|error| error.to_string())?;

@@ -16,11 +16,11 @@ pub const MAX_KEPT_BYTES: u64 = 16 << 20;
 
 /// Stores the contents and records the change of a file, before the file is written. The error is a message for the
 /// model.
-pub type ChangeRecorder = std::sync::Arc<dyn Fn(FileChange) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// A change that is about to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileChange {
+pub struct PendingChange {
     pub event: FileChanged,
     /// The contents to store: before and after the change, each if it is not too large.
     pub contents: Vec<Vec<u8>>,
@@ -39,7 +39,7 @@ pub(super) struct PendingWrite {
     project: ProjectFiles,
     write: PreparedWrite,
     expected: Option<FileVersion>,
-    change: FileChange,
+    change: PendingChange,
 }
 
 impl PendingWrite {
@@ -61,11 +61,11 @@ impl PendingWrite {
         }
         let path = write.place.path.to_string();
         let event = FileChanged { call_id: String::new(), path, before, after: Some(after), mode };
-        Ok(Self { project, write, expected, change: FileChange { event, contents } })
+        Ok(Self { project, write, expected, change: PendingChange { event, contents } })
     }
 
     /// Returns the change for the record of a call.
-    pub fn change(&self, call_id: &str) -> FileChange {
+    pub fn change(&self, call_id: &str) -> PendingChange {
         let mut change = self.change.clone();
         call_id.clone_into(&mut change.event.call_id);
         change

@@ -371,7 +371,7 @@ fn invocation(w: &TestProject) -> Invocation {
 #[tokio::test]
 async fn write_happens_only_after_its_record() {
     let w = world(&[("a.txt", b"old")]);
-    let seen: Arc<std::sync::Mutex<Vec<FileChange>>> = Arc::default();
+    let seen: Arc<std::sync::Mutex<Vec<PendingChange>>> = Arc::default();
     for is_recorded in [true, false] {
         let (sink, file) = (Arc::clone(&seen), w.dir.path().join("a.txt"));
         let record: ChangeRecorder = Arc::new(move |change| {
