@@ -7,8 +7,9 @@ use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::{ItemId, Span, Spanned};
 
 use crate::compose::ComposedHook;
-use crate::diagnostics::{Diagnostics, ItemError};
+use crate::diagnostics::{Diagnostics, ItemError, TemplateError};
 use crate::hook::{HookSource, PlanVerdict};
+pub use crate::item::BUILT_IN_COMMANDS;
 use crate::item::hook::read::{check_unique_ids, read_hooks};
 use crate::item::{HookDecl, Items, OrderedHooks, data};
 use crate::plan::PlanMode;
@@ -16,12 +17,6 @@ use crate::world::Space;
 
 /// The settings file that declares commands.
 pub(crate) const COMMAND_FILE: &str = "agent/chat";
-
-/// The commands of every front end. A declared command cannot have one of these names.
-pub const BUILT_IN_COMMANDS: [&str; 21] = [
-    "help", "exit", "quit", "model", "mode", "with", "reload", "fork", "rewind", "retry", "compact", "name", "tree",
-    "context", "preview", "cost", "queue", "clear", "budget", "new", "resume",
-];
 
 /// A declared command.
 #[derive(Debug, Clone)]
@@ -106,7 +101,36 @@ fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
         data::report_invalid(found, "execute", execute, "a mapping with `item_type`, `item_id` and `params`");
         return false;
     }
+    check_arguments(name, entry, execute, found);
     true
+}
+
+/// Placeholders of other clients for the text after a command's name.
+const FOREIGN_ARGUMENTS: [&str; 3] = ["$ARGUMENTS", "{args}", "{arguments}"];
+
+/// Reports a command that is documented to take arguments, and takes none.
+fn check_arguments(name: &str, entry: &Node, execute: &Node, found: &mut Diagnostics) {
+    let mut texts = Vec::new();
+    collect_texts(execute, &mut texts);
+    if texts.iter().any(|text| text.contains("${args")) {
+        return;
+    }
+    let written = FOREIGN_ARGUMENTS.into_iter().find(|written| texts.iter().any(|text| text.contains(written)));
+    if written.is_none() && entry.get("argument_hint").is_none() {
+        return;
+    }
+    let (name, written) = (name.to_owned(), written.map(str::to_owned));
+    found.push(TemplateError::IgnoredArguments { name, written, span: execute.span });
+}
+
+fn collect_texts<'n>(node: &'n Node, texts: &mut Vec<&'n str>) {
+    texts.extend(node.as_str());
+    for item in node.items() {
+        collect_texts(item, texts);
+    }
+    for entry in node.entries() {
+        collect_texts(&entry.value, texts);
+    }
 }
 
 /// Returns a command in the form of a hook.

@@ -25,7 +25,7 @@ pub use directive::{
 };
 pub use hook::{HookDecl, HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders, OrderedHooks};
 pub use knowledge::Knowledge;
-pub use prompt_template::PromptTemplate;
+pub use prompt_template::{BUILT_IN_COMMANDS, PromptTemplate};
 pub use skill::Skill;
 pub use tool::Tool;
 pub use xml::shorten;

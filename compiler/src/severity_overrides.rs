@@ -1,7 +1,7 @@
 //! Severity overrides per code: `.ai/config/check.yaml`, `--allow`, `--deny-warnings`. An error rejects a plan and
 //! cannot be overridden; warnings and advice can be raised, lowered or allowed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rye_grammar::data::{Kind, Node};
 
@@ -26,8 +26,6 @@ pub enum SeverityOverride {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeverityOverrides {
     by_code: BTreeMap<&'static str, SeverityOverride>,
-    /// Codes that the caller allowed.
-    allowed_codes: BTreeSet<&'static str>,
     deny_warnings: bool,
 }
 
@@ -108,9 +106,7 @@ impl SeverityOverrides {
     /// # Errors
     /// There is no such code.
     pub fn allow(&mut self, code: &str) -> Result<(), UnknownCode> {
-        let code = find_code(code)?;
-        self.by_code.insert(code, SeverityOverride::Allowed);
-        self.allowed_codes.insert(code);
+        self.by_code.insert(find_code(code)?, SeverityOverride::Allowed);
         Ok(())
     }
 
@@ -133,9 +129,14 @@ impl SeverityOverrides {
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
     }
 
-    /// Returns true if the caller allowed the code of an error. Such an error is shown anyway.
-    pub fn is_error_despite_allow(&self, diagnostic: &Diagnostic) -> bool {
-        diagnostic.is_error() && self.allowed_codes.contains(diagnostic.code())
+    /// Returns true if an override would hide an error or lower its severity. The override has no effect.
+    pub fn is_error_despite_override(&self, diagnostic: &Diagnostic) -> bool {
+        let lowered = match self.by_code.get(diagnostic.code()) {
+            Some(SeverityOverride::Allowed) => true,
+            Some(SeverityOverride::Shown(severity)) => *severity != Severity::Error,
+            None => false,
+        };
+        diagnostic.is_error() && lowered
     }
 }
 

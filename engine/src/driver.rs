@@ -8,6 +8,7 @@ use crate::control::ControlReceiver;
 use crate::control::Incoming;
 use crate::error::DriveError;
 use crate::journal::Journal;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rye_compiler::plan::{Grant, Plan};
@@ -206,6 +207,9 @@ enum InterruptPolicy {
     Done,
 }
 
+/// Maximum number of calls of one group that run at the same time.
+const MAX_PARALLEL_CALLS: usize = 64;
+
 /// Performs an effect, and records control messages that arrive meanwhile. The intake of submitted messages runs
 /// concurrently with the effect.
 async fn perform(
@@ -243,18 +247,23 @@ async fn perform(
         | Effect::Done { .. } => false,
     };
     let halt = driver.halt();
-    let mut parts = split(effect);
+    let most = if matches!(effect, Effect::RunTools(_)) { MAX_PARALLEL_CALLS } else { usize::MAX };
+    let mut parts: VecDeque<Effect> = split(effect).into();
     // A single part needs no task of its own.
     let mut single = None;
     let mut running = JoinSet::new();
     if parts.len() == 1 {
-        single = parts.pop().map(|part| driver.perform(thread.step(part, halt, &**driver)));
-    } else {
-        for part in parts {
+        single = parts.pop_front().map(|part| driver.perform(thread.step(part, halt.clone(), &**driver)));
+    }
+    let start_parts = |thread: &DrivenThread, parts: &mut VecDeque<Effect>, running: &mut JoinSet<_>| {
+        while running.len() < most
+            && let Some(part) = parts.pop_front()
+        {
             let (driver, step) = (Arc::clone(driver), thread.step(part, halt.clone(), &**driver));
             running.spawn(async move { driver.perform(step).await });
         }
-    }
+    };
+    start_parts(thread, &mut parts, &mut running);
     let mut intake = start_intake(thread, driver, takes_input).await?;
     while single.is_some() || !running.is_empty() || intake.is_some() {
         tokio::select! {
@@ -263,8 +272,12 @@ async fn perform(
                 thread.record_signal(done?);
             }
             Some(done) = running.join_next() => {
-                let signal = done??;
-                thread.record_signal(signal);
+                thread.record_signal(done??);
+                // Results that are ready together share one write.
+                while let Some(done) = running.try_join_next() {
+                    thread.record_signal(done??);
+                }
+                start_parts(thread, &mut parts, &mut running);
                 if !running.is_empty() {
                     thread.journal.flush(false).await?;
                 }

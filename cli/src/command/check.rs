@@ -187,12 +187,12 @@ fn print_result(found: &CheckResult, requested: OutputFormat, report: &Printer) 
         .report
         .diagnostics
         .iter()
-        .filter(|d| found.levels.is_error_despite_allow(d))
+        .filter(|d| found.levels.is_error_despite_override(d))
         .map(Diagnostic::code)
         .collect();
     in_vain.dedup();
     for code in in_vain {
-        report.note(&format!("`{code}` is an error and cannot be allowed"));
+        report.note(&format!("`{code}` is an error: its severity cannot be lowered"));
     }
     Ok(exit)
 }

@@ -33,7 +33,7 @@ codes! {
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "choices" "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "server-schema"
-        "shadows" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "unused-parameter";
+        "shadows" "shell-syntax" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "unused-parameter";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
     "compiler" "model": "same-fallback" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
@@ -41,7 +41,7 @@ codes! {
     "compiler" "skill": "description" "dropped" "name" "no-description";
     "compiler" "spawn": "clipped-limit" "cycle" "exceeds-parent" "no-budget" "no-children" "over-budget" "unknown-output";
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
-    "compiler" "template": "arguments" "import" "shell";
+    "compiler" "template": "arguments" "hidden" "ignored-arguments" "import" "placeholder" "shell";
 }
 
 /// Returns the page of a code, with or without the prefix `rye::`.

@@ -21,13 +21,15 @@ pub enum ConfigError {
     Servers { why: String },
     /// An assertion that can never fail; `why` completes the sentence.
     #[error("the assertion `{id}` can never fail: {why}")]
-    AssertsNothing { id: String, why: String, help: Option<String>, span: Span },
+    AssertsNothing { id: String, why: String, span: Span },
     /// A value that is valid, but hardly the one that is meant; `why` completes the sentence.
     #[error("`{key}` in `{file}` is hardly what you mean: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
     /// A rule of the error classification; `why` completes the sentence.
     #[error("the rule `{id}` never matches: {why}")]
     NeverMatches { id: String, why: String, span: Span },
+    #[error("the assertion `{id}` names an unknown hook `{hook}`")]
+    UnknownGate { id: String, hook: String, suggestion: Option<String>, span: Span },
     /// A settings file with the name of a file that only documents defaults: `about` describes it in a sentence.
     #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
@@ -44,9 +46,9 @@ impl Problem for ConfigError {
             Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
-            Self::AssertsNothing { .. } => "config::asserts-nothing",
             Self::Implausible { .. } => "config::implausible",
             Self::NeverMatches { .. } => "config::never-matches",
+            Self::AssertsNothing { .. } | Self::UnknownGate { .. } => "config::asserts-nothing",
         }
     }
 
@@ -60,7 +62,8 @@ impl Problem for ConfigError {
             | Self::ChangesNothing { .. }
             | Self::AssertsNothing { .. }
             | Self::Implausible { .. }
-            | Self::NeverMatches { .. } => Severity::Warning,
+            | Self::NeverMatches { .. }
+            | Self::UnknownGate { .. } => Severity::Warning,
         }
     }
 
@@ -71,11 +74,12 @@ impl Problem for ConfigError {
                 Some("`rye explain config::unknown-file` lists the settings files; tool settings belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
-            Self::AssertsNothing { help, .. } => {
-                help.clone().or_else(|| Some("correct the assertion, or remove it".to_owned()))
-            }
             Self::Implausible { help, .. } => Some(help.clone()),
             Self::NeverMatches { .. } => Some("correct the condition, or remove the rule".to_owned()),
+            Self::AssertsNothing { .. } => Some("correct the assertion, or remove it".to_owned()),
+            Self::UnknownGate { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("no thread passes such a hook; name a hook of a hook file or of a directive, or `ask`".into())
+            }),
             Self::Servers { .. } => {
                 Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
@@ -94,6 +98,7 @@ impl Problem for ConfigError {
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::NeverMatches { span, .. } => vec![new_label(*span, "never true for a failure that reaches it")],
+            Self::UnknownGate { hook, span, .. } => vec![new_label(*span, format!("no hook has the id `{hook}`"))],
             Self::ChangesNothing { span, .. } => vec![new_label(*span, "not a known settings file")],
             Self::Refused { span, .. } => span.iter().map(|s| new_label(*s, "not understood")).collect(),
         }

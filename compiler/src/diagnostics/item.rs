@@ -54,6 +54,8 @@ pub enum ItemError {
     /// A tool that its MCP server runs only as a task.
     #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
     ServerTask { id: String, span: Span, label: String },
+    #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
+    ShellSyntax { word: String, program: String, span: Span },
     /// `own_item` is the only item that may use it.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
@@ -152,6 +154,7 @@ impl Problem for ItemError {
             Self::Stray { .. } | Self::StrayProgram { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
+            Self::ShellSyntax { .. } => "item::shell-syntax",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
@@ -180,6 +183,7 @@ impl Problem for ItemError {
             | Self::UnreadMetadata { suggestion: Some(_), .. }
             | Self::SilentKnowledge { .. }
             | Self::UnusedParameter { .. }
+            | Self::ShellSyntax { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
                 Severity::Advice
@@ -278,6 +282,10 @@ impl Problem for ItemError {
                 Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::ShellSyntax { word, .. } => Some(match word.strip_prefix('$') {
+                Some(name) => format!("declare the variable in `environment` and write `${{{name}}}`, or run a shell: `command: [sh, -c, \"…\"]`"),
+                None => "run a shell: `command: [sh, -c, \"…\"]`, or write a script".into(),
+            }),
             Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
             Self::UnreadMetadata { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("keep it as a note for readers, or remove it".into()))
@@ -324,6 +332,7 @@ impl Problem for ItemError {
             Self::KnowledgeMismatch { span, .. } => vec![new_label(*span, "contradicts the path")],
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
+            Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
             Self::Version { span, .. } => vec![new_label(*span, "not a version number")],

@@ -18,6 +18,13 @@ pub enum TemplateError {
     UnusedArguments { span: Span },
     #[error("this template uses argument {number}, but its hint names {hinted}")]
     UnhintedArgument { number: usize, hinted: usize, span: Span },
+    #[error("`{text}` is not a placeholder of a prompt template")]
+    Placeholder { text: String, span: Span },
+    #[error("no message calls the prompt template `{name}`: `/{name}` is a command of every chat")]
+    Hidden { name: String, span: Span },
+    /// `written` is the placeholder of another form that the command contains.
+    #[error("the command `{name}` ignores the text after its name")]
+    IgnoredArguments { name: String, written: Option<String>, span: Span },
 }
 
 impl Problem for TemplateError {
@@ -28,6 +35,9 @@ impl Problem for TemplateError {
             Self::MisspeltPlaceholder { .. } | Self::UnusedArguments { .. } | Self::UnhintedArgument { .. } => {
                 "template::arguments"
             }
+            Self::Placeholder { .. } => "template::placeholder",
+            Self::Hidden { .. } => "template::hidden",
+            Self::IgnoredArguments { .. } => "template::ignored-arguments",
         }
     }
 
@@ -37,7 +47,10 @@ impl Problem for TemplateError {
             | Self::Import { .. }
             | Self::MisspeltPlaceholder { .. }
             | Self::UnusedArguments { .. }
-            | Self::UnhintedArgument { .. } => Severity::Warning,
+            | Self::UnhintedArgument { .. }
+            | Self::Placeholder { .. }
+            | Self::Hidden { .. }
+            | Self::IgnoredArguments { .. } => Severity::Warning,
         }
     }
 
@@ -54,16 +67,31 @@ impl Problem for TemplateError {
             Self::Import { .. } => {
                 "the model gets the text as written: copy the content here, or ask the model to read the file".into()
             }
+            Self::Placeholder { .. } => {
+                "write `$1` for the first argument and `$ARGUMENTS` for all arguments, or put code in backticks".into()
+            }
+            Self::Hidden { .. } => "rename the file: its name is the name of the command".into(),
+            Self::IgnoredArguments { written: Some(written), .. } => {
+                format!("write `${{args}}` in place of `{written}`")
+            }
+            Self::IgnoredArguments { written: None, .. } => {
+                "write `${args}` where `params` takes the text, or remove `argument_hint`".into()
+            }
         })
     }
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Shell { span } | Self::Import { span, .. } | Self::MisspeltPlaceholder { span, .. } => {
+            Self::Shell { span }
+            | Self::Import { span, .. }
+            | Self::MisspeltPlaceholder { span, .. }
+            | Self::Placeholder { span, .. } => {
                 vec![new_label(*span, "sent as text")]
             }
             Self::UnusedArguments { span } => vec![new_label(*span, "the text has no placeholder")],
             Self::UnhintedArgument { span, .. } => vec![new_label(*span, "this hint")],
+            Self::Hidden { span, .. } => vec![new_label(*span, "never sent")],
+            Self::IgnoredArguments { span, .. } => vec![new_label(*span, "no `${args}` in this command")],
         }
     }
 }

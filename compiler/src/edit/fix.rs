@@ -85,6 +85,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Version { .. }
             | ItemError::SilentKnowledge { .. }
             | ItemError::UnusedParameter { .. }
+            | ItemError::ShellSyntax { .. }
             | ItemError::Silent { .. } => None,
         };
     }

@@ -16,6 +16,14 @@ pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
 /// Number of arguments with which a template is filled to find the placeholders that it has.
 const MAX_HINTED_ARGUMENTS: usize = 20;
+/// The commands of every front end. A declared command cannot have one of these names.
+pub const BUILT_IN_COMMANDS: [&str; 21] = [
+    "help", "exit", "quit", "model", "mode", "with", "reload", "fork", "rewind", "retry", "compact", "name", "tree",
+    "context", "preview", "cost", "queue", "clear", "budget", "new", "resume",
+];
+
+/// Maximum length in bytes of a name between braces.
+const MAX_NAME_BYTES: usize = 160;
 
 /// Keys of the front matter.
 const KEYS: [&str; 2] = ["description", "argument-hint"];
@@ -47,6 +55,13 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     check_foreign_syntax(&body, found);
     check_arguments(hint.as_ref(), &body, found);
     let argument_hint = hint.map(|text| text.node);
+    let name = file.id.as_str();
+    if BUILT_IN_COMMANDS.contains(&name) {
+        found.push(TemplateError::Hidden {
+            name: name.to_owned(),
+            span: Span::new(file.source, 0, text.lines().next().map_or(0, str::len)),
+        });
+    }
     PromptTemplate { file, sha256, description, argument_hint, body }
 }
 
@@ -103,6 +118,11 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
             let span = Span::new(body.span.source, start + offset, start + offset + length);
             found.push(TemplateError::Shell { span });
         }
+        for (offset, length) in foreign_placeholders(line) {
+            let span = Span::new(body.span.source, start + offset, start + offset + length);
+            let text = line.get(offset..offset + length).unwrap_or_default().to_owned();
+            found.push(TemplateError::Placeholder { text, span });
+        }
         if let Some(path) = imported_path(text) {
             let offset = start + (line.len() - line.trim_start().len());
             let span = Span::new(body.span.source, offset, offset + text.len());
@@ -122,6 +142,36 @@ fn shell_commands(line: &str) -> Vec<(usize, usize)> {
             found.push((start, length + 3));
         }
         from = start + length + 3;
+    }
+    found
+}
+
+/// Returns offset and length of each placeholder of a directive (`{input:name}`) or of another template language
+/// (`{{name}}`), outside of backticks.
+fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let (mut found, mut at, mut counted, mut in_code) = (Vec::new(), 0, 0, false);
+    while let Some(open) = line.get(at..).and_then(|rest| rest.find('{')).map(|i| at + i) {
+        in_code ^= line.get(counted..open).unwrap_or_default().matches('`').count() % 2 == 1;
+        (counted, at) = (open, open + 1);
+        let rest = line.get(open..).unwrap_or_default();
+        let is_double = rest.starts_with("{{");
+        let (start, close) = if is_double { (2, "}}") } else { (1, "}") };
+        let inside = rest
+            .get(start..)
+            .and_then(|rest| rest.get(..rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}')?));
+        let Some(inside) = inside.filter(|_| !in_code && !line.get(..open).is_some_and(|before| before.ends_with('$')))
+        else {
+            continue;
+        };
+        let length = start + inside.len() + close.len();
+        let name = inside.trim();
+        let is_input =
+            name.split_once(':').is_some_and(|(word, name)| matches!(word, "input" | "inputs") && is_name(name));
+        if (is_input || (is_double && is_name(name))) && rest.get(..length).is_some_and(|text| text.ends_with(close)) {
+            found.push((open, length));
+            at = open + length;
+        }
     }
     found
 }

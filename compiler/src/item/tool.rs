@@ -26,6 +26,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     }
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
+    found.extend(shell_syntax(&parsed.tree));
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
             found.extend(unused_parameters(&spec, &parsed.tree));
@@ -89,6 +90,31 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     }
     let suggestion = closest(name, builtins());
     Some(ItemError::UnknownBuiltin { name: name.to_owned(), own_item, suggestion, span: named.span })
+}
+
+/// Operators that a shell reads between words.
+const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
+/// Programs that read such operators as arguments.
+const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
+
+/// Reports an argument of a command that only a shell would read as an operator or a variable.
+fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
+    tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
+    let mut arguments = tree.metadata.get("command")?.items().iter();
+    let program = arguments.next()?.as_str()?;
+    if OPERATOR_READERS.contains(&program) {
+        return None;
+    }
+    let is_variable = |text: &str| {
+        text.strip_prefix('$')
+            .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()))
+    };
+    let is_shell_word = |text: &str| SHELL_OPERATORS.contains(&text) || is_variable(text) || text.starts_with("~/");
+    let argument = arguments
+        .take_while(|argument| argument.as_str() != Some("-c"))
+        .find(|a| a.as_str().is_some_and(is_shell_word))?;
+    let word = argument.as_str()?.to_owned();
+    Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
 /// Reports constants whose name is close to a known one. Older tools declare `__tool_type__`, which is ignored.

@@ -8,8 +8,8 @@ use crate::model::{ProviderCatalog, SCRIPTED_WIRE};
 use crate::plan::PlannedModel;
 use crate::semantics::limits::{LimitValue, Limits};
 
-/// Warns about each model without a price. Reports an error instead if the directive or its caller sets `spend`
-/// explicitly; a default does not count.
+/// Warns about each model without a price. Reports an error instead if the directive, its caller or
+/// `limits.max` sets `spend` explicitly; a default does not count.
 pub fn check(
     catalog: &ProviderCatalog<'_>,
     composed: &Composed,
@@ -18,7 +18,8 @@ pub fn check(
     given: &[(String, LimitValue)],
     diagnostics: &mut Diagnostics,
 ) {
-    let declared = composed.limits.directive.iter().rfind(|setting| setting.name == "spend");
+    let layers = [&composed.limits.directive, &composed.limits.ceilings];
+    let declared = layers.into_iter().find_map(|layer| layer.iter().rfind(|setting| setting.name == "spend"));
     let wished = declared.is_some() || given.iter().any(|(name, _)| name == "spend");
     let models = [Some(model), model.fallback.as_deref()];
     for model in models.into_iter().flatten().filter(|m| m.prices.is_none() && m.wire != SCRIPTED_WIRE) {

@@ -81,9 +81,18 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
             from_project.push(entry.key.node.clone());
         }
     }
-    // Prices decide the effect of a spend limit as much as the limit itself.
+    // Prices decide the effect of a spend limit as much as the limit itself, and so does a model without a price.
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
-    if entries.any(|model| model.get(PRICES).is_some_and(|prices| is_partly_in_project(sources, prices))) {
+    let sets_prices = entries.any(|model| match model.get(PRICES) {
+        Some(prices) => is_partly_in_project(sources, prices),
+        None => model.get("id").is_some_and(|id| in_project(sources, id.span)),
+    });
+    let of_project = |value: &Node| value.as_str().filter(|_| in_project(sources, value.span)).map(str::to_owned);
+    let project_tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter();
+    let chosen = project_tiers.filter_map(|tier| of_project(&tier.value));
+    let chosen = chosen.chain(node.get("default_tier").and_then(of_project).and_then(|tier| tiers.get(&tier).cloned()));
+    let is_priced = |id: &String| models.iter().any(|model| model.id == *id && model.prices.is_some());
+    if sets_prices || chosen.into_iter().any(|id| !is_priced(&id)) {
         from_project.push(PRICES.to_owned());
     }
     connection.insert("id".into(), Value::String(id.to_owned()));

@@ -134,6 +134,14 @@ const INTERPRETERS: [&str; 22] = [
 ];
 /// Launchers whose texts only edit or select lines.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
+/// Launchers that execute commands from their standard input if no argument names a file or a text.
+const SHELLS: [&str; 12] =
+    ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "sh", "toybox", "zsh"];
+/// Options of shells that take a value.
+const SHELL_OPTIONS_WITH_VALUE: [&str; 6] = ["-O", "+O", "-o", "+o", "--init-file", "--rcfile"];
+/// Programs and options that append words from elsewhere to the command behind them.
+const APPENDERS: [&str; 10] =
+    ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
 /// Characters that make a word a path or a text, which a launcher executes.
@@ -278,6 +286,9 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     if READERS.contains(&program.as_str()) {
         return words.finish();
     }
+    if appends_program(parts) || reads_program(parts) {
+        words.found.insert(PROJECT_WORD.to_owned());
+    }
     let is_code = parts.iter().any(|part| INTERPRETERS.contains(&name_of(part)));
     let is_shell = reads_shell_text(parts);
     let mut before = "";
@@ -311,6 +322,64 @@ fn reads_shell_text(words: &[String]) -> bool {
         is_launcher(word) && !INTERPRETERS.contains(&name_of(word)) && !EDITORS.contains(&name_of(word))
     };
     words.first().is_some_and(is_open) || words.iter().any(is_shell)
+}
+
+fn runs_programs(word: &str) -> bool {
+    let name = name_of(word);
+    SHELLS.contains(&name) || INTERPRETERS.contains(&name)
+}
+
+/// Returns true if a shell or an interpreter executes a file or a text that the command itself does not contain: words
+/// of `xargs`, or files that `find` finds in the project.
+fn appends_program(words: &[String]) -> bool {
+    let is_open = |word: &String| word.contains([VALUE_START, EXPANSION]);
+    let is_replacement = |word: &String| !word.starts_with('-') && !word.contains(|c: char| c.is_alphanumeric());
+    let Some(at) =
+        words.iter().position(|word| APPENDERS.contains(&name_of(word)) || APPENDERS.contains(&word.as_str()))
+    else {
+        return false;
+    };
+    let behind = words.get(at + 1..).unwrap_or_default();
+    let executes = behind.iter().any(|word| runs_programs(word))
+        || behind.iter().find(|word| !word.starts_with('-')).is_some_and(is_replacement);
+    let is_search = words.get(at).is_some_and(|word| word.starts_with('-'));
+    let mut folders = words.get(1..at).unwrap_or_default().iter().take_while(|word| !word.starts_with(['-', '(', '!']));
+    let is_project = |word: &String| is_open(word) || word.split('/').all(|part| part.is_empty() || part == ".");
+    // Without a folder, the search starts in the project.
+    let is_bounded = is_search && folders.clone().next().is_some() && !folders.any(is_project);
+    executes && !is_bounded
+}
+
+/// Returns true if a shell or an interpreter reads its program from its standard input.
+fn reads_program(words: &[String]) -> bool {
+    let launched = launched_words(words);
+    let reads = |(at, word): (usize, &String)| {
+        let is_looked_up = at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word == "-v");
+        if is_looked_up || !runs_programs(word) || !launched.get(at).copied().unwrap_or_default() {
+            return false;
+        }
+        let mut rest = words.get(at + 1..).unwrap_or_default().iter();
+        while let Some(word) = rest.next() {
+            let is_input =
+                word == "-" || word == "/dev/stdin" || (word == "-s" && SHELLS.contains(&name_of(&words[at])));
+            if is_input {
+                return true;
+            }
+            if SHELL_OPTIONS_WITH_VALUE.contains(&word.as_str()) {
+                rest.next();
+            } else if !word.starts_with(['-', '+']) || CODE_OPTIONS.contains(&word.as_str()) || word == "--version" {
+                return false;
+            }
+        }
+        true
+    };
+    words.iter().enumerate().any(reads)
+}
+
+/// Returns true if a command writes only text that it contains itself, or files that it names.
+fn is_closed_reader(words: &[String]) -> bool {
+    words.first().is_some_and(|program| READERS.contains(&program.as_str()))
+        && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
 /// Returns true for each word that names a file that the command may execute: the program itself, and the
@@ -396,7 +465,14 @@ impl FileWords {
             return;
         }
         self.add_runs(text);
-        for command in split_commands(text) {
+        let commands = split_commands(text);
+        let reads_input = commands.iter().any(|command| reads_program(&command.words));
+        let mut writers = commands.iter().filter(|command| !reads_program(&command.words));
+        let is_open_input = reads_input && writers.any(|command| !is_closed_reader(&command.words));
+        if is_open_input || commands.iter().any(|command| appends_program(&command.words)) {
+            self.found.insert(PROJECT_WORD.to_owned());
+        }
+        for command in commands {
             let is_shell = reads_shell_text(&command.words);
             let changes_folder = command.words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
             for (index, (word, launches)) in command.words.iter().zip(launched_words(&command.words)).enumerate() {

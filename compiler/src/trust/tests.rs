@@ -304,3 +304,27 @@ fn a_directive_that_inherits_is_listed_where_something_could_be_handed_over() {
     let names: Vec<String> = requirements_of_workspace(&world).into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["a", "heir"]);
 }
+
+#[test]
+fn project_that_routes_to_a_model_without_a_price_is_asked_about() {
+    let model = "<model provider=\"anthropic\" tier=\"general\"/>";
+    let asked = [("provider", "anthropic", "sets the prices of its models, and so the effect of spend limits")];
+    let sizes = "context_window: 200000, max_output: 8000";
+    for (file, expected) in [
+        (format!("tiers: {{ general: m }}\nmodels: [{{ id: m, {sizes} }}]\n"), &asked[..]),
+        (format!("models: [{{ id: m, {sizes} }}]\n"), &asked[..]),
+        ("tiers: { general: unpriced }\n".to_owned(), &asked[..]),
+        ("tiers: { general: claude-haiku-5-5 }\n".to_owned(), &[]),
+    ] {
+        let world = stdlib_world()
+            .with(
+                crate::world::Space::User,
+                ".ai/config/agent/providers/anthropic.yaml",
+                format!("models: [{{ id: unpriced, {sizes} }}]\n"),
+            )
+            .project(".ai/directives/a.md", directive(model, ""))
+            .project(".ai/config/agent/providers/anthropic.yaml", file.as_str());
+        assert_eq!(summaries(&compile_without_inputs(&world, "a").trust_requirements), expected, "{file}");
+        assert_eq!(summaries(&requirements_of_workspace(&world)), expected, "{file}");
+    }
+}

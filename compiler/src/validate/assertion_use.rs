@@ -1,5 +1,5 @@
-//! Assertions that can never fail: `for` selects no directive, `passes` names a hook that does not exist, or the result
-//! is the same for every answer of the functions. `rye assert` looks for a witness among the threads.
+//! Assertions that can never fail, because `for` selects no directive or the result is the same for every answer of the
+//! functions, and assertions of which `passes` names a hook that does not exist. `rye assert` looks for a witness among the threads.
 
 use std::collections::BTreeSet;
 
@@ -32,11 +32,11 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
     let mut hooks = None;
     for assertion in &assertions.list {
         let selected: Vec<&ItemId> = directives.iter().filter(|id| assertion.applies_to(id)).collect();
-        let report = |why: String, help: Option<String>, found: &mut Diagnostics| {
-            found.push(ConfigError::AssertsNothing { id: assertion.id.clone(), why, help, span: assertion.span });
+        let report = |why: String, found: &mut Diagnostics| {
+            found.push(ConfigError::AssertsNothing { id: assertion.id.clone(), why, span: assertion.span });
         };
         if selected.is_empty() && !directives.is_empty() {
-            report("`for` selects no directive".into(), None, found);
+            report("`for` selects no directive".into(), found);
             continue;
         }
         for function in &assertion.functions {
@@ -54,12 +54,16 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
             let hooks = hooks.get_or_insert_with(|| hook_ids(items));
             if gate != "ask" && !hooks.contains(gate) {
                 let near = closest(gate, hooks.iter().map(String::as_str).chain(["ask"]));
-                let help = near.map(|near| format!("did you mean `{near}`?"));
-                report(format!("no hook has the id `{gate}`"), help, found);
+                found.push(ConfigError::UnknownGate {
+                    id: assertion.id.clone(),
+                    hook: gate.clone(),
+                    suggestion: near,
+                    span: assertion.span,
+                });
             }
         }
         if !selected.is_empty() && selected.iter().all(|id| always_holds(assertion, id)) {
-            report("it holds for every answer of its functions".into(), None, found);
+            report("it holds for every answer of its functions".into(), found);
         }
     }
 }

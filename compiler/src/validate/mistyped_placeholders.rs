@@ -167,8 +167,10 @@ fn intended_input<'t>(
         let known = FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));
     }
-    let name = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input.")).unwrap_or(inside);
-    declared(name).map(|name| (Some(name),))
+    let of_inputs = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input."));
+    let name = of_inputs.unwrap_or(inside);
+    let is_foreign = of_inputs.is_some() && !dollar && is_name(name);
+    (is_foreign || is_input(name)).then(|| (declared(name),))
 }
 
 fn is_name(text: &str) -> bool {
@@ -192,6 +194,10 @@ mod tests {
             ["{topic}", "${topic}", "{{ topic }}"]
         );
         assert_eq!(texts("{ and {topic} and {topic"), ["{topic}"]);
+        assert_eq!(texts("{input.other} {{ inputs.other }}"), ["{input.other}", "{{ inputs.other }}"]);
+        assert!(
+            texts("{{customer}} {customer} ${customer} ${{ github.ref }} {{ a b }} `{{customer}}` {{}}").is_empty()
+        );
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl ReportedPlaces {
             | ConfigError::AssertsNothing { .. }
             | ConfigError::Implausible { .. }
             | ConfigError::NeverMatches { .. }
+            | ConfigError::UnknownGate { .. }
             | ConfigError::Servers { .. } => false,
         }
     }

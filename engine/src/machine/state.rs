@@ -11,8 +11,8 @@ use rye_compiler::plan::{ApprovalOrigin, Grant, Node, Outcome, Plan, PlanLimits,
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, AttemptFailed, ContextOperation, ContinuedPrompt, Continues, Ended, LimitHit, MessageSource, Opened,
-    QueuedMessage, Settled, ThreadOrigin,
+    Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, QueuedMessage,
+    Settled, ThreadOrigin,
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;
@@ -476,33 +476,6 @@ impl ThreadState {
         };
         let may = self.continued_replies < most && self.cost.turns < self.limits.turns;
         may.then(|| if self.final_text().is_some() { CONTINUE_CUT_REPLY } else { REPEAT_EMPTY_REPLY })
-    }
-
-    /// Returns the unfinished prompt of the continued thread, until it has started in this thread.
-    pub fn unstarted_continuation(&self) -> Option<ContinuedPrompt> {
-        let prompt = self.continues.as_ref()?.prompt?;
-        self.chat.as_ref().is_some_and(|chat| chat.prompts < prompt.number).then_some(prompt)
-    }
-
-    /// Returns true if the current prompt started in the continued thread.
-    pub fn is_prompt_continued(&self) -> bool {
-        let current = self.chat.as_ref().and_then(|chat| chat.current).map(|current| current.number);
-        let continued = self.continues.as_ref().and_then(|continues| continues.prompt).map(|prompt| prompt.number);
-        current.is_some() && current == continued
-    }
-
-    /// Returns true if the message of the current prompt is the first of the queue.
-    pub fn is_prompt_queued(&self) -> bool {
-        let current = self.chat.as_ref().and_then(|chat| chat.current);
-        current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()
-    }
-
-    /// Returns the text with which a thread continues another one; `None` if no other thread is continued, or after the
-    /// continued prompt of a chat has ended.
-    pub fn continuation_message(&self) -> Option<&str> {
-        let message = self.continues.as_ref()?.message.as_deref()?;
-        (self.chat.is_none() || self.unstarted_continuation().is_some() || self.is_prompt_continued())
-            .then_some(message)
     }
 
     /// Returns the user's message of a resumed or forked thread; `None` for any other thread.

@@ -46,6 +46,11 @@ impl Splitter {
                 '$' | '`' => self.expansion(c),
                 '*' | '?' | '[' | '{' => self.push(EXPANSION),
                 '~' if self.word.is_none() => self.push(EXPANSION),
+                '(' if self.is_extended_glob() => {
+                    self.push(EXPANSION);
+                    let inner = self.until(')', Some('('));
+                    self.command.nested.push(inner.replace('|', " "));
+                }
                 ';' | '&' | '|' | '\n' | '(' | ')' => self.end_command(),
                 '<' | '>' => self.end_word(),
                 c if c.is_whitespace() => self.end_word(),
@@ -59,6 +64,11 @@ impl Splitter {
         let c = self.text.get(self.at).copied();
         self.at += 1;
         c
+    }
+
+    /// Returns true if the word so far ends with an operator of an extended glob: `scripts/+(a|b).sh`.
+    fn is_extended_glob(&self) -> bool {
+        self.word.as_ref().is_some_and(|word| word.ends_with(['+', '@', '!', EXPANSION]))
     }
 
     fn push(&mut self, c: char) {

@@ -81,7 +81,11 @@ const CATEGORIES: [&str; 4] = [
 const RETRY: &[SettingField] = &[
     key("max_retries", SettingShape::Integer { least: 0 }, "attempts after the first one"),
     key("base_seconds", SettingShape::NonNegative, "the first wait; it doubles with each attempt"),
-    key("max_seconds", SettingShape::NonNegative, "the longest wait"),
+    key(
+        "max_seconds",
+        SettingShape::NonNegative,
+        "the longest wait; a `Retry-After` header of the response takes precedence",
+    ),
 ];
 
 const MODEL_PRICES: &[SettingField] = &[

@@ -100,7 +100,14 @@ impl EmbeddedDriver {
         halt: &CancellationToken,
         deadline: Option<Deadline>,
     ) -> Result<ToolOutcome, DriveError> {
-        let dispatch = call.into_inner();
+        let mut dispatch = call.into_inner();
+        if let Some(deadline) = deadline {
+            if self.engine.clock.now() >= deadline.at {
+                return Ok(ToolOutcome::error("not started: the thread reached its duration limit"));
+            }
+            // Calls of a large group start one after the other.
+            dispatch.remaining_ms = dispatch.remaining_ms.min(deadline.remaining_ms);
+        }
         // Every tool gets the remaining duration as its timeout. This bound also holds for a tool that ignores it.
         let left = Duration::from_millis(dispatch.remaining_ms);
         let overdue = async {

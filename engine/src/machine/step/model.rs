@@ -8,7 +8,7 @@ use rye_compiler::semantics::money::Nanos;
 
 use super::super::effect::{AwaitedChild, Effect, ModelCall, Reservation};
 use super::super::request;
-use super::super::state::{PendingSettlement, ThreadState};
+use super::super::state::{PendingSettlement, ThreadState, UnknownOutcome};
 use super::super::walk::{StepResult, WalkContext};
 use crate::event::{AttemptIntended, EventBody, LimitHit, Settled};
 use crate::exchange::Usage;
@@ -151,21 +151,23 @@ fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -
 /// `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than the reported usage.
 pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
-    let reported = price(model, &owed.usage);
-    let (amount, usage) = match owed.unknown {
-        None => (reported, owed.usage),
+    // A provider that reports more input than was possible can also bill all of the requested output.
+    let bound = |unknown: &UnknownOutcome| {
+        owed.usage.at_least(Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() })
+    };
+    let worst =
+        |unknown: &UnknownOutcome| unknown.worst_case.max(price(model, &owed.usage)).max(price(model, &bound(unknown)));
+    let (amount, usage) = match &owed.unknown {
+        None => (price(model, &owed.usage), owed.usage),
         // A free and complete reply is bound by its tokens alone, which are not worth their worst case.
         Some(unknown)
             if (unknown.replied && unknown.worst_case == 0) || plan.settings.values().estimates_unknown_outcome =>
         {
             let estimate = unknown.cut.estimate();
             let usage = owed.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
-            (price(model, &usage).min(unknown.worst_case.max(reported)), usage)
+            (price(model, &usage).min(worst(unknown)), usage)
         }
-        Some(unknown) => {
-            let bound = Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() };
-            (unknown.worst_case.max(reported), owed.usage.at_least(bound))
-        }
+        Some(unknown) => (worst(unknown), bound(unknown)),
     };
     let (turn, attempt, unknown_outcome) = (owed.turn, owed.attempt, owed.unknown.is_some());
     let overspent = amount.saturating_sub(owed.worst_case);

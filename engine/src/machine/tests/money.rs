@@ -79,3 +79,21 @@ fn overspent_attempt_is_booked_recorded_and_the_last_one() {
     assert_eq!(intended(&play).len(), 1, "no further call");
     assert_eq!(play.ended().error.as_ref().map(|error| error.code.as_str()), Some("spend_exceeded"));
 }
+
+#[test]
+fn cut_reply_with_an_impossible_input_also_counts_all_requested_output() {
+    let usage = Usage { input: 900_000, output: 1, ..Usage::default() };
+    let cut = reply(vec![ContentBlock::Text { text: "do".into() }]).map(|reply| Reply {
+        usage,
+        uncounted: Some(CutStream { sent: 40, received: 20 }),
+        ..reply
+    });
+    let mut play = SimulatedThread::new(plan(), vec![cut]);
+    (play.plan.limits.spend, play.plan.limits.tokens) = (100_000_000, 10_000_000);
+    play.run();
+    let (attempt, settled) = (intended(&play)[0], settled(&play)[0]);
+    let model = &play.plan.model;
+    assert_eq!((settled.usage.input, settled.usage.output), (900_000, attempt.max_output));
+    assert_eq!(settled.amount, model.worst_case(0, attempt.max_output).to_u64() + 900_000_000);
+    assert_eq!(settled.overspent, settled.amount - attempt.worst_case);
+}

@@ -310,3 +310,49 @@ async fn tool_of_a_hook_ends_at_the_deadline_of_its_thread() {
     assert_eq!((result.status, result.error.unwrap().code.as_str()), (Status::Error, OVER));
     assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
 }
+
+/// A tool whose every call takes one second of the manual clock.
+struct OneSecond {
+    clock: Arc<ManualClock>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl crate::tool::Tool for OneSecond {
+    fn run(&self, _: crate::tool::Invocation) -> BoxFuture<'_, crate::tool::ToolOutcome> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.clock.advance(1_000);
+        Box::pin(std::future::ready(crate::tool::ToolOutcome::ok("done")))
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_parallel_group_do_not_start_after_the_deadline() {
+    const CALLS: usize = 200;
+    let group = || calls(&vec![("test_second", json!({})); CALLS]);
+    let lab = Lab::new(move |_| Ok(group()));
+    lab.write(
+        ".ai/tools/test/second.yaml",
+        "description: Takes a second.\nversion: 1.0.0\nkind: builtin\nbuiltin: test_second\nparallel: true\n",
+    );
+    lab.directive("grouped", &format!("<limits duration_seconds=\"10\"/>{}", permit(&["test.second"])), "");
+    let (clock, made) = (clock(), Arc::new(AtomicUsize::new(0)));
+    let (for_tool, counted) = (Arc::clone(&clock), Arc::clone(&made));
+    let engine = open(&lab, &clock, |options| {
+        options.tools.add("test_second", move |_| {
+            Arc::new(OneSecond { clock: Arc::clone(&for_tool), calls: Arc::clone(&counted) })
+        });
+    });
+    let result = lab.run(&engine, "grouped").await;
+    assert_eq!((result.status, result.error.as_ref().unwrap().code.as_str()), (Status::Error, OVER));
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let answers: Vec<String> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::ToolCallResult(answer) => Some(serde_json::to_string(answer).unwrap()),
+            _ => None,
+        })
+        .collect();
+    let refused = answers.iter().filter(|answer| answer.contains("not started")).count();
+    assert_eq!((answers.len(), made.load(Ordering::SeqCst) + refused), (CALLS, CALLS));
+    assert!(refused > CALLS / 2, "{refused} calls were not started");
+}
