@@ -13,6 +13,7 @@ use rye_compiler::diagnostics::CODES;
 use rye_compiler::item::Items;
 use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::world::{ItemKind, World};
+use rye_engine::thread::Status;
 use rye_grammar::ItemId;
 use rye_grammar::data::Node;
 use serde_json::Map;
@@ -24,6 +25,8 @@ use crate::workspace::Spaces;
 
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2000;
+/// Id prefix of the knowledge that ended threads export.
+const EXPORT_PREFIX: &str = "agent/threads/";
 /// Id prefix of provider files.
 const PROVIDER_PREFIX: &str = "agent/providers/";
 
@@ -63,6 +66,7 @@ fn with_completer(command: &str, arg: Arg) -> Arg {
         (_, "ID") => CandidateKind::Directives,
         (_, "PATH|ID") => CandidateKind::DirectivesAndPaths,
         (_, "ITEM|GLOB") => CandidateKind::Items,
+        ("chat", "THREAD") => CandidateKind::Sessions,
         (_, "THREAD") => CandidateKind::Threads,
         (_, "PROVIDER") => CandidateKind::Providers,
         (_, "CODE") => CandidateKind::Codes,
@@ -81,6 +85,8 @@ enum CandidateKind {
     OfType,
     Items,
     Threads,
+    /// Sessions that a chat can open again.
+    Sessions,
     Providers,
     Codes,
     Things,
@@ -123,7 +129,8 @@ impl CandidateKind {
                 }
             }
             Self::Items => complete_ids(words, &[ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool]),
-            Self::Threads => complete_threads(words),
+            Self::Threads => complete_threads(words, false),
+            Self::Sessions => complete_threads(words, true),
             Self::Providers => {
                 let all = complete_ids(words, &[ItemKind::Config]);
                 all.iter().filter_map(|id| id.strip_prefix(PROVIDER_PREFIX)).map(str::to_owned).collect()
@@ -132,7 +139,9 @@ impl CandidateKind {
             Self::Things => {
                 let limits = LimitName::ALL.into_iter().map(|name| format!("limit.{name}"));
                 let own = ["model", "extends"].map(str::to_owned);
-                own.into_iter().chain(limits).chain(Self::Items.names(words)).collect()
+                // The exports of threads are knowledge that no directive is made of.
+                let items = Self::Items.names(words).into_iter().filter(|id| !id.starts_with(EXPORT_PREFIX));
+                own.into_iter().chain(limits).chain(items).collect()
             }
             Self::Models => complete_models(words),
             Self::Limits => LimitName::ALL.into_iter().map(|name| format!("{name}=")).collect(),
@@ -188,12 +197,15 @@ fn complete_inputs(words: &[OsString]) -> Vec<String> {
     declared_inputs(&world, &directive, &Map::new()).into_keys().map(|name| format!("{name}=")).collect()
 }
 
-/// Returns thread ids, newest first.
-fn complete_threads(words: &[OsString]) -> Vec<String> {
+/// Returns the ids of all threads or of the closed and interrupted sessions, newest first.
+fn complete_threads(words: &[OsString], only_sessions: bool) -> Vec<String> {
     let Some(reader) = project_spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
         return Vec::new();
     };
     let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };
+    if only_sessions {
+        entries.retain(|entry| entry.row.parent.is_none() && (entry.row.status == Status::Idle || entry.is_orphaned()));
+    }
     entries.sort_by(|a, b| (b.row.created_at, &a.row.id).cmp(&(a.row.created_at, &b.row.id)));
     entries.into_iter().map(|entry| entry.row.id.to_string()).collect()
 }

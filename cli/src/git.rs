@@ -30,6 +30,12 @@ impl Revision {
         let wanted = format!("{revision}^{{commit}}");
         let commit = git_output_text(project, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted]);
         let commit = commit.map_err(|stderr| {
+            if stderr.contains("not a git repository") {
+                return CommandError::usage(format!(
+                    "`{revision}` needs a git repository, and this project is in none"
+                ))
+                .with_help("create one with `git init` and commit the project");
+            }
             let failure = CommandError::usage(format!("unknown git revision `{revision}`"));
             if stderr.is_empty() { failure } else { failure.with_help(stderr) }
         })?;

@@ -96,6 +96,7 @@ impl Printer {
     /// Prints a message to stderr, unless `-q` is set. A closed stderr is ignored.
     pub fn note(&self, text: &str) {
         if !self.quiet {
+            let text = if self.format == Format::Human { wrap::fold_for_stderr(text) } else { text.to_owned() };
             writeln!(anstream::stderr().lock(), "{text}").ok();
         }
     }
@@ -179,9 +180,13 @@ impl Printer {
             (_, Format::Human | Format::Plain) => {
                 let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
                 let mut out = anstream::stderr().lock();
-                writeln!(out, "{red}error{red:#}: {}", printable(&failure.message)).ok();
+                let fold =
+                    |text: String| if self.format == Format::Human { wrap::fold_for_stderr(&text) } else { text };
+                let message = fold(format!("{red}error{red:#}: {}", printable(&failure.message)));
+                writeln!(out, "{message}").ok();
                 if let Some(help) = &failure.help {
-                    writeln!(out, "  help: {}", printable(help)).ok();
+                    let help = fold(format!("  help: {}", printable(help)));
+                    writeln!(out, "{help}").ok();
                 }
             }
         }

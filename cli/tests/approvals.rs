@@ -93,13 +93,12 @@ fn headless_policy_comes_from_flag_and_settings() {
     // The policy is printed before the run starts.
     let waits = place.rye(&RUN);
     assert_eq!((waits.code, log(&place).as_str()), (Some(5), ""), "{}", waits.stderr);
-    let first =
-        waits.stderr.find("(the thread is suspended until `rye threads approve`): `rye.execute.tool.rye.bash.bash`");
+    let first = waits.stderr.find("suspend the thread until `rye threads approve`: `rye.execute.tool.rye.bash.bash`");
     assert!(first < waits.stderr.find("thread shell-") && first.is_some(), "{}", waits.stderr);
     // The default policy is printed too.
     let passes = place.rye(bare);
     assert_eq!((passes.code, log(&place).as_str()), (Some(0), "one\ntwo\n"), "{}", passes.stderr);
-    let first = passes.stderr.find("(allowed without approval): `rye.execute.tool.rye.bash.bash`");
+    let first = passes.stderr.find("these risky calls run without approval: `rye.execute.tool.rye.bash.bash`");
     assert!(first < passes.stderr.find("thread shell-") && first.is_some(), "{}", passes.stderr);
     // The user's setting applies; a project can only make it stricter.
     place.write("../user/.ai/config/agent/agent.yaml", "approvals: { headless: queue }\n");
@@ -166,6 +165,7 @@ fn children_and_trusted_tools_need_no_approval() {
     place.run_ok(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("approved without a question: covered by trust"), "{}", ran.stderr);
     // The child was started, and waits before its own call.
     let (_, queue) = place.json(&["threads", "approvals"]);
     let waiting = queue["approvals"].as_array().unwrap();

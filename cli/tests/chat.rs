@@ -498,11 +498,9 @@ fn new_and_resume_change_the_session_of_a_process() {
     let (_, listed) = place.json(&["threads", "list"]);
     let threads = listed["threads"].as_array().unwrap();
     assert_eq!(threads.len(), 2, "{listed}");
-    let first = threads
-        .iter()
-        .map(|thread| thread["thread_id"].as_str().unwrap())
-        .find(|id| done.stderr.contains(&format!("\n{id}  talk\n")))
-        .unwrap();
+    let mut ids = threads.iter().map(|thread| thread["thread_id"].as_str().unwrap());
+    let is_listed = |id: &&str| done.stderr.lines().any(|line| line.starts_with(*id) && line.ends_with("Z  first"));
+    let first = ids.find(is_listed).unwrap();
     let lines = format!("/resume {first}\nagain\n");
     let done = chat(&place, &["talk"], lines.as_bytes());
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);

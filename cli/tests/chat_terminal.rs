@@ -551,3 +551,90 @@ fn child_continues_in_the_background_without_the_terminal() {
     assert_eq!((code, status_of_child(&place).as_str()), (0, "completed"), "{rows:?}");
     assert!(rows.iter().any(|row| row.starts_with("session closed")), "{rows:?}");
 }
+
+#[test]
+fn incomplete_row_is_shown_and_the_reply_after_an_interruption_is_printed_once() {
+    let words = "one two three four five six seven eight nine ten eleven twelve";
+    let place = project(&format!("{{ text: \"{words}\", pace_ms: 60 }}"));
+    let mut terminal = start(&place, (80, 24));
+    terminal.press("go\r");
+    // The row has space for more words.
+    terminal.wait_until("the first words", |rows| rows.iter().any(|row| row.starts_with("one two") && row != words));
+    terminal.press("\x1b");
+    wait_idle(&terminal, 1);
+    assert!(terminal.rows().iter().any(|row| row.contains("of this is not measured")), "{:?}", terminal.rows());
+    terminal.press("again\r");
+    wait_idle(&terminal, 2);
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    assert_eq!(rows.iter().filter(|row| *row == words).count(), 1, "{rows:?}");
+}
+
+#[test]
+fn status_row_has_the_budget_of_the_next_prompt() {
+    let place = project("{ text: One., usage: { input: 1000, output: 1000 } }, { text: Two. }");
+    let mut terminal = start(&place, (90, 24));
+    terminal.press("first\r");
+    wait_idle(&terminal, 1);
+    terminal.wait_for("/0.5 ");
+    terminal.press("/budget 0.25\r");
+    terminal.wait_for("/0.25 ");
+    terminal.press("second\r");
+    wait_idle(&terminal, 2);
+    assert!(terminal.rows().iter().any(|row| row.contains("/0.25 ")), "{:?}", terminal.rows());
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn suspended_chat_is_redrawn_and_interprets_keys_after_fg() {
+    if tmux("rye-none", &["-V"]).is_none() {
+        assert!(std::env::var_os("CI").is_none(), "CI needs tmux");
+        return;
+    }
+    let place = project("{ text: One. }");
+    place.run_ok(&["trust"]);
+    let socket = format!("rye-suspend-{}", std::process::id());
+    let shell = format!(
+        "cd '{}'; RYE_USER_SPACE='{}' PS1='shell$ ' TERM=tmux-256color bash --norc -i",
+        place.project().display(),
+        place.user().display(),
+    );
+    tmux(&socket, &["new-session", "-d", "-s", "t", "-x", "80", "-y", "24", &shell]).unwrap();
+    let press = |keys: &[&str]| tmux(&socket, &[&["send-keys", "-t", "t"], keys].concat()).unwrap();
+    let last_row = || {
+        let shown = tmux(&socket, &["capture-pane", "-p", "-t", "t"]).unwrap();
+        shown.lines().rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+    };
+    let wait_for = |what: &str, is_met: &dyn Fn(&str) -> bool| {
+        for _ in 0..3000 {
+            if is_met(&last_row()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("no {what}:\n{}", tmux(&socket, &["capture-pane", "-p", "-t", "t"]).unwrap());
+    };
+    let is_shell = |row: &str| row.starts_with("shell$");
+    let is_status = |row: &str| row.contains("prompt $");
+    wait_for("shell", &is_shell);
+    press(&[&format!("'{}' chat talk --script script.yaml", env!("CARGO_BIN_EXE_rye")), "Enter"]);
+    wait_for("chat", &is_status);
+    for _ in 0..6 {
+        press(&["C-z"]);
+        wait_for("shell", &is_shell);
+        press(&["fg", "Enter"]);
+        wait_for("chat after fg", &is_status);
+        press(&["x", "C-c"]);
+        // Only a session that has stayed open clears the editor and shows the status row again.
+        press(&["C-c"]);
+        let hint = || tmux(&socket, &["capture-pane", "-p", "-t", "t"]).unwrap().contains("Ctrl+C again leaves");
+        wait_for("hint", &|row| is_status(row) && hint());
+        press(&["y", "C-c"]);
+        wait_for("cleared editor", &|row| is_status(row) && !hint());
+    }
+    press(&["C-d"]);
+    wait_for("shell", &is_shell);
+    tmux(&socket, &["kill-server"]);
+}

@@ -45,6 +45,10 @@ fn thread_ids_are_completed_for_the_selected_project() {
     let (_, listed) = place.json(&["threads", "list"]);
     let thread = listed["threads"][0]["thread_id"].as_str().unwrap();
     assert_eq!(offered(&place, &["threads", "show", "fir"]), [thread]);
+    // A finished run is no session, and its export is no part of a plan.
+    assert_eq!(offered(&place, &["chat", "--resume", "fir"]), Vec::<String>::new());
+    assert!(offered(&place, &["fetch", "knowledge", "agent/threads/"]).iter().any(|id| id.ends_with(thread)));
+    assert_eq!(offered(&place, &["why", "agent/threads/"]), Vec::<String>::new());
     let project = place.project();
     let away = TestProject::own();
     assert!(offered(&away, &["plan", "fir"]).is_empty());

@@ -102,6 +102,13 @@ fn add_configures_trusts_and_refreshes_a_server() {
     let broken = place.rye(&["mcp", "add", "broken", "--", "no-such-program"]);
     assert_eq!(broken.code, Some(1), "{}", broken.stderr);
     assert!(broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("needs.write"), "{}", broken.stderr);
+    assert!(broken.stderr.contains("`broken` was not added"), "{}", broken.stderr);
+    assert!(!place.read(".mcp.json").contains("broken"));
+    assert!(!place.run_ok(&["trust", "--list"]).contains("broken"));
+    let unnamed = place.rye(&["mcp", "add", "my server", "--", "python3", "server.py"]);
+    assert_eq!(unnamed.code, Some(2));
+    assert!(unnamed.stderr.contains("the name `my server` is invalid"), "{}", unnamed.stderr);
+    assert!(!place.read(".mcp.json").contains("my server"));
 }
 
 #[test]

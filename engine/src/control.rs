@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use rye_compiler::plan::Plan;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::event::{ControlMessage, Delivery, FileChanged, UserInput};
 use crate::live_state::{LiveState, StateCell};
@@ -120,6 +120,12 @@ impl ControlSender {
     }
 
     /// Returns the state cell of the last thread of the chain.
+    /// Returns a receiver that wakes when the state of a chat changes, and when another thread continues the chat.
+    /// Receivers of the new thread's state have to be requested again.
+    pub fn state_changes(&self) -> watch::Receiver<Option<LiveState>> {
+        self.state().subscribe()
+    }
+
     fn state(&self) -> StateCell {
         self.next().as_ref().map_or_else(|| self.state.clone(), Self::state)
     }

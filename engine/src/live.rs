@@ -1,8 +1,9 @@
 //! The live stream of a running thread: every recorded event, and as many deltas as the watcher can follow. A watcher
 //! never delays a thread.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -15,7 +16,8 @@ use crate::thread_id::ThreadId;
 pub enum StreamEvent {
     /// An event of the transcript.
     Event { thread: ThreadId, event: Arc<Event> },
-    /// A piece of a streaming reply; not recorded, and dropped if the watcher is slow.
+    /// A piece of a streaming reply; not recorded. If the watcher is slow, the reply's further pieces are dropped, so that
+    /// the watcher always has the start of the reply.
     Delta { thread: ThreadId, delta: Delta },
 }
 
@@ -25,6 +27,8 @@ pub struct EventSink {
     sender: mpsc::UnboundedSender<StreamEvent>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
+    /// Threads whose current reply lacks a piece.
+    incomplete: Mutex<BTreeSet<ThreadId>>,
 }
 
 /// The receiving end of the live stream. Dropping it does not affect the threads.
@@ -42,16 +46,28 @@ const MAX_QUEUED_ITEMS: usize = 1024;
 pub fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    let sink = EventSink { sender, waiting: Arc::clone(&waiting), dropped: Arc::clone(&dropped) };
+    let (sent, lost) = (Arc::clone(&waiting), Arc::clone(&dropped));
+    let sink = EventSink { sender, waiting: sent, dropped: lost, incomplete: Mutex::default() };
     (sink, EventStream { receiver, waiting, dropped })
 }
 
 impl EventSink {
     pub fn emit(&self, live: StreamEvent) {
-        if matches!(live, StreamEvent::Delta { .. }) && self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
+        let mut incomplete = self.incomplete.lock().unwrap_or_else(PoisonError::into_inner);
+        match &live {
+            StreamEvent::Event { thread, .. } => {
+                incomplete.remove(thread);
+            }
+            StreamEvent::Delta { thread, .. } => {
+                let is_full = self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS;
+                if is_full || incomplete.contains(thread) {
+                    incomplete.insert(thread.clone());
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+            }
         }
+        drop(incomplete);
         // Counted before the receiver can take the item, because the receiver subtracts it.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(live).is_err() {
@@ -94,10 +110,32 @@ impl EventStream {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::event::{EventBody, SessionNamed};
 
     fn delta() -> StreamEvent {
         let thread = ThreadId::parse("hello-1700000000").unwrap();
         StreamEvent::Delta { thread, delta: Delta::Text("x".into()) }
+    }
+
+    #[tokio::test]
+    async fn slow_receiver_gets_the_start_of_a_reply_and_the_next_reply() {
+        let (sink, mut stream) = event_channel();
+        let sent = MAX_QUEUED_ITEMS + 1;
+        for _ in 0..sent + 5 {
+            sink.emit(delta());
+        }
+        for _ in 0..sent {
+            assert_eq!(stream.next().await, Some(delta()));
+        }
+        // The queue has space again, but the reply has a gap.
+        sink.emit(delta());
+        assert_eq!(stream.dropped(), 6);
+        let thread = ThreadId::parse("hello-1700000000").unwrap();
+        let body = EventBody::Named(SessionNamed { name: "n".into() });
+        sink.emit(StreamEvent::Event { thread, event: Arc::new(Event { seq: 0, ts: 0, body }) });
+        sink.emit(delta());
+        assert!(matches!(stream.next().await, Some(StreamEvent::Event { .. })));
+        assert_eq!(stream.next().await, Some(delta()));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -61,6 +61,25 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
     Ok(found)
 }
 
+/// Returns the title of the session that a thread belongs to: the one that the user has set, else the first prompt;
+/// `None` if it has neither.
+///
+/// # Errors
+/// A transcript or the registry cannot be read.
+pub fn session_title(threads: &Threads, thread: &ThreadId) -> Result<Option<String>, StoreError> {
+    let (mut named, mut first) = (None, None);
+    for row in session_rows(threads, thread)? {
+        for event in threads.transcript(&row.id)? {
+            if let EventBody::Named(set) = event.body {
+                named = Some(set.name);
+            } else if let EventBody::UserInput(input) = event.body {
+                first.get_or_insert(input.raw);
+            }
+        }
+    }
+    Ok(named.or(first))
+}
+
 /// Returns the registry rows of the session that a thread belongs to, oldest first.
 ///
 /// # Errors

@@ -21,6 +21,7 @@ use super::trust;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
+use crate::present::format_count;
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
@@ -102,14 +103,19 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         }
         McpCommand::Add(args) => {
             spaces.print_project(report);
-            let server = add::add_server(args, &configured()?, &spaces)?;
             sandbox::enable_bubblewrap(&world, &spaces)?;
-            let exit = refresh_items(&spaces.project, std::slice::from_ref(&server), false, report)?;
-            if exit == Exit::Fine {
-                trust_items(std::slice::from_ref(&server), &spaces)?;
-                report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", server.name));
+            let added = add::add_server(args, &configured()?, &spaces)?;
+            let servers = std::slice::from_ref(&added.server);
+            let exit = refresh_items(&spaces.project, servers, false, report);
+            if !matches!(exit, Ok(Exit::Fine)) {
+                added.remove(&spaces)?;
+                report.note(&format!("`{}` was not added", added.server.name));
+                return exit;
             }
-            Ok(exit)
+            added.trust(&spaces)?;
+            trust_items(servers, &spaces)?;
+            report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", added.server.name));
+            exit
         }
         McpCommand::Serve(serve) => {
             spaces.print_project(report);
@@ -143,8 +149,13 @@ fn select_servers(configured: &BTreeMap<String, McpServer>, named: &[String]) ->
     let one = |name: &String| {
         configured.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = configured.keys().map(String::as_str).collect();
-            CommandError::usage(format!("no MCP server `{}` is configured", name.escape_debug()))
-                .with_help(format!("available: {}", known.join(", ")))
+            CommandError::usage(format!("no MCP server `{}` is configured", name.escape_debug())).with_help(
+                if known.is_empty() {
+                    "add it: `rye mcp add NAME -- COMMAND`".to_owned()
+                } else {
+                    format!("available: {}", known.join(", "))
+                },
+            )
         })
     };
     named.iter().map(one).collect()
@@ -205,13 +216,13 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
             }
             Err(error) => {
                 failed = true;
-                if server.isolation() == ServerSandbox::Process {
-                    report.note(&sandbox_hint(&server.name));
-                }
                 McpServerOutput { changes: None, error: Some(error), ..server_output(server, Vec::new()) }
             }
         };
         show(&one, report)?;
+        if one.error.is_some() && server.isolation() == ServerSandbox::Process {
+            report.note(&sandbox_hint(&server.name));
+        }
         output.push(one);
     }
     if report.format() == Format::Json {
@@ -223,7 +234,7 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
 /// Returns a hint for a sandboxed server that does not start: the settings that open the sandbox.
 fn sandbox_hint(name: &str) -> String {
     format!(
-        "`{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
+        "help: `{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
          set `read`, `needs.write` or `needs.net` of the server in `.ai/config/mcp.yaml` and name them in its grants, or set `sandbox: none`"
     )
 }
@@ -243,7 +254,7 @@ fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> 
         report.line(&line)?;
     }
     if server.error.is_none() {
-        report.note(&format!("{}: {} tools", server.server, server.items.len()));
+        report.note(&format!("{}: {}", server.server, format_count(server.items.len() as u64, "tool")));
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::command::graph::{self, GraphLanguage};
+use crate::command::run::of_own_files;
 use crate::exit::Exit;
 use crate::lockfile;
 use crate::options::{Format, Global, OutputFormat, format_option};
@@ -98,7 +99,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
     if args.prompt {
-        return print_prompt(&compilation, &compiled.diagnostics, global, report);
+        return print_prompt(&compilation, &of_own_files(compiled.diagnostics, &compilation.sources), global, report);
     }
     let lock = lockfile::read(&spaces.project)?;
     let summary = PlanSummary::new(&world, lock.as_ref(), &compilation)?;
@@ -111,7 +112,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
             None,
             OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json | OutputFormat::Sarif | OutputFormat::Github,
         ) => {
-            show(&compilation, summary, &compiled.diagnostics, report)?;
+            show(&compilation, summary, &of_own_files(compiled.diagnostics, &compilation.sources), report)?;
         }
     }
     Ok(Exit::Fine)

@@ -208,7 +208,7 @@ pub fn compile_directive(
 }
 
 /// Returns the diagnostics without the warnings about files of the standard library, which the user cannot change.
-fn of_own_files(mut diagnostics: Diagnostics, sources: &Sources) -> Diagnostics {
+pub fn of_own_files(mut diagnostics: Diagnostics, sources: &Sources) -> Diagnostics {
     diagnostics.retain(|one| {
         let place = one.labels().into_iter().next().and_then(|label| sources.get(label.span.source));
         one.is_error() || place.is_none_or(|source| !source.path.to_string().starts_with("system:"))

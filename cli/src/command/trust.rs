@@ -1,6 +1,7 @@
 //! `rye trust`: lists the trust requirements of a project and trusts its current files. Also asks for the confirmation
 //! before the first `rye run` in a folder.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
+use crate::present::wrap::fold_for_stderr;
 use crate::report::{Printer, printable};
 use crate::workspace::{Spaces, user_root};
 
@@ -201,7 +203,10 @@ fn show(
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
 fn format_requirement(one: &TrustRequirement) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
-    printable(&format!("{} {}  {}{place}", one.kind.as_str(), one.name, one.what))
+    match one.what.strip_prefix("at command: ").filter(|_| one.kind == TrustRequirementKind::Hook) {
+        Some(what) => printable(&format!("command /{}  {what}{place}", one.name)),
+        None => printable(&format!("{} {}  {}{place}", one.kind.as_str(), one.name, one.what)),
+    }
 }
 
 /// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the folder
@@ -235,23 +240,31 @@ pub fn require_trust(
     };
     let mut all = planned;
     for one in trust_requirements(world, spaces) {
-        if !all.iter().any(|planned| is_same(planned, &one)) {
+        let is_replaced = is_scripted && one.kind == TrustRequirementKind::Script;
+        if !is_replaced && !all.iter().any(|planned| is_same(planned, &one)) {
             all.push(one);
         }
     }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
-    let shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
+    let mut shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
+    // Requirements of the same text differ only in their recorded content.
+    let mut seen = BTreeSet::new();
+    shown.retain(|line| seen.insert(line.clone()));
     let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));
+    let refused = |message: String| {
+        let error = CommandError { exit: Exit::Refused, ..CommandError::failed(message) };
+        error.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces)))
+    };
     if can_ask(report) && trust.path().is_some() {
-        write!(anstream::stderr().lock(), "{list}\nTrust the current files and run? [y/N] ")?;
+        write!(anstream::stderr().lock(), "{}\nTrust the current files and run? [y/N] ", fold_for_stderr(&list))?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
             return Ok(trust.record_trust(&missing)?);
         }
+        return Err(refused("nothing ran: this project is not trusted".to_owned()));
     }
-    let refused = CommandError { exit: Exit::Refused, ..CommandError::failed(list) };
-    Err(refused.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces))))
+    Err(refused(list))
 }
 
 fn can_ask(report: &Printer) -> bool {

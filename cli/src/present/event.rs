@@ -80,14 +80,15 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(given) => line(match given.answer {
-            Approval::Approved => "approved".to_owned(),
+            Approval::Approved => "approved by you".to_owned(),
+            Approval::Preapproved => "approved without a question: covered by trust or an earlier approval".to_owned(),
             Approval::Refused => "denied by you".to_owned(),
             Approval::PolicyRefused => "denied by the policy for runs without a terminal".to_owned(),
             Approval::Suspended => "no terminal: waiting for an approval message".to_owned(),
         }),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, format_value(&set.value))),
         EventBody::Compacted(compacted) => {
-            with(format!("everything up to event {}", compacted.through), &compacted.summary)
+            with(format!("a summary replaces the conversation up to event {}", compacted.through), &compacted.summary)
         }
         EventBody::ArtifactStored(stored) => {
             line(format!("{} of call {}, {}", stored.sha256, stored.call_id, format_count(stored.bytes, "byte")))
@@ -98,7 +99,8 @@ pub fn event_view(event: &Event) -> EventView {
         }),
         EventBody::UserInput(input) => {
             let handled = if input.handled { ", not sent" } else { "" };
-            with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &input.text)
+            let typed = if input.raw == input.text { String::new() } else { format!("typed: {}\n", input.raw) };
+            with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &format!("{typed}{}", input.text))
         }
         EventBody::Retracted(retracted) => line(retracted.input.clone()),
         EventBody::FileChanged(change) => line(format!("{} is written by {}", change.path, change.call_id)),
@@ -279,7 +281,9 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         ControlMessage::Handoff => ("hand over".to_owned(), None),
         ControlMessage::Steer { text } => ("steer".to_owned(), Some(text.clone())),
         ControlMessage::FollowUp { text } => ("follow-up".to_owned(), Some(text.clone())),
-        ControlMessage::Submit { input, delivery } => (delivery.as_str().to_owned(), Some(input.text.clone())),
+        ControlMessage::Submit { input, delivery } => {
+            (format!("message of the user ({})", delivery.as_str()), Some(input.text.clone()))
+        }
         ControlMessage::Retract { input } => {
             (input.as_ref().map_or_else(|| "withdraw all".to_owned(), |id| format!("withdraw {id}")), None)
         }

@@ -59,14 +59,32 @@ fn fold_line(line: &str, width: usize, out: &mut String) {
     out.push_str(rest);
 }
 
+/// Returns the number of characters without the escape sequences of styles.
+fn visible_chars(text: &str) -> usize {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().map_or(0, |plain| plain.chars().count());
+    let styled = |part: &str| part.split_once('m').map_or(0, |(_, plain)| plain.chars().count());
+    first + parts.map(styled).sum::<usize>()
+}
+
+/// Folds the long lines of a text that is printed to stderr, if it is a terminal.
+pub fn fold_for_stderr(text: &str) -> String {
+    fold_width(OutputStream::Error).map_or_else(|| text.to_owned(), |width| fold(text, width))
+}
+
+/// Folds the long lines of a text for a terminal of this width, unless it is too narrow.
+pub fn fold_for_columns(text: &str, columns: usize) -> String {
+    if columns < MIN_WIDTH_COLUMNS { text.to_owned() } else { fold(text, columns) }
+}
+
 /// Returns the position at which to break a text that is too wide: the last end of a column that fits, else of a word,
 /// else the first end of a word. `None` if the text fits, or has no such position.
 fn break_position(text: &str, max_chars: usize) -> Option<usize> {
-    if text.chars().count() <= max_chars {
+    if visible_chars(text) <= max_chars {
         return None;
     }
     let begin = text.len() - text.trim_start().len();
-    let fits = |at: &usize| text.get(..*at).is_some_and(|head| head.chars().count() <= max_chars);
+    let fits = |at: &usize| text.get(..*at).is_some_and(|head| visible_chars(head) <= max_chars);
     let ends =
         |gap: &str| -> Vec<usize> { text.match_indices(gap).map(|(at, _)| at).filter(|at| *at > begin).collect() };
     let words = ends(" ");
@@ -91,6 +109,8 @@ mod tests {
             "  51  0.0051c  rye/agent/core/Environment\n      hook ctx_environment\n      system:.ai/config/agent/hooks.yaml:5:9"
         );
         assert_eq!(fold(line, 200), line);
+        let styled = "\u{1b}[1mbold words\u{1b}[0m and plain words to the end";
+        assert_eq!(fold(styled, 35), "\u{1b}[1mbold words\u{1b}[0m and plain words to the\n    end");
         let prose = "worst: replies and tool results as long as they may be";
         assert_eq!(fold(prose, 30), "worst: replies and tool\n    results as long as they\n    may be");
     }

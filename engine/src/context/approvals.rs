@@ -76,7 +76,7 @@ impl ApprovalPolicy {
     pub async fn answer(&self, request: ApprovalRequest<'_>) -> Approval {
         match (self, request.origin) {
             (Self::Ask(handler), _) => handler.ask(request).await,
-            (Self::Allow, ApprovalOrigin::Call) => Approval::Approved,
+            (Self::Allow, ApprovalOrigin::Call) => Approval::Preapproved,
             (Self::Deny, ApprovalOrigin::Call) => Approval::PolicyRefused,
             (Self::Allow | Self::Deny | Self::Queue, ApprovalOrigin::Limit) | (Self::Queue, ApprovalOrigin::Call) => {
                 Approval::Suspended

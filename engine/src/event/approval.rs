@@ -20,11 +20,24 @@ pub struct ApprovalGiven {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
+    /// Approved by an approver.
     Approved,
+    /// Approved without a question: an earlier approval, the trust in the tool, or the kind of the call covers it.
+    Preapproved,
     /// Refused by a user.
     Refused,
     /// Refused by the policy for runs without an approver.
     PolicyRefused,
     /// No approver is available. The thread ends as suspended and waits for an `approve` message.
     Suspended,
+}
+
+impl Approval {
+    /// Returns true if the call or the limit may pass.
+    pub fn is_approved(self) -> bool {
+        match self {
+            Self::Approved | Self::Preapproved => true,
+            Self::Refused | Self::PolicyRefused | Self::Suspended => false,
+        }
+    }
 }

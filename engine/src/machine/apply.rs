@@ -335,12 +335,12 @@ fn attempt(state: &mut ThreadState, intended: &AttemptIntended) {
 fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
     state.question.take_if(|_| given.answer != Approval::Suspended);
     let outcome = match given.answer {
-        Approval::Approved => Outcome::Approved,
+        Approval::Approved | Approval::Preapproved => Outcome::Approved,
         Approval::Refused | Approval::PolicyRefused => Outcome::Refused,
         Approval::Suspended => Outcome::Suspended,
     };
     state.position = RunPosition::After(Node::Ask(given.origin), outcome);
-    if (given.origin, given.answer) == (ApprovalOrigin::Limit, Approval::Approved) {
+    if given.origin == ApprovalOrigin::Limit && given.answer.is_approved() {
         state.limit = None;
     }
     if given.origin == ApprovalOrigin::Call

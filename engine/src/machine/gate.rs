@@ -5,6 +5,7 @@
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
 
+use rye_compiler::diagnostics::closest;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, PaletteTool, Plan};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
@@ -151,7 +152,9 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         } else {
             format!("available tools: {}", known.join(", "))
         };
-        return refused(format!("unknown tool `{}`; {known}", call.call.name));
+        let meant = closest(&call.call.name, plan.palette.iter().map(|tool| &*tool.name));
+        let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+        return refused(format!("unknown tool `{}`; {meant}{known}", call.call.name));
     };
     if tool.primary == Action::Return {
         if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN_TOOL {
@@ -194,7 +197,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     let attended = state.launch.as_ref().is_some_and(|launch| launch.attended);
     let is_automatic = state.chat.as_ref().is_some_and(|chat| chat.prompt_mode == ChatMode::Auto);
     match needs_approval(plan, &capability).map(|needs| needs && !is_automatic) {
-        Ok(true) if call.answer != Some(Approval::Approved) && attended => {
+        Ok(true) if !call.answer.is_some_and(Approval::is_approved) && attended => {
             let tool = action.runs().cloned();
             return GateDecision::Asks { capability, tool };
         }

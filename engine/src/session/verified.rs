@@ -255,8 +255,11 @@ impl EngineContext {
             let reason = format!("its limit of {limit} is above its plan's, and no permanent key signed the raise");
             return self.require_acceptance(thread, reason);
         }
-        let pending =
-            state.calls.list.iter().find(|call| call.answer == Some(Approval::Approved) && call.result.is_none());
+        let pending = state
+            .calls
+            .list
+            .iter()
+            .find(|call| call.answer.is_some_and(Approval::is_approved) && call.result.is_none());
         if let Some(call) = pending {
             let reason =
                 format!("it contains an approval of a call of `{}` that no permanent key signed", call.call.name);

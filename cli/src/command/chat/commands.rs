@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::bounds::split_bounds;
 use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
-use crate::present::truncate_line;
+use crate::present::{format_date, truncate_line};
 
 /// The commands of a session, each with its arguments and its summary.
 pub const COMMANDS: [(&str, &str, &str); 21] = [
@@ -46,6 +46,9 @@ pub const COMMANDS: [(&str, &str, &str); 21] = [
 
 /// Maximum characters of a text in a list.
 const MAX_TEXT_CHARS: usize = 60;
+
+/// Maximum characters of a title in the list of sessions.
+const MAX_SESSION_TITLE_CHARS: usize = 30;
 
 /// The meaning of a typed text.
 #[derive(Debug)]
@@ -253,9 +256,15 @@ fn format_answer(command: &str, data: &Value) -> String {
             .iter()
             .map(|one| format!("{}: {}", text(one, "delivery"), truncate_line(&text(one, "text"), MAX_TEXT_CHARS)))
             .collect(),
+        "resume" if data.as_array().is_some_and(Vec::is_empty) => vec!["this project has no closed session".to_owned()],
         "resume" => list(data)
             .iter()
-            .map(|session| format!("{}  {}", text(session, "thread_id"), text(session, "directive")))
+            .map(|session| {
+                let updated = session.get("updated_at").and_then(Value::as_i64).map(format_date).unwrap_or_default();
+                let title = session.get("title").and_then(Value::as_str).unwrap_or("no prompt");
+                let title = truncate_line(title, MAX_SESSION_TITLE_CHARS);
+                format!("{}  {updated}  {title}", text(session, "thread_id"))
+            })
             .collect(),
         "model" | "mode" | "budget" | "reload" => {
             list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect()

@@ -52,6 +52,22 @@ impl MarkdownStream {
         rows
     }
 
+    /// Returns the last rows of the text so far that later text can change, at most this many.
+    pub fn held_rows(&self, columns: usize, count: usize) -> Vec<Row> {
+        if self.pending.trim().is_empty() {
+            return Vec::new();
+        }
+        let mut rows = match &self.fence {
+            Some(fence) => self.pending.lines().map(|line| code_row(fence.without_indent(line))).collect(),
+            None => {
+                let width = if self.emitted == 0 { columns.max(1) } else { self.width };
+                let rendered = render_block(&self.pending, width);
+                rendered.into_iter().skip(self.emitted).map(Row::new).collect::<Vec<_>>()
+            }
+        };
+        rows.split_off(rows.len().saturating_sub(count))
+    }
+
     /// Ends the reply and returns the rest of its rows.
     pub fn finish(&mut self, columns: usize) -> Vec<Row> {
         let mut rows = Vec::new();

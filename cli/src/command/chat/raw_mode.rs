@@ -8,6 +8,7 @@ use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, Event, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
     PushKeyboardEnhancementFlags,
 };
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -60,6 +61,23 @@ pub fn restore_terminal() {
         crossterm::execute!(io::stdout(), PopKeyboardEnhancementFlags, DisableBracketedPaste).ok();
         io::stdout().write_all(b"\x1b[?7h\x1b[?25h").and_then(|()| io::stdout().flush()).ok();
         crossterm::terminal::disable_raw_mode().ok();
+    }
+}
+
+/// The signals that continue a stopped process (SIGCONT).
+pub struct ContinueSignals(Signal);
+
+impl ContinueSignals {
+    /// Installs the handler for the rest of the process. Needs a runtime.
+    pub fn install() -> io::Result<Self> {
+        Ok(Self(signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?))
+    }
+
+    /// Waits until the process was continued.
+    pub async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Plan, PlanLimits, PlanMode};
+use rye_compiler::plan::{Plan, PlanLimits, PlanMode, PlannedModel};
 use rye_compiler::report::diff::{DiffSide, diff_trees};
 use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
@@ -254,8 +254,16 @@ fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     if before.settings != after.settings {
         widen("changes settings".to_owned());
     }
-    if before.model != after.model {
-        found.lines.push(format!("model {} instead of {}", after.model.id, before.model.id));
+    let (old_model, new_model) = (&before.model, &after.model);
+    if old_model.id != new_model.id {
+        found.lines.push(format!("model {} instead of {}", new_model.id, old_model.id));
+    } else if old_model.provider != new_model.provider {
+        found.lines.push(format!("provider {} instead of {}", new_model.provider, old_model.provider));
+    } else if (PlannedModel { requested: old_model.requested.clone(), ..new_model.clone() }) != *old_model {
+        found.lines.push(format!("changes the settings of the model {}", new_model.id));
+    }
+    for name in before.limits.exceeding(&after.limits) {
+        found.lines.push(format!("lowers the prompt limit `{name}` to {}", Limits::from(after.limits).get(name)));
     }
     if before.prompt != after.prompt {
         found.lines.push("changes the prompt".to_owned());

@@ -11,7 +11,7 @@ use rye_engine::engine::Engine;
 use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptBounds, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_tree};
+use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_title, session_tree};
 use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
+/// Maximum number of closed sessions whose titles are read.
+const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
 const ENDED: &str = "the session has ended";
 
@@ -242,8 +244,16 @@ impl RequestHandler {
         let mut sessions = reader.list().map_err(|error| error.to_string())?;
         sessions.retain(|entry| entry.row.status == Status::Idle && entry.row.parent.is_none());
         sessions.sort_by_key(|entry| std::cmp::Reverse(entry.row.updated_at));
-        let rows = sessions.into_iter().map(|entry| {
-            json!({"thread_id": entry.row.id.as_str(), "directive": entry.row.directive, "updated_at": entry.row.updated_at})
+        let threads = self.engine.threads();
+        let rows = sessions.into_iter().enumerate().map(|(n, entry)| {
+            // A damaged transcript has no title; opening it reports the damage.
+            let title = if n < MAX_TITLES { session_title(&threads, &entry.row.id).ok().flatten() } else { None };
+            json!({
+                "thread_id": entry.row.id.as_str(),
+                "directive": entry.row.directive,
+                "updated_at": entry.row.updated_at,
+                "title": title,
+            })
         });
         Ok(Some(rows.collect()))
     }

@@ -3,6 +3,7 @@
 use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::Plan;
 use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody};
+use rye_engine::live_state::LiveState;
 use rye_engine::thread::Cost;
 use unicode_width::UnicodeWidthStr;
 
@@ -97,6 +98,15 @@ impl SessionStatus {
     /// Returns the mode of the next prompt.
     pub fn mode(&self) -> ChatMode {
         self.mode
+    }
+
+    /// Reads the model and the limit of the next prompt from the state of an idle session: a command may have changed
+    /// them.
+    pub fn read_idle_state(&mut self, live: &LiveState) {
+        let model = live.state.model(&live.plan);
+        self.model = printable(&model.id);
+        self.context_window = model.context_window;
+        self.prompt_limit = live.plan.limits.spend;
     }
 
     /// Sets the expected and the highest price of the next request, in nano-dollars.

@@ -21,20 +21,21 @@ use super::history::{Draft, PromptHistory};
 use super::json::{ChatResponse, ChatVerb};
 use super::keys::KEY_HELP;
 use super::leaving::{LeftChildren, leave_question};
-use super::markdown::{MarkdownStream, expand_tabs};
+use super::markdown::MarkdownStream;
 use super::overlay::{Completer, Overlay, cut_to_width};
-use super::raw_mode::{KeyReader, enter_raw_mode, restore_terminal, terminal_size};
+use super::raw_mode::{ContinueSignals, KeyReader, enter_raw_mode, restore_terminal, terminal_size};
 use super::requests::RequestHandler;
 use super::screen::{Row, Screen, TerminalSize, Viewport};
 use super::status::SessionStatus;
 use crate::command::run::ending::RunEnd;
-use crate::command::run::human::{CapturedOutput, HumanRenderer};
+use crate::command::run::human::HumanRenderer;
 use crate::command::run::progress::{Progress, REPAINT_INTERVAL};
 use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, RendererMessages};
-use crate::present::{BOLD, DIM};
+use crate::present::DIM;
 use crate::report::{Printer, printable};
 
 mod keyboard;
+mod output;
 mod typed_commands;
 
 use typed_commands::TypedCommands;
@@ -43,6 +44,8 @@ use typed_commands::TypedCommands;
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
 /// Time until a changed draft is written.
 const DRAFT_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of rows of the reply that are shown before they are finished.
+const MAX_HELD_ROWS: usize = 3;
 /// Maximum number of queued messages that are shown.
 const MAX_QUEUE_ROWS: usize = 3;
 
@@ -87,6 +90,8 @@ pub struct ChatTerminal {
     queue: Vec<QueuedMessage>,
     /// Lines for the scrollback that are not painted yet.
     finished: Vec<Row>,
+    /// True if a blank line follows the end of the last prompt.
+    ends_with_blank: bool,
     is_running: bool,
     is_leaving: bool,
     /// True if the last key was Ctrl+C in an empty editor.
@@ -98,6 +103,9 @@ pub struct ChatTerminal {
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
+    /// Set while the user has suspended the process: nothing is painted until a signal continues the process, or until
+    /// this time if nothing has stopped it.
+    suspended_until: Option<Instant>,
     /// The text of the last preview.
     previewed: String,
 }
@@ -156,6 +164,7 @@ impl ChatTerminal {
             commands: TypedCommands::start(Arc::clone(&session.requests)),
             queue: Vec::new(),
             finished: Vec::new(),
+            ends_with_blank: false,
             is_running: false,
             is_leaving: false,
             may_leave: false,
@@ -164,6 +173,7 @@ impl ChatTerminal {
             hint: Some("Enter sends, /help lists commands and keys"),
             is_dirty: true,
             draft_due: None,
+            suspended_until: None,
             previewed: String::new(),
             session,
         }
@@ -175,6 +185,9 @@ impl ChatTerminal {
         let (mut end, mut is_open, mut has_keys) = (None, true, true);
         let mut frame_due = Instant::now();
         let mut repaint_due = Instant::now();
+        let mut continued = ContinueSignals::install()?;
+        let control = self.session.requests.control.clone();
+        let mut states = control.state_changes();
         while is_open || end.is_none() {
             let now = Instant::now();
             if self.is_dirty && now >= frame_due {
@@ -183,7 +196,10 @@ impl ChatTerminal {
             }
             let repaint = self.is_animated().then_some(repaint_due);
             let frame = self.is_dirty.then_some(frame_due);
-            let deadline = [frame, repaint, self.draft_due].into_iter().flatten().min();
+            let deadline = match self.suspended_until {
+                Some(until) => Some(until),
+                None => [frame, repaint, self.draft_due].into_iter().flatten().min(),
+            };
             tokio::select! {
                 biased;
                 key = keys.recv(), if has_keys => if let Some(key) = key {
@@ -218,6 +234,11 @@ impl ChatTerminal {
                     }
                 },
                 response = self.commands.next() => self.answered(&response),
+                () = continued.next() => self.continued()?,
+                Ok(()) = states.changed() => {
+                    states = control.state_changes();
+                    self.is_dirty = true;
+                }
                 next = live.next(), if is_open && !self.is_dirty => match next {
                     Some(first) => {
                         self.live(&first);
@@ -230,6 +251,9 @@ impl ChatTerminal {
                 },
                 () = sleep_until(deadline), if deadline.is_some() => {
                     let now = Instant::now();
+                    if self.suspended_until.is_some_and(|until| until <= now) {
+                        self.continued()?;
+                    }
                     self.is_dirty |= repaint.is_some_and(|due| due <= now);
                     if self.draft_due.is_some_and(|due| due <= now) {
                         self.save_draft();
@@ -254,14 +278,16 @@ impl ChatTerminal {
     }
 
     fn live(&mut self, live: &StreamEvent) {
+        // The renderer recognizes the thread that continues the session by its first event.
+        self.human.live(live);
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
             StreamEvent::Delta { thread, delta } => self.activity.delta(thread, delta),
         }
-        self.human.live(live);
         self.take_output();
         if matches!(live, StreamEvent::Event { event, .. } if matches!(event.body, EventBody::PromptEnded(_))) {
             self.finished.push(Row::default());
+            self.ends_with_blank = true;
         }
         self.is_dirty = true;
     }
@@ -330,47 +356,6 @@ impl ChatTerminal {
         }
     }
 
-    /// Moves the output of the renderer to the finished lines.
-    fn take_output(&mut self) {
-        for output in self.human.take_output() {
-            match output {
-                CapturedOutput::Text(text) => {
-                    self.markdown.push(&text);
-                    let rows = self.markdown.take_rows(self.columns());
-                    self.finished.extend(rows);
-                }
-                CapturedOutput::EndOfText => self.finish_text(),
-                CapturedOutput::Lines(lines) => {
-                    self.finish_text();
-                    self.finished.extend(lines.lines().map(|line| Row::new(expand_tabs(line))));
-                }
-            }
-        }
-    }
-
-    fn finish_text(&mut self) {
-        let rows = self.markdown.finish(self.columns());
-        self.finished.extend(rows);
-    }
-
-    fn note(&mut self, text: &str) {
-        self.finish_text();
-        self.finished.extend(text.lines().map(|line| Row::new(expand_tabs(&printable(line)))));
-        self.is_dirty = true;
-    }
-
-    /// Prints a message of the user.
-    fn echo(&mut self, text: &str) {
-        self.finish_text();
-        self.finished.push(Row::default());
-        for (n, line) in printable(text).lines().enumerate() {
-            let sign = if n == 0 { format!("{BOLD}>{BOLD:#} ") } else { "  ".to_owned() };
-            self.finished.push(Row::new(format!("{sign}{}", expand_tabs(line))));
-        }
-        self.finished.push(Row::default());
-        self.is_dirty = true;
-    }
-
     fn message(&mut self, message: RendererMessage) {
         match message {
             RendererMessage::Note(text) | RendererMessage::Stop(text) => self.note(&text),
@@ -382,15 +367,6 @@ impl ChatTerminal {
             }
             RendererMessage::Question { .. } | RendererMessage::End(_) => {}
         }
-        self.is_dirty = true;
-    }
-
-    fn open_request(&mut self, question: &str) {
-        self.finish_text();
-        let (request, lines) = OpenRequest::open(question);
-        self.finished.push(Row::default());
-        self.finished.extend(lines.iter().map(|line| Row::new(expand_tabs(line))));
-        self.request = Some(request);
         self.is_dirty = true;
     }
 
@@ -522,10 +498,16 @@ impl ChatTerminal {
     }
 
     fn paint(&mut self) -> io::Result<()> {
+        if self.suspended_until.is_some() {
+            return Ok(());
+        }
         self.is_dirty = false;
         // The terminal may have changed before its signal arrived.
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
+        }
+        if let Some(live) = self.session.requests.control.live_state().filter(|live| live.state.is_idle()) {
+            self.session.status.read_idle_state(&live);
         }
         self.update_preview();
         let viewport = self.viewport();
@@ -546,7 +528,8 @@ impl ChatTerminal {
         self.previewed = text;
     }
 
-    /// Returns the viewport: the editor or the question, where the cursor rests, and everything else below.
+    /// Returns the viewport: the end of a streaming reply, the editor or the question, where the cursor rests, and
+    /// everything else below.
     fn viewport(&self) -> Viewport {
         let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
         let width = columns.saturating_sub(1);
@@ -570,7 +553,7 @@ impl ChatTerminal {
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
         let question = self.request.as_ref().map(|request| &request.keys).or(self.leave_question.as_ref());
-        let (mut rows, cursor) = if let Some(question) = question {
+        let (own, cursor) = if let Some(question) = question {
             let row = Row::new(cut_to_width(question, width));
             let column = row.width();
             (vec![row], (0, column))
@@ -578,6 +561,12 @@ impl ChatTerminal {
             let view = self.editor.view(columns, own_rows);
             (view.rows, view.cursor)
         };
+        // The viewport cannot hold a longer row: it would wrap.
+        let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
+        let mut rows = self.markdown.held_rows(columns, free);
+        rows.retain(|row| row.width() <= columns);
+        let cursor = (cursor.0 + rows.len(), cursor.1);
+        rows.extend(own);
         rows.append(&mut below);
         Viewport { rows, cursor: Some(cursor) }
     }

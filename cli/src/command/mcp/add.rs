@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{ArgGroup, Args};
 use rye_compiler::item::Items;
 use rye_engine::rooted_dir::RootedDir;
-use rye_engine::tool::mcp::{McpServer, config};
+use rye_engine::tool::mcp::{McpServer, config, listing};
 use serde_json::{Map, Value, json};
 
 use crate::CommandError;
@@ -34,13 +34,26 @@ pub struct AddArgs {
     command: Vec<String>,
 }
 
-/// Adds a server and trusts it: the user has just named its command or URL.
+/// A server that was added to the file, and the file without it.
+pub struct AddedServer {
+    pub server: McpServer,
+    /// The file as it was; `None` if there was none.
+    before: Option<Vec<u8>>,
+}
+
+/// Adds a server to the file.
 pub fn add_server(
     args: &AddArgs,
     configured: &BTreeMap<String, McpServer>,
     spaces: &Spaces,
-) -> Result<McpServer, CommandError> {
+) -> Result<AddedServer, CommandError> {
     let name = &args.name;
+    if listing::id_segment(name).as_ref() != Some(name) {
+        let invalid = format!("the name `{}` is invalid", name.escape_debug());
+        return Err(
+            CommandError::usage(invalid).with_help("use letters, digits, `_` and `-`: `rye mcp add my-server -- …`")
+        );
+    }
     if let Some(known) = configured.get(name) {
         return Err(CommandError::usage(format!("the server `{name}` is configured in `{}` already", known.origin))
             .with_help(format!("update its items with `rye mcp refresh {name}`")));
@@ -50,21 +63,36 @@ pub fn add_server(
     let text = with_server(before.as_deref(), name, server_entry(args))?;
     within.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
     match find_server(name, spaces) {
-        Ok(server) => {
-            if !spaces.own {
-                spaces.trust().record_trust(server.trust_requirement().as_slice())?;
-            }
-            Ok(server)
-        }
+        Ok(server) => Ok(AddedServer { server, before }),
         Err(failure) => {
-            // The entry is invalid: leave the file as it was.
-            match before {
-                Some(bytes) => within.replace(Path::new(SERVERS_FILE), &bytes)?,
-                None => within.remove(Path::new(SERVERS_FILE))?,
-            }
+            restore_file(before.as_deref(), spaces)?;
             Err(failure)
         }
     }
+}
+
+impl AddedServer {
+    /// Trusts the server: the user has just named its command or URL.
+    pub fn trust(&self, spaces: &Spaces) -> Result<(), CommandError> {
+        if spaces.own {
+            return Ok(());
+        }
+        Ok(spaces.trust().record_trust(self.server.trust_requirement().as_slice())?)
+    }
+
+    /// Removes the server from the file.
+    pub fn remove(&self, spaces: &Spaces) -> Result<(), CommandError> {
+        restore_file(self.before.as_deref(), spaces)
+    }
+}
+
+fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandError> {
+    let within = RootedDir::open(&spaces.project)?;
+    match before {
+        Some(bytes) => within.replace(Path::new(SERVERS_FILE), bytes)?,
+        None => within.remove(Path::new(SERVERS_FILE))?,
+    }
+    Ok(())
 }
 
 fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {

@@ -34,9 +34,9 @@ const MAX_ECHO_CHARS: usize = 40;
 pub enum HeadlessPolicyArg {
     /// Allow the call
     Allow,
-    /// Suspend the thread before the call until `rye threads approve`
+    /// Suspend the thread before the call until `rye threads approve`, except for trusted tools and starts of directives
     Queue,
-    /// Refuse the call and continue the thread
+    /// Refuse the call and continue the thread, except for trusted tools and starts of directives
     Deny,
 }
 
@@ -65,8 +65,12 @@ pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy)
         .collect();
     let otherwise = "change this with `--unattended` or `approvals.headless`, or add `<acknowledge>`";
     (!grants.is_empty()).then(|| {
-        let policy = unattended.describe();
-        format!("no terminal for approvals; unacknowledged calls ({policy}): {}; {otherwise}", grants.join(", "))
+        let policy = match unattended {
+            HeadlessPolicy::Allow => "run without approval",
+            HeadlessPolicy::Queue => "suspend the thread until `rye threads approve`",
+            HeadlessPolicy::Deny => "are refused",
+        };
+        format!("no terminal for approvals: these risky calls {policy}: {}; {otherwise}", grants.join(", "))
     })
 }
 
@@ -123,7 +127,7 @@ impl ApprovalHandler for HeadlessApprover {
         let answer = match (request.origin, ThreadGrant::parse_request(request.thread, request.what)) {
             // A limit needs a higher value, which only a user can give.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
-            (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Approved,
+            (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Preapproved,
             (ApprovalOrigin::Call, _) => self.otherwise,
         };
         Box::pin(std::future::ready(answer))
@@ -183,7 +187,7 @@ impl ApprovalHandler for TerminalApprover {
                 && is_approved(&terminal.given, &self.spaces.trust(), grant)
             {
                 counted.answered();
-                return Approval::Approved;
+                return Approval::Preapproved;
             }
             let question = self.format_question(request, counted.position());
             let open = OpenQuestion(Some(&self.screen));
@@ -483,13 +487,16 @@ mod tests {
                     grants: &[],
                 }))
             };
-            assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Approved);
+            assert_eq!(ask(&thread, ApprovalOrigin::Call, bash), Approval::Preapproved);
             assert_eq!(ask(&other, ApprovalOrigin::Call, bash), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "nothing that is understood"), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Limit, "turns"), Approval::Suspended);
             // The calls of a child need approval when the child makes them.
-            assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"), Approval::Approved);
+            assert_eq!(
+                ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"),
+                Approval::Preapproved
+            );
         }
         assert!(!headless_handler(&nowhere(), HeadlessPolicy::Allow, []).is_attended());
     }

@@ -64,6 +64,8 @@ pub struct HumanRenderer {
     reserved: BTreeMap<ThreadId, u64>,
     /// True if a call of the tree was settled at its worst case.
     worst_case: bool,
+    /// Cost of the prompt's calls without reported usage, in nano-dollars.
+    unreported: u64,
     /// True if the current prompt or run calls a model without a price.
     unpriced: bool,
     /// Errors of ended threads, by id.
@@ -94,6 +96,9 @@ fn is_own_input(message: &ControlMessage) -> bool {
 /// Help for a thread whose provider has no key.
 const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
 
+/// Help for a prompt of a chat that reached its limit of money.
+const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
+
 /// Help for a limit that calls without a known cost have reached.
 const WORST_CASE_HELP: &str = "help: a call without reported usage was booked at its worst case; \
     `budget.unknown_outcome: estimate` in `agent/resilience` books the bytes of the exchange instead";
@@ -123,6 +128,7 @@ impl HumanRenderer {
             missing_key: BTreeSet::new(),
             reserved: BTreeMap::new(),
             worst_case: false,
+            unreported: 0,
             unpriced: false,
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report, is_chat),
@@ -213,13 +219,23 @@ impl HumanRenderer {
                 self.record_reply(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
-            EventBody::AttemptIntended(attempt) => self.unpriced |= attempt.unpriced,
+            EventBody::AttemptIntended(attempt) => {
+                self.unpriced |= attempt.unpriced;
+                if self.main.as_ref() == Some(thread) {
+                    // An interrupted attempt has no reply, so its text is still here.
+                    self.streamed.clear();
+                }
+            }
             // A failed attempt without cost has been printed already.
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
             // The end of the prompt has the sum.
-            EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {}
+            EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {
+                if settled.unknown_outcome {
+                    self.unreported = self.unreported.saturating_add(settled.amount);
+                }
+            }
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
                 let reserved = self.reserved.remove(thread);
@@ -244,7 +260,10 @@ impl HumanRenderer {
                 if self.main.as_ref() == Some(thread) && hit.at != Node::Tools {
                     self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
                 }
-                self.thread_line(thread, red, &format!("limit {}", format_limit_hit(hit)));
+                // The end of a prompt repeats the limit that ended it.
+                if !(self.is_chat && self.main.as_ref() == Some(thread)) {
+                    self.thread_line(thread, red, &format!("limit {}", format_limit_hit(hit)));
+                }
             }
             EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
             EventBody::Ended(ended) => {
@@ -254,6 +273,12 @@ impl HumanRenderer {
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
             // Nothing was lost, and the user has opened the session.
             EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
+            EventBody::Continues(from) if self.is_chat && !self.events => {
+                self.thread_line(thread, DIM, &format!("continues {}", from.thread));
+            }
+            EventBody::Compacted(_) if self.is_chat && !self.events => {
+                self.thread_line(thread, DIM, "compacted: the summary above replaces the conversation before it");
+            }
             EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
                     self.thread_line(thread, DIM, &event_view(event).line);
@@ -297,7 +322,9 @@ impl HumanRenderer {
 
     /// Prints the output of a command of the user.
     fn shell(&mut self, thread: &ThreadId, ran: &ShellRan, end: &str) {
-        for line in ran.output.lines() {
+        // The last line of the output names the exit code, as the line below does.
+        let code = format!("[exit code {}]", ran.exit_code);
+        for line in ran.output.trim_end().strip_suffix(code.as_str()).unwrap_or(&ran.output).lines() {
             self.thread_line(thread, Style::new(), line);
         }
         self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
@@ -312,8 +339,18 @@ impl HumanRenderer {
             self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
         }
         self.thread_line(thread, DIM, &view.line);
+        let unreported = std::mem::take(&mut self.unreported);
+        if unreported > 0 {
+            let amount = format_spend(unreported, self.unpriced);
+            let line =
+                format!("  {amount} of this is not measured: a call ended before the provider reported its usage");
+            self.thread_line(thread, DIM, &line);
+        }
         if let Some(error) = &view.text {
             self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {error}"));
+            if ended.code.as_deref() == Some("spend_exceeded") && !error.ends_with("of the session") {
+                self.thread_line(thread, Style::new(), BUDGET_HELP);
+            }
         }
     }
 

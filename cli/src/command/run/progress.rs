@@ -43,6 +43,8 @@ pub struct Progress {
     painted: Option<ProgressBar>,
     /// The key that stops the run.
     stop_hint: &'static str,
+    /// True if a stop signal ends the prompt at once, as in a chat with an editor.
+    is_chat: bool,
     /// True if the terminal can repaint lines.
     repaints: bool,
     last_line: Instant,
@@ -71,7 +73,7 @@ impl Progress {
 
     /// Returns the progress of a chat with an editor, which paints the rows itself.
     pub fn in_viewport() -> Self {
-        Self { stop_hint: "Esc to interrupt", ..Self::new(true) }
+        Self { stop_hint: "Esc to interrupt", is_chat: true, ..Self::new(true) }
     }
 
     fn new(repaints: bool) -> Self {
@@ -84,6 +86,7 @@ impl Progress {
             stops: 0,
             painted: None,
             stop_hint: "Ctrl-C to cancel",
+            is_chat: false,
             repaints,
             last_line: started,
         }
@@ -111,6 +114,8 @@ impl Progress {
         }
         if matches!(event.body, EventBody::PromptStarted(_)) {
             self.idle.remove(thread);
+            // An interruption ends one prompt only.
+            self.stops = 0;
         }
         if self.idle.contains(thread) {
             return;
@@ -181,6 +186,7 @@ impl Progress {
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,
+            _ if self.is_chat => "interrupting",
             1 => "waiting for the call to end; Ctrl-C again to stop now",
             _ => "stopping now",
         };

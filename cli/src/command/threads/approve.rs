@@ -160,7 +160,7 @@ fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Even
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };
     let given = events.iter().filter(|event| event.seq > open.seq).find_map(answer);
     let how = match given {
-        Some(Approval::Approved) => "the request was already approved",
+        Some(Approval::Approved | Approval::Preapproved) => "the request was already approved",
         Some(Approval::Refused | Approval::PolicyRefused) => "the request was already denied",
         Some(Approval::Suspended) | None => "the request is no longer open",
     };

@@ -166,8 +166,8 @@ fn why_explains_every_kind_of_subject() {
         limit.starts_with("limit.spend: $0.20, declared by `deploy_staging`\n  .ai/directives/deploy_staging.md:10:23")
     );
     for step in [
-        "because the built-in default sets $0.50, but `deploy_staging` takes precedence",
-        "because `agent/resilience` of the system space sets $0.50, but `deploy_staging` takes precedence\n    system:.ai/config/agent/resilience.yaml:",
+        "because the built-in default sets $0.50, which `deploy_staging` overrides",
+        "because `agent/resilience` of the system space sets $0.50, which `deploy_staging` overrides\n    system:.ai/config/agent/resilience.yaml:",
         "because `deploy_staging` sets $0.20, which applies: it has the highest precedence\n    .ai/directives/deploy_staging.md:10:23",
     ] {
         assert!(limit.contains(step), "{step}\n{limit}");

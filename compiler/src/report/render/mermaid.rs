@@ -33,6 +33,6 @@ pub fn render(drawing: &Drawing) -> String {
 
 /// Escapes characters that have a meaning in Mermaid as `#code;`.
 fn escape_mermaid(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || " ._-/:,*()".contains(c);
+    let plain = |c: char| c.is_alphanumeric() || " ._-/:,*()·×→…".contains(c);
     one_line(text).chars().map(|c| if plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()
 }

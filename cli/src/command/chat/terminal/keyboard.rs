@@ -1,10 +1,12 @@
 //! The actions of keys in the terminal of a chat.
 
 use std::io;
+use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
 use rye_engine::event::{ChatMode, ControlMessage};
+use tokio::time::Instant;
 
 use super::ChatTerminal;
 use crate::command::chat::json::{ChatVerb, ModeArg};
@@ -12,6 +14,9 @@ use crate::command::chat::keys::{KeyAction, action_of};
 use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
+
+/// Time after which the terminal is used again if the process was not stopped, as in a process group without a shell.
+const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl ChatTerminal {
     /// Performs the action of a key.
@@ -168,15 +173,26 @@ impl ChatTerminal {
         self.edited();
     }
 
-    /// Stops the process until the shell continues it.
+    /// Stops the process. The signal reaches another thread, so this one may run on for a moment: only the signal that
+    /// continues the process uses the terminal again.
     fn suspend(&mut self) -> io::Result<()> {
         self.screen.clear()?;
         restore_terminal();
-        kill_process(getpid(), Signal::TSTP)?;
+        self.suspended_until = Some(Instant::now() + SUSPEND_TIMEOUT);
+        Ok(kill_process(getpid(), Signal::TSTP)?)
+    }
+
+    /// Uses the terminal again after the process was stopped, by a key or from outside.
+    pub(super) fn continued(&mut self) -> io::Result<()> {
+        self.suspended_until = None;
+        // A shell may have changed the terminal without the knowledge of this process.
+        restore_terminal();
         enter_raw_mode()?;
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }
+        self.screen.forget_painted();
+        self.is_dirty = true;
         Ok(())
     }
 }

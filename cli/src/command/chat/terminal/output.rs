@@ -1,0 +1,76 @@
+//! The lines of a chat for the scrollback of its terminal.
+
+use super::ChatTerminal;
+use crate::command::chat::approvals::OpenRequest;
+use crate::command::chat::markdown::expand_tabs;
+use crate::command::chat::screen::Row;
+use crate::command::run::human::CapturedOutput;
+use crate::present::BOLD;
+use crate::present::wrap::fold_for_columns;
+use crate::report::printable;
+
+impl ChatTerminal {
+    /// Moves the output of the renderer to the finished lines.
+    pub(super) fn take_output(&mut self) {
+        for output in self.human.take_output() {
+            match output {
+                CapturedOutput::Text(text) => {
+                    self.markdown.push(&text);
+                    let rows = self.markdown.take_rows(self.columns());
+                    self.finished.extend(rows);
+                }
+                CapturedOutput::EndOfText => self.finish_text(),
+                CapturedOutput::Lines(lines) => {
+                    self.finish_text();
+                    self.ends_with_blank = false;
+                    self.finished.extend(self.folded_rows(&lines));
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish_text(&mut self) {
+        let rows = self.markdown.finish(self.columns());
+        self.finished.extend(rows);
+    }
+
+    pub(super) fn note(&mut self, text: &str) {
+        self.finish_text();
+        self.ends_with_blank = false;
+        let text: Vec<String> = text.lines().map(printable).collect();
+        self.finished.extend(self.folded_rows(&text.join("\n")));
+        self.is_dirty = true;
+    }
+
+    /// Returns the lines of a text as rows, folded at words.
+    fn folded_rows(&self, text: &str) -> Vec<Row> {
+        let folded = |line: &str| fold_for_columns(&expand_tabs(line), self.columns());
+        text.lines()
+            .flat_map(|line| folded(line).split('\n').map(|row| Row::new(row.to_owned())).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Prints a message of the user.
+    pub(super) fn echo(&mut self, text: &str) {
+        self.finish_text();
+        if !std::mem::take(&mut self.ends_with_blank) {
+            self.finished.push(Row::default());
+        }
+        for (n, line) in printable(text).lines().enumerate() {
+            let sign = if n == 0 { format!("{BOLD}>{BOLD:#} ") } else { "  ".to_owned() };
+            self.finished.push(Row::new(format!("{sign}{}", expand_tabs(line))));
+        }
+        self.finished.push(Row::default());
+        self.is_dirty = true;
+    }
+
+    pub(super) fn open_request(&mut self, question: &str) {
+        self.finish_text();
+        self.ends_with_blank = false;
+        let (request, lines) = OpenRequest::open(question);
+        self.finished.push(Row::default());
+        self.finished.extend(self.folded_rows(&lines.join("\n")));
+        self.request = Some(request);
+        self.is_dirty = true;
+    }
+}
