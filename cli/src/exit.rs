@@ -18,6 +18,18 @@ pub enum Exit {
 }
 
 impl Exit {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Widened => 3,
+            Self::Limit => 4,
+            Self::Refused => 5,
+            Self::Cancelled => 130,
+        }
+    }
+
     /// Converts the exit code of another `rye` process.
     pub fn from_code(code: i32) -> Self {
         match code {
@@ -34,14 +46,6 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Fine => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Widened => 3,
-            Exit::Limit => 4,
-            Exit::Refused => 5,
-            Exit::Cancelled => 130,
-        })
+        Self::from(exit.code())
     }
 }

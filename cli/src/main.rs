@@ -26,6 +26,7 @@ mod workspace;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
@@ -54,6 +55,12 @@ fn main() -> ExitCode {
         Err(error) => return print_usage_error(&error),
     };
     let mut report = Printer::new(&args.global);
+    let for_registry = Mutex::new(report.clone());
+    rye_engine::store::set_abort_handler(Box::new(move |error| {
+        let report = for_registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let exit = report.failure(&CommandError::from(error));
+        std::process::exit(exit.code().into());
+    }));
     let ran = log::start_log(&args.global).and_then(|has_log| {
         report.set_log(has_log);
         command::run(args, &report)

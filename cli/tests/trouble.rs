@@ -47,7 +47,10 @@ fn lost_registry_is_reported_and_rebuilt() {
         let repaired = place.rye(&["threads", "repair"]);
         assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
         assert!(repaired.stdout.contains("rebuilt from the transcripts of 1 thread"), "{}", repaired.stdout);
-        assert_eq!(place.json(&["threads", "repair"]).1, json!({"threads": 1, "unreadable": [], "inexact": []}));
+        let again = place.json(&["threads", "repair"]).1;
+        let previous = ".ai/state/threads/registry.redb.before-repair";
+        assert_eq!(again, json!({"threads": 1, "unreadable": [], "inexact": [], "previous": previous}));
+        assert!(place.project().join(previous).exists());
         let after = place.json(&["threads", "show", &id]).1;
         for key in ["status", "cost", "outputs", "ledger", "root"] {
             assert_eq!(after[key], before[key], "{key}");

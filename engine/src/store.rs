@@ -25,5 +25,8 @@ pub use disk::{Disk, RealDisk};
 pub use error::StoreError;
 pub use objects::{ObjectId, Objects};
 pub use owner::{OwnerId, OwnerLock};
-pub use registry::{Change, ChangeResult, GroupCommit, LedgerStep, Registry, RegistryWriter, RowUpdate, ThreadRow};
+pub use registry::{
+    AbortHandler, Change, ChangeResult, GroupCommit, LedgerStep, Registry, RegistryWriter, RowUpdate, ThreadRow,
+    set_abort_handler,
+};
 pub use transcript::{LiveWriter, Transcript, TranscriptContents, TranscriptRecord};

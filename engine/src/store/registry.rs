@@ -37,6 +37,7 @@ pub use changes::{Change, ChangeResult};
 use first_error::{CommitSyncs, FirstError};
 pub use ledger::{LedgerStep, LedgerStepKey};
 use panic_guard::catch_panics;
+pub use panic_guard::{AbortHandler, set_abort_handler};
 pub(crate) use repair::fold_spend_limit;
 pub use repair::{RepairReport, fold_row, repair};
 pub use rows::{Liveness, RowUpdate, ThreadRow};

@@ -21,6 +21,9 @@ pub struct RepairOutput {
     pub unreadable: Vec<ThreadProblemOutput>,
     /// Threads with ledger operations that the ledger rejected; their accounts are not exact.
     pub inexact: Vec<ThreadProblemOutput>,
+    /// Path of the replaced registry, relative to the project; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,12 +39,16 @@ pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
         threads: repaired.threads,
         unreadable: repaired.unreadable.iter().map(|(id, error)| problem(id.to_string(), error.to_string())).collect(),
         inexact: repaired.refused.iter().map(|(id, why)| problem(id.to_string(), why.to_string())).collect(),
+        previous: repaired.previous.as_ref().map(|path| path.display().to_string()),
     };
     for ThreadProblemOutput { thread_id, reason } in &output.unreadable {
         report.note(&format!("skipped: `{thread_id}`: {reason}"));
     }
     for ThreadProblemOutput { thread_id, reason } in &output.inexact {
         report.note(&format!("the ledger account of `{thread_id}` is not exact: {reason}"));
+    }
+    if let Some(previous) = &output.previous {
+        report.note(&format!("the previous registry is kept as `{previous}`"));
     }
     match report.format() {
         Format::Json => report.json(&output)?,

@@ -1,16 +1,38 @@
 //! A guard around the database, which panics on bytes that it did not write. A registry file may come from an untrusted
 //! repository, so panics become errors and print nothing.
+//!
+//! Destructors of the database panic too, on state that the first panic left behind. Rust aborts the program after a
+//! panic during unwinding, so the program reports the error from the panic hook
+//! (`docs/decisions/0230-second-panic-of-the-database.md`).
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use super::registry_error;
 use crate::store::StoreError;
 
+/// A function that reports an error and ends the process.
+pub type AbortHandler = Box<dyn Fn(StoreError) + Send + Sync>;
+
+static ABORT_HANDLER: OnceLock<AbortHandler> = OnceLock::new();
+
+/// Sets the function that reports a registry error after which Rust aborts the program. The first call wins. The
+/// function runs in a panic hook and must end the process; if it returns, the process aborts.
+pub fn set_abort_handler(handler: AbortHandler) {
+    // A second handler has nothing to add: the first one ends the process.
+    let _ = ABORT_HANDLER.set(handler);
+}
+
+/// The innermost call under [`catch_panics`] on a thread.
+#[derive(Debug, Clone, Copy)]
+struct GuardedCall {
+    doing: &'static str,
+    has_panicked: bool,
+}
+
 thread_local! {
-    /// True while this thread runs a closure under [`catch_panics`].
-    static IN_GUARDED_CALL: Cell<bool> = const { Cell::new(false) };
+    static GUARDED_CALL: Cell<Option<GuardedCall>> = const { Cell::new(None) };
 }
 
 /// Error for a registry file with invalid contents.
@@ -24,21 +46,31 @@ pub fn catch_panics<T>(
     operation: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     install_panic_hook();
-    let before = IN_GUARDED_CALL.replace(true);
+    let before = GUARDED_CALL.replace(Some(GuardedCall { doing, has_panicked: false }));
     // The database checks its own state on the next call, so asserting unwind safety is sound.
     let result = catch_unwind(AssertUnwindSafe(operation));
-    IN_GUARDED_CALL.set(before);
+    GUARDED_CALL.set(before);
     result.unwrap_or_else(|_| Err(registry_error(doing)(InvalidDatabase)))
 }
 
-/// Installs a panic hook that suppresses the output of caught panics and forwards all others.
+/// Installs a panic hook that suppresses the output of caught panics, reports a panic during unwinding to the abort
+/// handler, and forwards all panics of other code.
 fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = take_hook();
         set_hook(Box::new(move |panic| {
-            if !IN_GUARDED_CALL.get() {
-                before(panic);
+            match GUARDED_CALL.get() {
+                None => before(panic),
+                Some(call) if !call.has_panicked => {
+                    GUARDED_CALL.set(Some(GuardedCall { has_panicked: true, ..call }));
+                }
+                // The database catches no panic in its destructors, so this one ends the program.
+                Some(call) => {
+                    if let Some(report) = ABORT_HANDLER.get() {
+                        report(registry_error(call.doing)(InvalidDatabase));
+                    }
+                }
             }
         }));
     });
@@ -64,7 +96,7 @@ mod tests {
         });
         assert!(broken.unwrap_err().to_string().contains("run `rye threads repair` to rebuild it"));
         assert_eq!(catch_panics("reading it", || Ok(1)).unwrap(), 1);
-        assert!(!IN_GUARDED_CALL.get());
+        assert!(GUARDED_CALL.get().is_none());
     }
 
     /// A deterministic pseudo-random sequence.
@@ -116,5 +148,41 @@ mod tests {
             refused += usize::from(checked.is_err()) + usize::from(written.is_err());
         }
         assert!(refused > 20, "{refused}");
+    }
+
+    /// Set in the child process of the test below.
+    const CHILD: &str = "RYE_TEST_SECOND_PANIC";
+    /// Exit code of a child whose abort handler ran.
+    const REPORTED: i32 = 7;
+
+    /// A value of the database whose destructor fails on state that a panic left behind.
+    struct BrokenTable;
+
+    impl Drop for BrokenTable {
+        fn drop(&mut self) {
+            Vec::<()>::new().swap_remove(0);
+        }
+    }
+
+    #[test]
+    fn panic_during_unwinding_reaches_the_abort_handler() {
+        if std::env::var_os(CHILD).is_some() {
+            set_abort_handler(Box::new(|error| {
+                let is_named = error.to_string().contains("run `rye threads repair` to rebuild it");
+                std::process::exit(if is_named { REPORTED } else { 1 })
+            }));
+            let written = catch_panics("writing to it", || -> Result<(), StoreError> {
+                let _table = BrokenTable;
+                Vec::<()>::new().swap_remove(0);
+                Ok(())
+            });
+            panic!("the process went on: {written:?}");
+        }
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::registry::panic_guard::tests::panic_during_unwinding_reaches_the_abort_handler"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        assert_eq!(child.status.code(), Some(REPORTED), "{}", String::from_utf8_lossy(&child.stderr));
     }
 }

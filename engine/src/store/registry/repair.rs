@@ -2,7 +2,7 @@
 //! on a thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::WriteTransaction;
@@ -38,23 +38,30 @@ pub struct RepairReport {
     pub unreadable: Vec<(ThreadId, StoreError)>,
     /// Recorded operations that the ledger refuses, so that the accounts of these threads are not exact.
     pub refused: Vec<(ThreadId, Refusal)>,
+    /// The replaced registry, relative to the project; `None` if there was none.
+    pub previous: Option<PathBuf>,
 }
 
-/// Rebuilds the registry in one transaction. A registry that can no longer be opened is renamed to `….damaged`.
+/// Name of the registry that the last repair replaced.
+const PREVIOUS_REGISTRY: &str = "redb.before-repair";
+
+/// Replaces the registry by one that is rebuilt from the transcripts, and keeps the previous file beside it. Writes
+/// nothing to the previous file: its damage may show only during a write, which then ends the program.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     layout::create_folders(&**disk)?;
     let living = owner::live_owners(&**disk)?;
     if !living.is_empty() {
         return Err(StoreError::InUse { count: living.len() });
     }
-    let (contents, report) = RebuiltContents::read(disk)?;
-    match Registry::open(Arc::clone(disk)) {
-        Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. } | StoreError::RebuildFailed { .. }) => {
-            contents.replace_registry(disk, Some(&Path::new(REGISTRY).with_extension("redb.damaged")))?;
-            remove_stale_marks(&**disk)?;
-        }
-        opened => contents.write(&opened?)?,
+    let (contents, mut report) = RebuiltContents::read(disk)?;
+    match Registry::open_read_only(Arc::clone(disk)) {
+        // The file is replaced, whatever its state.
+        Ok(_)
+        | Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. } | StoreError::RebuildFailed { .. }) => {}
+        Err(error) => return Err(error),
     }
+    report.previous = contents.replace_registry(disk, Some(&Path::new(REGISTRY).with_extension(PREVIOUS_REGISTRY)))?;
+    remove_stale_marks(&**disk)?;
     Ok(report)
 }
 
@@ -71,7 +78,7 @@ pub(super) fn rebuild(disk: &Arc<dyn Disk>) -> Result<(), StoreError> {
     for (thread, refusal) in report.refused {
         tracing::warn!(%thread, ?refusal, "an operation of the rebuilt ledger was refused");
     }
-    contents.replace_registry(disk, None)
+    contents.replace_registry(disk, None).map(drop)
 }
 
 /// The contents of a registry, folded from the transcripts.
@@ -117,22 +124,26 @@ impl RebuiltContents {
     }
 
     /// Writes the whole new registry under a temporary name, because a partly written registry would look like one
-    /// without threads. Then moves the old registry to `aside`, if given, and renames the new one.
-    fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<(), StoreError> {
+    /// without threads. Then moves the old registry to `aside`, if both exist, and renames the new one. Returns the new
+    /// path of the old registry.
+    fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<Option<PathBuf>, StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);
         let registry = Registry::open_at(Arc::clone(disk), &anew, None)?;
         registry.create_tables()?;
         self.write(&registry)?;
         drop(registry);
+        let mut moved = None;
         if let Some(aside) = aside
             && disk.exists(path).map_err(StoreError::io("access", path))?
         {
             disk.rename(path, aside).map_err(StoreError::io("move aside", path))?;
+            moved = Some(aside.to_path_buf());
         }
         disk.rename(&anew, path).map_err(StoreError::io("put in place", path))?;
         let folder = Path::new(THREADS);
-        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))
+        disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+        Ok(moved)
     }
 }
 

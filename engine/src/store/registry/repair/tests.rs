@@ -201,7 +201,7 @@ fn repair_restores_an_identical_registry() {
         assert_eq!(registry.commit(&[repeat]).unwrap(), [ChangeResult::Ledger(LedgerReply::Done)]);
         assert_eq!(state(&registry, &threads), before);
     }
-    assert_eq!(std::fs::read(path.with_extension("redb.damaged")).unwrap(), b"no database");
+    assert_eq!(std::fs::read(path.with_extension("redb.before-repair")).unwrap(), b"no database");
 }
 
 /// Names of the marks of unsynced writes.
