@@ -195,6 +195,22 @@ fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
 }
 
 #[test]
+fn stop_signal_interrupts_the_prompt_and_parks_the_session() {
+    for signal in ["TERM", "HUP"] {
+        let place = project("{ text: Never., delay_ms: 60000 }");
+        let mut client = AcpClient::start(&place);
+        let session = client.new_session();
+        client.send("session/prompt", prompt(&session, "wait"));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let process = client.process.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        // The input stays open.
+        assert!(client.process.wait().unwrap().success(), "SIG{signal}");
+        assert_eq!(place.json(&["threads", "show", &session]).1["status"], "idle", "SIG{signal}");
+    }
+}
+
+#[test]
 fn commands_are_listed_and_performed_without_a_request() {
     let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
     place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\nargument-hint: FILE\n---\nReview $1.\n");

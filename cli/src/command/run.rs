@@ -17,7 +17,7 @@ mod resume_notice;
 pub mod sandbox;
 pub mod start;
 mod stdout;
-mod watch;
+pub mod watch;
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, Stdio, on_receive_notification, on_receive_request};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
 use rye_compiler::plan::PlanMode;
-use rye_engine::event::{Delivery, Event, EventBody, ThreadHead};
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, ThreadHead};
 use rye_engine::session_tree::session_rows;
 use rye_engine::store::StoreError;
 use rye_engine::thread::Status;
@@ -30,6 +30,7 @@ use super::session_task::{SessionCommand, SessionTask};
 use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
 use crate::command::chat::requests::RequestHandler;
+use crate::command::run::watch::StopSignals;
 use crate::command::run::{compile_directive, sandbox};
 use crate::present::format_date;
 use crate::report::Printer;
@@ -48,13 +49,15 @@ struct RyeAgent {
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
 }
 
-/// Serves the client on stdin and stdout until the end of the input, then closes the sessions.
+/// Serves the client on stdin and stdout until the end of the input or a stop signal, then closes the sessions. A second
+/// signal kills their threads.
 pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
+    let mut signals = StopSignals::install(&report);
     let (sessions, engines) = (Mutex::default(), tokio::sync::Mutex::default());
     let script = args.script.clone();
     let agent = Arc::new(RyeAgent { settings: Mutex::new((args, report)), script, sessions, engines });
     let [new, load, resume, list, close, prompt, cancel] = std::array::from_fn(|_| Arc::clone(&agent));
-    let served = Agent
+    let connection = Agent
         .v1()
         .name("rye")
         .on_receive_request(
@@ -128,17 +131,41 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
             },
             on_receive_notification!(),
         )
-        .connect_to(Stdio::new())
-        .await;
+        .connect_to(Stdio::new());
+    let served = tokio::select! {
+        served = connection => served,
+        () = next_signal(&mut signals) => Ok(()),
+    };
     // The tasks close their sessions.
     agent.lock().clear();
-    for engine in agent.engines.lock().await.values() {
-        engine.wait_idle().await;
-        engine.inner().remove_owner_file();
+    let engines: Vec<Engine> = agent.engines.lock().await.values().cloned().collect();
+    let mut closed = std::pin::pin!(async {
+        for engine in &engines {
+            engine.wait_idle().await;
+            engine.inner().remove_owner_file();
+        }
+    });
+    loop {
+        tokio::select! {
+            () = &mut closed => break,
+            () = next_signal(&mut signals) => {
+                for engine in &engines {
+                    engine.inner().broadcast(&ControlMessage::Kill);
+                }
+            }
+        }
     }
     match served {
         Err(error) if is_closed_by_client(&error) => Ok(()),
         served => served,
+    }
+}
+
+/// Waits for the next stop signal.
+async fn next_signal(signals: &mut Option<StopSignals>) {
+    match signals {
+        Some(signals) => drop(signals.next().await),
+        None => std::future::pending().await,
     }
 }
 

@@ -206,7 +206,7 @@ fn format_human(provider: &ProviderOutput) -> String {
         "{BOLD}{}{BOLD:#}{default}  {DIM}{wire}{}  {}{DIM:#}",
         printable(id),
         printable(&address),
-        format_key(provider)
+        printable(&format_key(provider))
     );
     if !provider.from_project.is_empty() {
         let keys = provider.from_project.join("`, `");
@@ -214,9 +214,44 @@ fn format_human(provider: &ProviderOutput) -> String {
     }
     let width = provider.models.iter().map(|model| model.id.chars().count()).max().unwrap_or(0);
     for model in &provider.models {
-        let tiers = format_tiers(provider, &model.id);
-        let (id, line) = (printable(&model.id), model.line());
+        let tiers = printable(&format_tiers(provider, &model.id));
+        let (id, line) = (printable(&model.id), printable(&model.line()));
         write!(out, "\n  {id:<width$}  {DIM}{tiers:<12}{DIM:#} {line}").ok();
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn human_output_replaces_control_characters_of_a_provider_file() {
+        let text = |name: &str| format!("{name}\u{202e}");
+        let price = IndexMap::from([("input".to_owned(), text("1")), ("output".to_owned(), text("2"))]);
+        let model = ModelOutput {
+            id: text("m"),
+            context_window: 1,
+            max_output: 1,
+            tool_use: "native".to_owned(),
+            prices: Some(price),
+            priced_at: Some(text("day")),
+            source: None,
+        };
+        let provider = ProviderOutput {
+            default: false,
+            id: text("p"),
+            wire: "anthropic".to_owned(),
+            base_url: text("http://a"),
+            key_env: Some(text("KEY")),
+            key: "set".to_owned(),
+            from_project: vec![text("tiers")],
+            default_tier: None,
+            tiers: IndexMap::from([(text("general"), text("m"))]),
+            models: vec![model],
+        };
+        let shown = format_human(&provider);
+        assert!(shown.contains("general\u{fffd}") && shown.contains("KEY\u{fffd}"), "{shown}");
+        assert!(!shown.contains('\u{202e}'), "{shown}");
+    }
 }
