@@ -338,3 +338,27 @@ fn session_of_several_threads_is_loaded_whole() {
     assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
     client.end();
 }
+
+#[test]
+fn lines_that_are_no_text_or_too_long_are_answered_and_the_connection_goes_on() {
+    const MAX_LINE_BYTES: usize = 16 << 20;
+    let place = project("Done.");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    for line in [b"\xff".to_vec(), vec![b'x'; MAX_LINE_BYTES + 1]] {
+        let input = client.input.as_mut().unwrap();
+        input.write_all(&line).unwrap();
+        input.write_all(b"\n").unwrap();
+        input.flush().unwrap();
+        let answer = loop {
+            let message = client.read();
+            if message.get("error").is_some() {
+                break message;
+            }
+        };
+        assert_eq!(answer["error"]["code"], -32700, "{answer:.300}");
+        assert!(answer.to_string().len() < 1_000, "{} bytes", answer.to_string().len());
+    }
+    assert_eq!(client.prompt(&session, "hello").response["result"]["stopReason"], "end_turn");
+    client.end();
+}

@@ -56,7 +56,7 @@ fn an_error_cannot_be_allowed() {
     place.write(".ai/config/check.yaml", "levels: { limit::unknown: allow }\n");
     let done = place.rye(&["check", "--allow", "limit::unknown"]);
     assert_eq!(done.code, Some(1));
-    assert!(done.stderr.contains("`limit::unknown` is an error and cannot be allowed"), "{}", done.stderr);
+    assert!(done.stderr.contains("`limit::unknown` is an error: its severity cannot be lowered"), "{}", done.stderr);
 }
 
 #[test]

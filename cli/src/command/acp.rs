@@ -12,6 +12,7 @@ use crate::run_request::RunRequestArgs;
 use crate::runtime;
 
 mod agent;
+mod lines;
 mod map;
 mod permission;
 mod session_task;

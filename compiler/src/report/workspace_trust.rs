@@ -4,15 +4,17 @@ use rye_grammar::{ItemId, Span};
 
 use crate::commands::{COMMAND_FILE, read_commands};
 use crate::compile::{CompileRequest, compile_with_context};
+use crate::context_files::appended_layers;
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
 use crate::lower::cache::LowerContext;
 use crate::lower::origin::plan_place;
 use crate::model::{self, ModelOverride};
-use crate::plan::Plan;
+use crate::plan::{Layer, Plan};
 use crate::semantics::hook_point;
 use crate::trust::reach::{
-    fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts, script_of, shadowing,
+    appended, fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts, script_of,
+    shadowing,
 };
 use crate::trust::{
     HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, describe_effect,
@@ -36,6 +38,7 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     }
     found.extend(scan.directives());
     found.extend(scan.shadowing_items());
+    found.extend(scan.appended_knowledge());
     found
 }
 
@@ -110,6 +113,16 @@ impl WorkspaceScan<'_, '_> {
             }
         }
         found
+    }
+
+    /// Lists the knowledge of the project that is appended to the system prompt of chats.
+    fn appended_knowledge(&self) -> Vec<TrustRequirement> {
+        let layers = appended_layers(self.items, &mut Diagnostics::new());
+        let of_one = |layer: Layer| {
+            let subjects = self.subjects(ItemKind::Knowledge, &[layer.id.as_str()]);
+            (!subjects.is_empty()).then(|| appended(&layer.id, " of chats", subjects))
+        };
+        layers.into_iter().filter_map(of_one).collect()
     }
 
     fn tools(&self) -> Vec<TrustRequirement> {

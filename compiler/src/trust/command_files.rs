@@ -353,16 +353,15 @@ fn appends_program(words: &[String]) -> bool {
 /// Returns true if a shell or an interpreter reads its program from its standard input.
 fn reads_program(words: &[String]) -> bool {
     let launched = launched_words(words);
-    let reads = |(at, word): (usize, &String)| {
+    let reads = |(at, program): (usize, &String)| {
         let is_looked_up = at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word == "-v");
-        if is_looked_up || !runs_programs(word) || !launched.get(at).copied().unwrap_or_default() {
+        if is_looked_up || !runs_programs(program) || !launched.get(at).copied().unwrap_or_default() {
             return false;
         }
+        let is_shell = SHELLS.contains(&name_of(program));
         let mut rest = words.get(at + 1..).unwrap_or_default().iter();
         while let Some(word) = rest.next() {
-            let is_input =
-                word == "-" || word == "/dev/stdin" || (word == "-s" && SHELLS.contains(&name_of(&words[at])));
-            if is_input {
+            if word == "-" || word == "/dev/stdin" || (word == "-s" && is_shell) {
                 return true;
             }
             if SHELL_OPTIONS_WITH_VALUE.contains(&word.as_str()) {

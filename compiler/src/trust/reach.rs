@@ -86,7 +86,7 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
 }
 
 /// Lists the project files, other than the directives of the chain, that determine what the model of a thread with wide
-/// grants reads: hook files, and knowledge that shadows knowledge of another space. Without the requirement, an
+/// grants reads: hook files, knowledge that shadows knowledge of another space, and knowledge that `append_system` names. Without the requirement, an
 /// untrusted project could steer how a directive of the user or of the standard library uses its grants.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
@@ -108,6 +108,13 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
         if first.kind == ItemKind::Knowledge && first.space == Some(Space::Project) {
             let place = format!(" in a thread that is granted {}", wide.join(", "));
             found.push(shadowing(first.kind, &first.id, &place, subjects(plan, first.kind, &[&first.id])));
+        }
+    }
+    for layer in plan.prompt.system.iter().filter(|layer| layer.kind == LayerKind::Appended) {
+        let of_knowledge = subjects(plan, ItemKind::Knowledge, &[layer.id.as_str()]);
+        if !of_knowledge.is_empty() {
+            let place = format!(" of a thread that is granted {}", wide.join(", "));
+            found.push(appended(&layer.id, &place, of_knowledge));
         }
     }
     if let Some(id) = &plan.continuation_directive {
@@ -144,6 +151,18 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
         subjects,
         programs: Vec::new(),
         place: Some(SourcePlace { file: format!("{}{id}.md", kind.folder()), line: 1, column: 1 }),
+    }
+}
+
+/// Returns the requirement of a knowledge file of the project that `append_system` names.
+pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
+    TrustRequirement {
+        kind: TrustRequirementKind::Grants,
+        name: id.to_owned(),
+        what: one_line(&format!("is appended to the system prompt{place}")),
+        subjects,
+        programs: Vec::new(),
+        place: Some(SourcePlace { file: format!("{}{id}.md", ItemKind::Knowledge.folder()), line: 1, column: 1 }),
     }
 }
 

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
-use crate::compile::tests::compile_without_inputs;
+use crate::compile::CompileRequest;
 use crate::compile::tests::world::stdlib_world;
+use crate::compile::tests::{compile_without_inputs, expect_compilation};
 use crate::report::workspace_trust::requirements_of_workspace;
 use crate::world::MapWorld;
 
@@ -327,4 +328,26 @@ fn project_that_routes_to_a_model_without_a_price_is_asked_about() {
         assert_eq!(summaries(&compile_without_inputs(&world, "a").trust_requirements), expected, "{file}");
         assert_eq!(summaries(&requirements_of_workspace(&world)), expected, "{file}");
     }
+}
+
+#[test]
+fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_about() {
+    use crate::world::Space;
+    let granted = "<permissions><execute><tool>rye.bash.bash</tool></execute></permissions>";
+    let requirement = |permissions: &str, knowledge: Space| {
+        let world = stdlib_world()
+            .with(Space::User, ".ai/directives/a.md", directive(permissions, ""))
+            .with(knowledge, ".ai/knowledge/rules.md", "Rules.")
+            .project(".ai/config/agent/chat.yaml", "append_system: rules\n");
+        let mut request =
+            CompileRequest::new(rye_grammar::ItemId::parse("a").unwrap()).with_inputs(serde_json::Map::new());
+        request.mode = crate::plan::PlanMode::Chat;
+        let appends = |found: &[TrustRequirement]| found.iter().filter(|one| one.what.contains("appended")).count();
+        let plan = expect_compilation(&world, &request).trust_requirements;
+        (appends(&plan), appends(&requirements_of_workspace(&world)))
+    };
+    assert_eq!(requirement(granted, Space::Project), (1, 1));
+    // A thread without wide grants can do nothing with the text.
+    assert_eq!(requirement("", Space::Project), (0, 1));
+    assert_eq!(requirement(granted, Space::User), (0, 0));
 }

@@ -5,9 +5,8 @@
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
 
-use rye_compiler::diagnostics::closest;
 use rye_compiler::hook::PlannedHook;
-use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, PaletteTool, Plan};
+use rye_compiler::plan::{ApprovalOrigin, Grant, Node, PalettePrimary as Action, Plan};
 use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_compiler::sandbox::{SandboxKind, ToolSandbox};
 use rye_compiler::semantics::capability::{self, CapabilityRequest, Primary};
@@ -18,13 +17,15 @@ use serde_json::{Map, Value};
 
 use super::prompt_bounds::{DENIED_IN_PROMPT, current_grants, is_narrowed};
 use super::state::ThreadState;
-use super::state_store::{self, STATE_TOOL, StateOp};
+use super::state_store::{STATE_TOOL, StateOp};
 use crate::event::{Approval, ChatMode, Opened, ResultKind};
 
 mod needs;
+mod parse;
 mod start;
 
 pub(crate) use needs::is_folder_inside;
+use parse::{describe_unknown_tool, parse_call};
 pub(super) use start::THREAD_DIRECTIVE;
 
 /// A value that the gate has authorized. Only the gate creates one.
@@ -146,15 +147,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         return refused(format!("the arguments of {} are not a JSON object: {shown}", call.call.name));
     }
     let Some(tool) = plan.palette.iter().find(|tool| *tool.name == call.call.name) else {
-        let known: Vec<&str> = plan.palette.iter().map(|tool| &*tool.name).collect();
-        let known = if known.is_empty() {
-            "no tools are available".to_owned()
-        } else {
-            format!("available tools: {}", known.join(", "))
-        };
-        let meant = closest(&call.call.name, plan.palette.iter().map(|tool| &*tool.name));
-        let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-        return refused(format!("unknown tool `{}`; {meant}{known}", call.call.name));
+        return refused(describe_unknown_tool(plan, &call.call.name));
     };
     if tool.primary == Action::Return {
         if plan.graph.has(Node::Return) && *tool.name == *DIRECTIVE_RETURN_TOOL {
@@ -473,60 +466,6 @@ impl ParsedCall {
         };
         CapabilityRequest { primary, item_type, item_id, space: None }
     }
-}
-
-fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, String> {
-    match (tool.primary, &tool.item_id) {
-        (_, Some(item_id)) => parse_tool_call(plan, item_id.clone(), input.clone()),
-        (Action::Execute, None) => {
-            let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
-            let detached = request.is_async;
-            match request.item_type {
-                ItemType::Knowledge if detached => {
-                    Err("rye_execute: `async` is for directives and tools; knowledge is read at once, leave it out"
-                        .into())
-                }
-                ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
-                ItemType::Tool => parse_tool_call(plan, request.item_id, Value::Object(request.parameters)),
-                ItemType::Knowledge => Ok(ParsedCall::Knowledge { item_id: request.item_id }),
-                ItemType::Skill => Err("rye_execute: a skill is read with rye_fetch".into()),
-                ItemType::Directive => {
-                    let (directive, inputs) = (request.item_id, request.parameters);
-                    let (model, limit_overrides, tool) = (None, Map::new(), false);
-                    let start = ChildStart { directive, inputs, model, limit_overrides, detached, tool };
-                    Ok(ParsedCall::Start { start, by_tool: false })
-                }
-            }
-        }
-        (Action::Fetch, None) => FetchRequest::read(input).map(ParsedCall::Fetch).map_err(|e| e.0),
-        (Action::Sign, None) => SignRequest::read(input).map(ParsedCall::Sign).map_err(|e| e.0),
-        (Action::Return, None) => Err("this directive declares no outputs to return".into()),
-    }
-}
-
-/// Parses a tool call. The engine itself runs two tools of the standard library.
-fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<ParsedCall, String> {
-    if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
-        return start::parse_child_start(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });
-    }
-    if is_system_tool(plan, &item_id, STATE_TOOL) {
-        return state_store::parse_state_op(&parameters).map(ParsedCall::Keep);
-    }
-    Ok(ParsedCall::Tool { item_id, parameters })
-}
-
-/// Parses a tool call whose caller does not wait for the result.
-fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Value>) -> Result<ParsedCall, String> {
-    if is_system_tool(plan, &directive, THREAD_DIRECTIVE) {
-        let start = start::parse_child_start(&Value::Object(inputs))?;
-        return Ok(ParsedCall::Start { start: ChildStart { detached: true, ..start }, by_tool: true });
-    }
-    if is_system_tool(plan, &directive, STATE_TOOL) {
-        return Err(format!("rye_execute: `{STATE_TOOL}` answers at once; leave `async` out"));
-    }
-    let (model, limit_overrides) = (None, Map::new());
-    let start = ChildStart { directive, inputs, model, limit_overrides, detached: true, tool: true };
-    Ok(ParsedCall::Start { start, by_tool: false })
 }
 
 /// Returns true if `id` is this tool of the standard library, not shadowed by a file of the project or the user.

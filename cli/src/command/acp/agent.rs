@@ -13,7 +13,7 @@ use agent_client_protocol::v1::schema::{
     SessionListCapabilities, SessionNotification, SessionResumeCapabilities,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Agent, Client, Error, Stdio, on_receive_notification, on_receive_request};
+use agent_client_protocol::{Agent, Client, Error, on_receive_notification, on_receive_request};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
 use rye_compiler::plan::PlanMode;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, ThreadHead};
@@ -25,6 +25,7 @@ use rye_engine::threads::Threads;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::AcpArgs;
+use super::lines::standard_streams;
 use super::map::{UpdateMapper, prompt_text};
 use super::session_task::{SessionCommand, SessionTask};
 use crate::CommandError;
@@ -131,33 +132,40 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
             },
             on_receive_notification!(),
         )
-        .connect_to(Stdio::new());
+        .connect_to(standard_streams());
     let served = tokio::select! {
         served = connection => served,
         () = next_signal(&mut signals) => Ok(()),
     };
-    // The tasks close their sessions.
-    agent.lock().clear();
-    let engines: Vec<Engine> = agent.engines.lock().await.values().cloned().collect();
-    let mut closed = std::pin::pin!(async {
-        for engine in &engines {
-            engine.wait_idle().await;
-            engine.inner().remove_owner_file();
-        }
-    });
-    loop {
-        tokio::select! {
-            () = &mut closed => break,
-            () = next_signal(&mut signals) => {
-                for engine in &engines {
-                    engine.inner().broadcast(&ControlMessage::Kill);
-                }
-            }
-        }
-    }
+    agent.close_sessions(&mut signals).await;
     match served {
         Err(error) if is_closed_by_client(&error) => Ok(()),
         served => served,
+    }
+}
+
+impl RyeAgent {
+    /// Closes all sessions and waits for their end. A stop signal kills their threads.
+    async fn close_sessions(&self, signals: &mut Option<StopSignals>) {
+        // The tasks close their sessions.
+        self.lock().clear();
+        let engines: Vec<Engine> = self.engines.lock().await.values().cloned().collect();
+        let mut closed = std::pin::pin!(async {
+            for engine in &engines {
+                engine.wait_idle().await;
+                engine.inner().remove_owner_file();
+            }
+        });
+        loop {
+            tokio::select! {
+                () = &mut closed => break,
+                () = next_signal(signals) => {
+                    for engine in &engines {
+                        engine.inner().broadcast(&ControlMessage::Kill);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -373,7 +381,7 @@ fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>,
         let mut waited = Vec::new();
         if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
             let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));
-            let accepted = before.map(|before| threads.transcript(&before)).unwrap_or_else(|_| Ok(Vec::new()))?;
+            let accepted = before.map_or_else(|_| Ok(Vec::new()), |before| threads.transcript(&before))?;
             waited.extend(accepted.into_iter().filter(|event| {
                 let EventBody::UserInput(input) = &event.body else { return false };
                 link.queue.iter().any(|message| message.id == input.id)

@@ -109,7 +109,7 @@ fn read_lines(
 }
 
 /// Reads the next line; `None` at the end of the input. The rest of a line that is too long is skipped.
-fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
     let (mut bytes, mut is_too_long) = (Vec::new(), false);
     loop {
         let read = input.fill_buf()?;

@@ -57,13 +57,11 @@ impl MarkdownStream {
         if self.pending.trim().is_empty() {
             return Vec::new();
         }
-        let mut rows = match &self.fence {
-            Some(fence) => self.pending.lines().map(|line| code_row(fence.without_indent(line))).collect(),
-            None => {
-                let width = if self.emitted == 0 { columns.max(1) } else { self.width };
-                let rendered = render_block(&self.pending, width);
-                rendered.into_iter().skip(self.emitted).map(Row::new).collect::<Vec<_>>()
-            }
+        let mut rows: Vec<Row> = if let Some(fence) = &self.fence {
+            self.pending.lines().map(|line| code_row(fence.without_indent(line))).collect()
+        } else {
+            let width = if self.emitted == 0 { columns.max(1) } else { self.width };
+            render_block(&self.pending, width).into_iter().skip(self.emitted).map(Row::new).collect()
         };
         rows.split_off(rows.len().saturating_sub(count))
     }

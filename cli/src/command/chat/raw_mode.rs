@@ -76,7 +76,7 @@ impl ContinueSignals {
     /// Waits until the process was continued.
     pub async fn next(&mut self) {
         if self.0.recv().await.is_none() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

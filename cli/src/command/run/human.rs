@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
     AttemptFailed, ChildEnded, CognitionOut, CommandAction, CommandRan, ControlMessage, Event, EventBody, HookPointRun,
-    HookVerdict, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
+    HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -195,6 +195,17 @@ impl HumanRenderer {
         }
     }
 
+    fn limit_hit(&mut self, thread: &ThreadId, hit: &LimitHit) {
+        let is_main = self.main.as_ref() == Some(thread);
+        if is_main && hit.at != Node::Tools {
+            self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
+        }
+        // The end of a prompt repeats the limit that ended it.
+        if !(self.is_chat && is_main) {
+            self.thread_line(thread, color_style(AnsiColor::Red), &format!("limit {}", format_limit_hit(hit)));
+        }
+    }
+
     fn event(&mut self, thread: &ThreadId, event: &Event) {
         if let Some(progress) = &mut self.progress {
             progress.event(thread, event);
@@ -256,15 +267,7 @@ impl HumanRenderer {
             EventBody::ChildEnded(child) => {
                 self.child_ended(thread, child);
             }
-            EventBody::Limit(hit) => {
-                if self.main.as_ref() == Some(thread) && hit.at != Node::Tools {
-                    self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
-                }
-                // The end of a prompt repeats the limit that ended it.
-                if !(self.is_chat && self.main.as_ref() == Some(thread)) {
-                    self.thread_line(thread, red, &format!("limit {}", format_limit_hit(hit)));
-                }
-            }
+            EventBody::Limit(hit) => self.limit_hit(thread, hit),
             EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
             EventBody::Ended(ended) => {
                 self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));

@@ -69,6 +69,14 @@ pub enum ThreadStart {
 }
 
 impl ThreadStart {
+    /// Returns the places that set the limits of a fresh thread.
+    fn limit_origins(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
+            Self::Recover { .. } | Self::GoOn { .. } | Self::Fork { .. } | Self::HandOver { .. } => Vec::new(),
+        }
+    }
+
     /// Returns the existing thread whose transcript determines the permissions.
     pub fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
@@ -155,13 +163,7 @@ pub fn run_to_end(
     {
         report.note(&printable(&text));
     }
-    let limits = match &start {
-        ThreadStart::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
-        ThreadStart::Recover { .. }
-        | ThreadStart::GoOn { .. }
-        | ThreadStart::Fork { .. }
-        | ThreadStart::HandOver { .. } => Vec::new(),
-    };
+    let limits = start.limit_origins();
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
     let (answer, typed) = approvals::answer_channel();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// Set in the child process of the test below.
-    const CHILD: &str = "RYE_TEST_SECOND_PANIC";
+    const CHILD: &str = "TEST_SECOND_PANIC";
     /// Exit code of a child whose abort handler ran.
     const REPORTED: i32 = 7;
 

@@ -26,12 +26,15 @@ pub struct PendingChange {
     pub contents: Vec<Vec<u8>>,
 }
 
+/// A function that creates the result of a write.
+pub(super) type DescribeWrite = Box<dyn FnOnce(WriteEffect, &ResolvedPath) -> ToolOutcome + Send>;
+
 /// A write that is ready to happen.
 pub(super) struct PreparedWrite {
     pub place: ResolvedPath,
     pub bytes: Vec<u8>,
     /// Creates the result from the effect of the write.
-    pub outcome: Box<dyn FnOnce(WriteEffect, &ResolvedPath) -> ToolOutcome + Send>,
+    pub outcome: DescribeWrite,
 }
 
 /// A prepared write with the state of the file that it replaces.

@@ -36,23 +36,8 @@ impl ChatTerminal {
             self.answer_leave_question(key, action);
             return Ok(());
         }
-        if let Some(overlay) = &mut self.overlay {
-            if matches!(action, KeyAction::Complete | KeyAction::Down) {
-                overlay.next();
-                return Ok(());
-            }
-            if matches!(action, KeyAction::CompleteBack | KeyAction::Up) {
-                overlay.previous();
-                return Ok(());
-            }
-            if action == KeyAction::Send {
-                self.accept_entry();
-                return Ok(());
-            }
-            self.overlay = None;
-            if action == KeyAction::Interrupt {
-                return Ok(());
-            }
+        if self.select_in_overlay(action) {
+            return Ok(());
         }
         let may_leave = std::mem::take(&mut self.may_leave);
         let may_widen = std::mem::take(&mut self.may_widen);
@@ -127,6 +112,22 @@ impl ChatTerminal {
             KeyAction::Interrupt | KeyAction::None => {}
         }
         Ok(())
+    }
+
+    /// Performs the action of a key in the open list, or closes the list. Returns false if the key has another meaning.
+    fn select_in_overlay(&mut self, action: KeyAction) -> bool {
+        let Some(overlay) = &mut self.overlay else { return false };
+        if matches!(action, KeyAction::Complete | KeyAction::Down) {
+            overlay.next();
+        } else if matches!(action, KeyAction::CompleteBack | KeyAction::Up) {
+            overlay.previous();
+        } else if action == KeyAction::Send {
+            self.accept_entry();
+        } else {
+            self.overlay = None;
+            return action == KeyAction::Interrupt;
+        }
+        true
     }
 
     fn complete(&mut self) {

@@ -1,0 +1,67 @@
+//! The lines of the connection: bounded in length, and text even if the client sends other bytes.
+
+use std::io::{self, Write};
+
+use agent_client_protocol::Lines;
+use futures::{Sink, Stream, sink, stream};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::command::chat::lines::{Line, LineFault, MAX_LINE_BYTES, read_line};
+
+/// Number of lines that are read ahead.
+const READ_AHEAD: usize = 16;
+
+/// A line to write, with the channel for the result.
+type Written = (String, oneshot::Sender<io::Result<()>>);
+
+/// Returns a transport over stdin and stdout. Its two threads live until the process ends, because neither a read nor a
+/// write can be cancelled.
+pub fn standard_streams()
+-> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {
+    let (sender, mut receiver) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || read_input(&sender));
+    let incoming = stream::poll_fn(move |cx| receiver.poll_recv(cx));
+    let (writer, lines) = mpsc::channel(1);
+    std::thread::spawn(move || write_output(lines));
+    let outgoing = sink::unfold(writer, async |writer: mpsc::Sender<Written>, line: String| {
+        let (done, written) = oneshot::channel();
+        let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
+        writer.send((line, done)).await.map_err(|_| closed())?;
+        written.await.map_err(|_| closed())??;
+        Ok(writer)
+    });
+    Lines::new(outgoing, incoming)
+}
+
+fn read_input(lines: &mpsc::Sender<io::Result<String>>) {
+    let mut input = io::stdin().lock();
+    loop {
+        let line = match read_line(&mut input) {
+            Ok(Some(line)) => Ok(message_text(line)),
+            Ok(None) => return,
+            Err(error) => Err(error),
+        };
+        let is_last = line.is_err();
+        if lines.blocking_send(line).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Returns the text of a line; for a line that is too long, a text that is answered as invalid JSON.
+fn message_text(line: Line) -> String {
+    match line.fault {
+        Some(LineFault::TooLong) => format!("a line of more than {} MiB", MAX_LINE_BYTES >> 20),
+        Some(LineFault::Repaired) | None => line.text,
+    }
+}
+
+fn write_output(mut lines: mpsc::Receiver<Written>) {
+    let mut output = io::stdout().lock();
+    while let Some((mut line, done)) = lines.blocking_recv() {
+        line.push('\n');
+        let written = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+        // The connection may be over.
+        done.send(written).ok();
+    }
+}
