@@ -333,10 +333,17 @@ fn project_that_routes_to_a_model_without_a_price_is_asked_about() {
 #[test]
 fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_about() {
     use crate::world::Space;
-    let granted = "<permissions><execute><tool>rye.bash.bash</tool></execute></permissions>";
+    let granted = "<permissions><execute><tool>rye.bash.bash</tool></execute>\
+        <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
     let requirement = |permissions: &str, knowledge: Space| {
         let world = stdlib_world()
-            .with(Space::User, ".ai/directives/a.md", directive(permissions, ""))
+            .with(
+                Space::User,
+                ".ai/directives/a.md",
+                format!(
+                    "```xml\n<directive name=\"a\"><metadata>{permissions}</metadata></directive>\n```\n\nDo it.\n"
+                ),
+            )
             .with(knowledge, ".ai/knowledge/rules.md", "Rules.")
             .project(".ai/config/agent/chat.yaml", "append_system: rules\n");
         let mut request =
@@ -348,6 +355,7 @@ fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_ab
     };
     assert_eq!(requirement(granted, Space::Project), (1, 1));
     // A thread without wide grants can do nothing with the text.
-    assert_eq!(requirement("", Space::Project), (0, 1));
+    let narrow = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+    assert_eq!(requirement(narrow, Space::Project), (0, 1));
     assert_eq!(requirement(granted, Space::User), (0, 0));
 }

@@ -103,7 +103,7 @@ impl EmbeddedDriver {
         let mut dispatch = call.into_inner();
         if let Some(deadline) = deadline {
             if self.engine.clock.now() >= deadline.at {
-                return Ok(ToolOutcome::error("not started: the thread reached its duration limit"));
+                return Ok(ToolOutcome::refused("not started: the thread reached its duration limit"));
             }
             // Calls of a large group start one after the other.
             dispatch.remaining_ms = dispatch.remaining_ms.min(deadline.remaining_ms);
