@@ -11,34 +11,41 @@ use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::{Value, json};
 
-/// Descriptions of when each hook point happens, in the order of the table; later points happen when a transcript event
-/// of the same name is written.
-const HOOK_POINT_DESCRIPTIONS: [&str; 18] = [
-    "the directive is read, its chain not yet walked",
-    "before the first turn",
-    "first prompt of a fresh thread",
-    "first prompt of a continuation or resume",
-    "a user's message arrives, before any expansion",
-    "once per user prompt, also the first of `rye run`; not for follow-ups and steering",
-    "before every model call, on a copy of the messages",
-    "before each tool",
-    "a tool begins",
-    "a tool has ended",
-    "after each tool that ran",
-    "after each turn",
-    "a limit is exceeded",
-    "a model call or a tool fails",
-    "usage passes the threshold",
-    "structured outputs were accepted",
-    "a reply without tool calls ends the turns, and no message waits",
-    "the thread has ended, with any status",
+/// Descriptions of when each hook point happens. Every other point happens when a transcript event of the same name is
+/// written.
+const HOOK_POINT_DESCRIPTIONS: [(&str, &str); 22] = [
+    ("resolve_extends", "the directive is read, its chain not yet walked"),
+    ("build_system_prompt", "before the first turn"),
+    ("thread_started", "first prompt of a fresh thread"),
+    ("thread_continued", "first prompt of a continuation or resume"),
+    ("input", "a user's message arrives, before any expansion"),
+    ("command", "a message calls a command of `agent/chat`"),
+    ("before_agent_start", "once per user prompt, also the first of `rye run`; not for follow-ups and steering"),
+    ("context", "before every model call, on a copy of the messages"),
+    ("tool_call", "before each tool"),
+    ("tool_execution_start", "a tool begins"),
+    ("tool_execution_end", "a tool has ended"),
+    ("tool_result", "after each tool that ran"),
+    ("after_step", "after each turn"),
+    ("limit", "a limit is exceeded"),
+    ("error", "a model call or a tool fails"),
+    ("context_limit_reached", "usage passes the threshold"),
+    ("directive_return", "structured outputs were accepted"),
+    ("agent_end", "a reply without tool calls ends the turns, and no message waits"),
+    ("after_complete", "the thread has ended, with any status"),
+    ("thread_completed", "the thread has ended with the status `completed`"),
+    ("thread_error", "the thread has ended with the status `error`"),
+    ("thread_cancelled", "the thread has ended with the status `cancelled`"),
 ];
 
 /// Renders the table of hook points.
 pub fn hook_points() -> String {
     let mut out = String::from("| hook point | when | mode | facts | actions |\n|---|---|---|---|---|\n");
-    for (i, point) in HOOK_POINTS.iter().enumerate() {
-        let when = HOOK_POINT_DESCRIPTIONS.get(i).unwrap_or(&"the event is written");
+    for point in HOOK_POINTS {
+        let described = HOOK_POINT_DESCRIPTIONS.iter().find(|(name, _)| *name == point.name);
+        let is_event = || EVENT_TABLE.iter().any(|row| row.reader_name == point.name);
+        assert!(described.is_some() || is_event(), "describe when `{}` happens", point.name);
+        let when = described.map_or("the event is written", |(_, when)| *when);
         let mode = match point.mode {
             Mode::FirstMatch => "first match",
             Mode::Collect => "collect",
