@@ -232,7 +232,7 @@ mod tests {
     use crate::validate::{Selection, check};
 
     const LONG: &str = "Every answer names the file and the line that it speaks about, and quotes the words that matter. An \
-                        answer without a place is sent back, because nobody can check it in the time that a review has.";
+                        answer without a place is sent back, because no reader can check it in the time that a review has.";
 
     /// Returns the tokens of each reported repetition, for a body and the knowledge `a` and `b` in `<before>`.
     fn repeated(body: &str, a: &str, b: &str) -> Vec<String> {
