@@ -36,7 +36,7 @@ enum Bill {
 
 /// An answer of the server.
 #[derive(Debug, Clone)]
-enum Answer {
+enum ProviderAnswer {
     /// A stream with these reports in its first and in its last event, cut after a number of events.
     Stream {
         first: Option<Counts>,
@@ -53,13 +53,13 @@ fn counts(counts: [&dyn ToString; 3]) -> Counts {
     counts.map(ToString::to_string)
 }
 
-fn stream(first: Option<Counts>, last: Option<Counts>) -> Answer {
-    Answer::Stream { first, last, events: usize::MAX }
+fn stream(first: Option<Counts>, last: Option<Counts>) -> ProviderAnswer {
+    ProviderAnswer::Stream { first, last, events: usize::MAX }
 }
 
 /// Returns the answers to a request of this many bytes, each with what the provider charges for it. The model counts a
 /// token for each byte of the prompt.
-fn answers(wire: ApiFormat, bytes: u64) -> Vec<(Answer, Bill)> {
+fn answers(wire: ApiFormat, bytes: u64) -> Vec<(ProviderAnswer, Bill)> {
     let honest = || Some(counts([&bytes, &REPLY, &0]));
     let exact = Bill::Nanos(bytes * INPUT + REPLY * OUTPUT);
     let cached_apart = Bill::Nanos(bytes * INPUT + 2 * bytes * CACHE_READ + REPLY * OUTPUT);
@@ -86,7 +86,7 @@ fn answers(wire: ApiFormat, bytes: u64) -> Vec<(Answer, Bill)> {
         // The final usage comes with the last event, or before the event that closes the stream.
         let closes = matches!(wire, ApiFormat::Anthropic | ApiFormat::Openai) && events + 1 == last;
         answers.push((
-            Answer::Stream { first: honest(), last: honest(), events },
+            ProviderAnswer::Stream { first: honest(), last: honest(), events },
             if closes { exact } else { Bill::Unknown },
         ));
     }
@@ -98,7 +98,7 @@ fn answers(wire: ApiFormat, bytes: u64) -> Vec<(Answer, Bill)> {
         (r#"{"choices":[{"message":{"content":"cut"#, Bill::Unknown),
         (r#"{"error":{"message":"Later."},"usage":{"prompt_tokens":9}}"#, Bill::Unknown),
     ] {
-        answers.push((Answer::Document(document.to_owned()), bill));
+        answers.push((ProviderAnswer::Document(document.to_owned()), bill));
     }
     answers
 }
@@ -150,10 +150,10 @@ fn events(wire: ApiFormat, first: Option<Counts>, last: Option<Counts>) -> Vec<S
     }
 }
 
-fn response(wire: ApiFormat, answer: Answer) -> String {
+fn response(wire: ApiFormat, answer: ProviderAnswer) -> String {
     let (kind, body) = match answer {
-        Answer::Document(text) => ("application/json", text),
-        Answer::Stream { first, last, events: count } => {
+        ProviderAnswer::Document(text) => ("application/json", text),
+        ProviderAnswer::Stream { first, last, events: count } => {
             let sent = events(wire, first, last).into_iter().take(count);
             ("text/event-stream", sent.map(|event| ["data: ", &event, "\n\n"].concat()).collect())
         }

@@ -9,7 +9,7 @@ mod rye;
 use rye::TestProject;
 
 /// A row of the matrix: the grants of a directive, and the call of its model.
-struct Row {
+struct MatrixRow {
     name: &'static str,
     /// Elements of `<metadata>`.
     metadata: &'static str,
@@ -54,21 +54,21 @@ fn row(
     call: &'static str,
     refused: Option<&'static str>,
     proof: Proof,
-) -> Row {
-    Row { name, metadata, attributes: "", files: &[], call, refused, proof }
+) -> MatrixRow {
+    MatrixRow { name, metadata, attributes: "", files: &[], call, refused, proof }
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<MatrixRow> {
     let mut rows = rows_of_grants();
     rows.extend(rows_of_spaces());
     rows
 }
 
 /// Returns the rows about grants of the directive itself.
-fn rows_of_grants() -> Vec<Row> {
+fn rows_of_grants() -> Vec<MatrixRow> {
     vec![
         row("read in the project", READ, READ_NOTE, None, SAID),
-        Row {
+        MatrixRow {
             files: &[(".ai/knowledge/project/notes.md", KNOWLEDGE)],
             ..row(
                 "fetch of the project",
@@ -100,7 +100,7 @@ fn rows_of_grants() -> Vec<Row> {
             Some("net example.com"),
             SAID,
         ),
-        Row {
+        MatrixRow {
             files: &[(".ai/knowledge/project/notes.md", KNOWLEDGE)],
             ..row(
                 "a sign grant",
@@ -114,9 +114,9 @@ fn rows_of_grants() -> Vec<Row> {
 }
 
 /// Returns the rows about the user space and hooks.
-fn rows_of_spaces() -> Vec<Row> {
+fn rows_of_spaces() -> Vec<MatrixRow> {
     vec![
-        Row {
+        MatrixRow {
             files: &[("user:.ai/tools/mine.yaml", MINE)],
             ..row(
                 "a tool of the user space",
@@ -127,7 +127,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 Proof::Said("from-the-users-tool"),
             )
         },
-        Row {
+        MatrixRow {
             files: &[("user:.ai/tools/rye/file-system/read.yaml", MINE)],
             ..row(
                 "a tool of the user space behind a safe grant",
@@ -137,7 +137,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 Proof::Said("from-the-users-tool"),
             )
         },
-        Row {
+        MatrixRow {
             files: &[("user:.ai/knowledge/project/notes.md", KNOWLEDGE)],
             ..row(
                 "knowledge of the user space",
@@ -147,7 +147,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 Proof::Said("kept-in-the-notes"),
             )
         },
-        Row {
+        MatrixRow {
             files: &[("user:.ai/knowledge/project/notes.md", KNOWLEDGE)],
             ..row(
                 "knowledge of the user space in the context",
@@ -158,7 +158,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 Proof::Said("kept-in-the-notes"),
             )
         },
-        Row {
+        MatrixRow {
             files: &[
                 ("user:.ai/knowledge/project/notes.md", KNOWLEDGE),
                 (
@@ -175,7 +175,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 SAID,
             )
         },
-        Row {
+        MatrixRow {
             files: &[(
                 ".ai/config/agent/hooks.yaml",
                 "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
@@ -183,7 +183,7 @@ fn rows_of_spaces() -> Vec<Row> {
             )],
             ..row("a hook that executes", READ, READ_NOTE, Some("hook sh  at thread_started: executes"), SAID)
         },
-        Row {
+        MatrixRow {
             attributes: " extends=\"base\"",
             files: &[("user:.ai/directives/base.md", BASE)],
             ..row(
@@ -194,7 +194,7 @@ fn rows_of_spaces() -> Vec<Row> {
                 RAN,
             )
         },
-        Row {
+        MatrixRow {
             files: &[("user:.ai/config/agent/capability_risk.yaml", STRICT)],
             ..row(
                 "an acknowledgement of the user's stricter table",
@@ -219,7 +219,7 @@ fn script(call: &str) -> String {
 }
 
 /// Returns a cloned project, with a script of the user next to it.
-fn place(row: &Row) -> TestProject {
+fn place(row: &MatrixRow) -> TestProject {
     let place = TestProject::new();
     place.write(".ai/directives/act.md", &directive(row.attributes, row.metadata));
     place.write("note.txt", "kept-in-the-note");

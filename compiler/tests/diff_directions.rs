@@ -12,8 +12,8 @@ mod projects;
 #[path = "differential/rng.rs"]
 mod rng;
 
-use edits::{Edit, Truth};
-use projects::{Project, library_of, small_library};
+use edits::{ExpectedDirection, PlanEdit};
+use projects::{EditedProject, library_of, small_library};
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::report::diff::{DiffSide, PlanDiff, diff_trees};
@@ -28,7 +28,7 @@ const MAX_UNKNOWN: usize = 5;
 /// Fewest harmless edits of the list.
 const MIN_EDITS: usize = 100;
 
-fn compiled(world: &MapWorld<'_>, project: &Project) -> Result<Compilation, Vec<String>> {
+fn compiled(world: &MapWorld<'_>, project: &EditedProject) -> Result<Compilation, Vec<String>> {
     let found = compile(world, &CompileRequest::new(ItemId::parse(project.directive).unwrap()));
     let errors: Vec<String> =
         found.diagnostics.iter().map(|one| format!("{}: {}", one.code(), one.message())).collect();
@@ -117,17 +117,17 @@ fn harmless_edits_do_not_widen_and_their_reverse_does() {
 }
 
 /// Checks the comparison in both directions; returns the wrong claims.
-fn claims(name: &str, edit: &Edit, found: &PlanDiff, undone: &PlanDiff) -> Vec<String> {
+fn claims(name: &str, edit: &PlanEdit, found: &PlanDiff, undone: &PlanDiff) -> Vec<String> {
     let mut wrong = Vec::new();
     match edit.truth {
         // The worst defect: a change that widens, reported as harmless.
-        Truth::Narrower if !undone.widened => {
+        ExpectedDirection::Narrower if !undone.widened => {
             wrong.push(format!("{name}: the reverse edit widens, and is not reported\n{}", shown(undone)));
         }
-        Truth::Neutral if is_widening(undone) => {
+        ExpectedDirection::Neutral if is_widening(undone) => {
             wrong.push(format!("{name}: the reverse edit is neutral\n{}", shown(undone)));
         }
-        Truth::Narrower | Truth::Neutral => {}
+        ExpectedDirection::Narrower | ExpectedDirection::Neutral => {}
     }
     for diff in [found, undone] {
         if diff.before != diff.after && !has_changes(diff) {

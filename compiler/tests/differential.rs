@@ -21,8 +21,8 @@ mod rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 use condition::read;
-use evaluate::{Expected, Refused, Verdict, enumerate};
-use project::{Project, Rng};
+use evaluate::{Expected, OracleVerdict, Refused, enumerate};
+use project::{RandomProject, Rng};
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::{ContextError, Diagnostic, HookError, InterfaceError};
 use rye_compiler::hook::PlanVerdict;
@@ -52,7 +52,7 @@ const SETTINGS: [(&str, &str); 3] = [
 
 /// Counts over all projects, which prove that the generator covers each situation.
 #[derive(Debug, Default)]
-struct Coverage {
+struct CheckedCounts {
     plans: usize,
     refused: usize,
     routed: usize,
@@ -72,7 +72,7 @@ struct Coverage {
 #[test]
 fn claims_hold_for_generated_projects() {
     let projects = std::env::var("RYE_DIFFERENTIAL").map_or(PROJECTS, |text| text.parse().unwrap());
-    let mut counts = Coverage::default();
+    let mut counts = CheckedCounts::default();
     for seed in 0..projects {
         check_project(seed, &mut counts);
     }
@@ -80,7 +80,7 @@ fn claims_hold_for_generated_projects() {
     let shown: Vec<String> = counts.wrong.values().map(|(count, first)| format!("{count} ×\n{first}")).collect();
     let shown = shown.join("\n");
     assert!(counts.wrong.is_empty(), "{shown}");
-    let Coverage {
+    let CheckedCounts {
         plans,
         refused,
         routed,
@@ -102,15 +102,15 @@ fn claims_hold_for_generated_projects() {
 }
 
 /// A generated project, its world and its calls.
-struct Subject {
+struct CompiledProject {
     seed: u64,
-    project: Project,
+    project: RandomProject,
     world: MapWorld<'static>,
     calls: Vec<(Map<String, Value>, Result<Expected, Refused>)>,
 }
 
-fn check_project(seed: u64, counts: &mut Coverage) {
-    let project = Project::generate(seed);
+fn check_project(seed: u64, counts: &mut CheckedCounts) {
+    let project = RandomProject::generate(seed);
     let mut world = MapWorld::new();
     for (path, text) in SETTINGS {
         world.insert(Space::System, &format!(".ai/config/agent/{path}"), text.as_bytes());
@@ -121,7 +121,7 @@ fn check_project(seed: u64, counts: &mut Coverage) {
     let mut rng = Rng::new(seed ^ 0xabcd);
     let calls = enumerate(&project, CALLS, &mut |n| rng.below(n));
     let calls = calls.into_iter().map(|call| (call.clone(), project.expected(&call))).collect();
-    let subject = Subject { seed, project, world, calls };
+    let subject = CompiledProject { seed, project, world, calls };
     subject.check_plans(counts);
     subject.check_unknown_plan(counts);
     subject.check_regions(counts);
@@ -132,7 +132,7 @@ fn main_id() -> ItemId {
     ItemId::parse("main").unwrap()
 }
 
-impl Subject {
+impl CompiledProject {
     fn compile(&self, inputs: Option<&Map<String, Value>>) -> Result<Compilation, String> {
         let request = CompileRequest { inputs: inputs.cloned(), ..CompileRequest::new(main_id()) };
         let compiled = compile(&self.world, &request);
@@ -142,7 +142,7 @@ impl Subject {
     }
 
     /// Records a wrong claim, with its project.
-    fn fail(&self, counts: &mut Coverage, kind: &'static str, why: &str) {
+    fn fail(&self, counts: &mut CheckedCounts, kind: &'static str, why: &str) {
         if let Some((count, _)) = counts.wrong.get_mut(kind) {
             *count += 1;
             return;
@@ -174,7 +174,7 @@ impl Subject {
     }
 
     /// Compares the plan of every call.
-    fn check_plans(&self, counts: &mut Coverage) {
+    fn check_plans(&self, counts: &mut CheckedCounts) {
         for (call, expected) in &self.calls {
             let planned = self.compile(Some(call));
             let (planned, expected) = match (planned, expected) {
@@ -210,8 +210,8 @@ impl Subject {
                     &format!("{call:?}: verdicts {found:?}, expected {:?}", expected.verdicts),
                 );
             }
-            counts.depends += found.values().filter(|verdict| **verdict == Verdict::Depends).count();
-            counts.removed += found.values().filter(|verdict| **verdict == Verdict::Removed).count();
+            counts.depends += found.values().filter(|verdict| **verdict == OracleVerdict::Depends).count();
+            counts.removed += found.values().filter(|verdict| **verdict == OracleVerdict::Removed).count();
         }
     }
 
@@ -220,7 +220,7 @@ impl Subject {
     }
 
     /// Compares the plan without inputs with the plans of all calls: a certain claim holds for each of them.
-    fn check_unknown_plan(&self, counts: &mut Coverage) {
+    fn check_unknown_plan(&self, counts: &mut CheckedCounts) {
         let Ok(planned) = self.compile(None) else { return };
         counts.unknown_plans += 1;
         let claims = verdicts(&planned);
@@ -229,9 +229,11 @@ impl Subject {
             for (id, claim) in &claims {
                 let actual = expected.verdicts[id];
                 let holds = match claim {
-                    Verdict::Fires => matches!(actual, Verdict::Fires | Verdict::Removed),
-                    Verdict::Never | Verdict::Removed => !matches!(actual, Verdict::Fires | Verdict::Depends),
-                    Verdict::Depends => true,
+                    OracleVerdict::Fires => matches!(actual, OracleVerdict::Fires | OracleVerdict::Removed),
+                    OracleVerdict::Never | OracleVerdict::Removed => {
+                        !matches!(actual, OracleVerdict::Fires | OracleVerdict::Depends)
+                    }
+                    OracleVerdict::Depends => true,
                 };
                 if !holds {
                     let why = format!("without inputs `{id}` is {claim:?}, with {call:?} it is {actual:?}");
@@ -254,7 +256,7 @@ impl Subject {
     }
 
     /// Checks that the regions of the matrix are disjoint and complete, and that their contexts are right.
-    fn check_regions(&self, counts: &mut Coverage) {
+    fn check_regions(&self, counts: &mut CheckedCounts) {
         let matrix = match build_matrix(&self.world, &CompileRequest::new(main_id())) {
             Ok(matrix) => matrix,
             Err(why) => return self.fail(counts, "no matrix", &why.to_string()),
@@ -286,7 +288,7 @@ impl Subject {
     }
 
     /// Checks what `rye check` says of the whole project.
-    fn check_warnings(&self, counts: &mut Coverage) {
+    fn check_warnings(&self, counts: &mut CheckedCounts) {
         let report = check(&self.world, &Selection::All);
         let errors: Vec<String> = report.diagnostics.iter().filter(|d| d.is_error()).map(Diagnostic::message).collect();
         if !errors.is_empty() {
@@ -295,8 +297,9 @@ impl Subject {
         let sent: BTreeSet<&String> =
             self.answered().flat_map(|(_, expected)| &expected.layers).map(|(id, _)| id).collect();
         let fires = |id: &str| {
-            self.answered()
-                .any(|(_, expected)| matches!(expected.verdicts.get(id), Some(Verdict::Fires | Verdict::Depends)))
+            self.answered().any(|(_, expected)| {
+                matches!(expected.verdicts.get(id), Some(OracleVerdict::Fires | OracleVerdict::Depends))
+            })
         };
         for found in report.diagnostics.iter() {
             match found {
@@ -307,7 +310,7 @@ impl Subject {
                     }
                 }
                 Diagnostic::Hook(HookError::Always { id, .. }) => {
-                    let is_never = |expected: &Expected| expected.verdicts.get(id) == Some(&Verdict::Never);
+                    let is_never = |expected: &Expected| expected.verdicts.get(id) == Some(&OracleVerdict::Never);
                     if self.answered().any(|(_, expected)| is_never(expected)) {
                         self.fail(counts, "always", &format!("check says that `{id}` always fires"));
                     }
@@ -343,13 +346,13 @@ fn layers(planned: &Compilation) -> Vec<(String, bool)> {
 }
 
 /// Returns the verdicts of the hooks that collect text.
-fn verdicts(planned: &Compilation) -> BTreeMap<String, Verdict> {
+fn verdicts(planned: &Compilation) -> BTreeMap<String, OracleVerdict> {
     let hooks = planned.plan.hooks.iter().filter(|hook| !hook.id.starts_with("route"));
     let verdict = |verdict: &PlanVerdict| match verdict {
-        PlanVerdict::Fires => Verdict::Fires,
-        PlanVerdict::Depends { .. } => Verdict::Depends,
-        PlanVerdict::Never { .. } => Verdict::Never,
-        PlanVerdict::Removed { .. } => Verdict::Removed,
+        PlanVerdict::Fires => OracleVerdict::Fires,
+        PlanVerdict::Depends { .. } => OracleVerdict::Depends,
+        PlanVerdict::Never { .. } => OracleVerdict::Never,
+        PlanVerdict::Removed { .. } => OracleVerdict::Removed,
     };
     hooks.map(|hook| (hook.id.clone(), verdict(&hook.verdict))).collect()
 }

@@ -11,7 +11,7 @@ mod rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use projects::Project;
+use projects::EditedProject;
 use rng::Rng;
 use rye_compiler::edit::repair;
 use rye_compiler::validate::{CheckReport, Selection, check};
@@ -169,7 +169,7 @@ fn diagnostics(report: &CheckReport) -> BTreeMap<String, usize> {
 #[test]
 fn repairs_restore_the_text_or_change_nothing() {
     let (library, rng) = (projects::small_library(), &mut Rng::new(60));
-    let project: Project = projects::guarded();
+    let project: EditedProject = projects::guarded();
     let files: Vec<(&String, &String)> = project.files.iter().collect();
     let (mut slips, mut repaired, mut wrong, mut roles) = (0, 0, Vec::new(), BTreeSet::new());
     let clean = diagnostics(&check(&project.world(&library, &[]), &Selection::All));

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_compiler::compile::{Compilation, CompileRequest as Ask, compile};
-use rye_compiler::plan::PlannedModel;
 use rye_engine::BoxFuture;
-use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, StartOptions};
 use rye_engine::exchange::{CallError, Delta, Reply, Request, StopReason, Usage};
 use rye_engine::message::{ContentBlock, ToolCall};
 use rye_engine::provider::Provider;
@@ -64,14 +63,6 @@ impl Provider for FixedModel {
 
 fn call(n: usize, name: &str, input: &Value) -> ContentBlock {
     ContentBlock::ToolCall(ToolCall { id: format!("c{n}"), name: name.to_owned(), input: input.clone() })
-}
-
-struct SharedProvider(Arc<FixedModel>);
-
-impl Providers for SharedProvider {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
-    }
 }
 
 /// A temporary project with three directives, and engines for it.
@@ -143,7 +134,7 @@ impl BenchProject {
 
     fn engine(&self, model: FixedModel) -> Engine {
         let mut options = self.options();
-        options.providers = Arc::new(SharedProvider(Arc::new(model)));
+        options.providers = Arc::new(Arc::new(model));
         need(Engine::open(&need(self.folder.path().canonicalize()), options))
     }
 }

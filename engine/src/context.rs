@@ -70,6 +70,13 @@ pub trait Providers: Send + Sync {
     }
 }
 
+/// A provider that serves every model.
+impl<P: Provider + 'static> Providers for Arc<P> {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(self) as Arc<dyn Provider>)
+    }
+}
+
 /// The parameters of a thread's start.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {

@@ -149,8 +149,8 @@ impl ScriptedProviders {
 }
 
 impl Providers for ScriptedProviders {
-    fn connect(&self, _model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        self.0.connect(model)
     }
 }
 

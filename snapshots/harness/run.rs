@@ -9,12 +9,9 @@ use std::sync::Arc;
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::plan::PlannedModel;
 use rye_engine::clock::JumpingClock;
-use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, StartOptions};
 use rye_engine::event::{Event, EventBody};
-use rye_engine::exchange::CallError;
-use rye_engine::provider::Provider;
 use rye_engine::provider::scripted::{Script, Scripted};
 use rye_engine::trust::Trust;
 use rye_grammar::ItemId;
@@ -38,14 +35,6 @@ pub struct CaseRun<'c> {
     pub whole: bool,
 }
 
-struct ScriptedProviders(Arc<Scripted>);
-
-impl Providers for ScriptedProviders {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
-    }
-}
-
 /// Runs a case and renders its transcripts.
 ///
 /// # Errors
@@ -65,8 +54,7 @@ pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
     if let Some(script) = play.script {
         let written = fs::read_to_string(project.join(script)).map_err(text)?;
-        options.providers =
-            Arc::new(ScriptedProviders(Arc::new(Scripted::new(Script::parse(&written).map_err(text)?))));
+        options.providers = Arc::new(Arc::new(Scripted::new(Script::parse(&written).map_err(text)?)));
     }
     let compilation = {
         let world = (options.world)()?;

@@ -9,11 +9,8 @@ use std::sync::Arc;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
-use rye_compiler::plan::PlannedModel;
 use rye_engine::clock::JumpingClock;
-use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, Providers, StartOptions};
-use rye_engine::exchange::CallError;
-use rye_engine::provider::Provider;
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, StartOptions};
 use rye_engine::provider::scripted::{Script, Scripted};
 use rye_engine::threads::Threads;
 use rye_engine::trust::Trust;
@@ -22,15 +19,6 @@ use rye_snapshots::{RunTotals, check_run_bounds};
 
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const START_TIME_MS: i64 = 1_767_225_600_000;
-
-/// Providers that play one script for every model.
-struct ScriptedProviders(Arc<Scripted>);
-
-impl Providers for ScriptedProviders {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
-    }
-}
 
 /// Metadata of a directive that starts itself.
 const LOW: &str =
@@ -52,7 +40,7 @@ fn run(metadata: &str, script: &str) -> (Compilation, RunTotals) {
     let mut options =
         EngineOptions::with_trust(&place, None, rye_stdlib::files(), Trust::Everything, ApprovalPolicy::Allow).unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
-    options.providers = Arc::new(ScriptedProviders(script));
+    options.providers = Arc::new(script);
     let request = CompileRequest::new(ItemId::parse("main").unwrap()).with_inputs(serde_json::Map::new());
     let compiled = compile(&*(options.world)().unwrap(), &request);
     let why: Vec<String> = compiled.diagnostics.iter().map(Diagnostic::message).collect();

@@ -84,14 +84,14 @@ const RELATED_FILES: [(&str, &str); 12] = [
     (".ai/config/check.yaml", "levels: {hook::always: allow, hook::nonsense: error}\n"),
 ];
 
-struct Editor {
+struct ProjectEditor {
     rng: SeededRng,
     files: SpaceFiles,
     /// Texts that edits insert: texts of earlier files, and variants.
     pool: Vec<(String, Vec<u8>)>,
 }
 
-impl Editor {
+impl ProjectEditor {
     fn new(seed: u64) -> Self {
         let (forty, twin) = (project("cases/planted/forty"), project("cases/planted/twin"));
         let deploy = project("../examples/deploy");
@@ -217,7 +217,7 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
     let system = standard_library();
     let (mut least, mut composed, mut anew_composed) = (usize::MAX, 0, 0);
     for seed in 0..RUNS {
-        let mut editor = Editor::new(seed);
+        let mut editor = ProjectEditor::new(seed);
         let mut memory = CheckSession::new();
         let mut history = vec![format!("run {seed}")];
         for step in 0..EDITS {
@@ -268,7 +268,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
     for seed in 0..RUNS {
         let folder = tempfile::tempdir().unwrap();
         let roots = [(Space::Project, folder.path().join("project")), (Space::User, folder.path().join("user"))];
-        let mut editor = Editor::new(seed + 10);
+        let mut editor = ProjectEditor::new(seed + 10);
         let mut on_disk = SpaceFiles::new();
         for (_, root) in &roots {
             fs::create_dir_all(root.join(".ai")).unwrap();
@@ -322,7 +322,7 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let mut files = areas(2);
     let broken = "description: Probes.\nkind: command\ncommand: [echo\n";
     files.insert((Space::User, ".ai/tools/area1/other.yaml".into()), broken.as_bytes().to_vec());
-    let mut editor = Editor { rng: SeededRng(0), files, pool: Vec::new() };
+    let mut editor = ProjectEditor { rng: SeededRng(0), files, pool: Vec::new() };
     let mut memory = CheckSession::new();
     for text in ["One.", "Two.", "Two."] {
         editor.files.insert((Space::Project, ".ai/knowledge/area0/note1.md".into()), text.as_bytes().to_vec());
@@ -352,7 +352,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     let tool = "description: x\nkind: nope\nbogus: 1\ncommand: [echo]\nparameters: {type: object}\n";
     files.insert((Space::User, ".ai/tools/ut.yaml".into()), tool.as_bytes().to_vec());
     files.insert((Space::User, ".ai/knowledge/uk.md".into()), b"---\nname: [\n---\n\nText.".to_vec());
-    let mut editor = Editor { rng: SeededRng(0), files, pool: Vec::new() };
+    let mut editor = ProjectEditor { rng: SeededRng(0), files, pool: Vec::new() };
     let mut memory = CheckSession::new();
     let mut history = Vec::new();
     let texts =
@@ -377,7 +377,7 @@ fn user_space_faults_are_reported_while_a_project_item_reads_them() {
 #[test]
 fn evicted_patterns_are_evaluated_again() {
     let system = standard_library();
-    let mut editor = Editor { rng: SeededRng(0), files: areas(2), pool: Vec::new() };
+    let mut editor = ProjectEditor { rng: SeededRng(0), files: areas(2), pool: Vec::new() };
     let mut memory = CheckSession::new();
     for round in (0..120).chain([3, 119, 0]) {
         let tools = format!("<tool>area0.*</tool><tool>rye.file-system.read{round}</tool><tool>areas{round}.*</tool>");
@@ -428,9 +428,9 @@ fn areas(count: usize) -> SpaceFiles {
 #[test]
 fn recheck_recomputes_only_dependents() {
     let system = standard_library();
-    let mut editor = Editor { rng: SeededRng(0), files: areas(20), pool: Vec::new() };
+    let mut editor = ProjectEditor { rng: SeededRng(0), files: areas(20), pool: Vec::new() };
     let mut memory = CheckSession::new();
-    let mut scan = |editor: &Editor| memory.check(&editor.world(&system), &Selection::All).work;
+    let mut scan = |editor: &ProjectEditor| memory.check(&editor.world(&system), &Selection::All).work;
     let first = scan(&editor);
     assert_eq!(first.composed, 200);
     assert!(first.parsed > 420, "{first:?}");

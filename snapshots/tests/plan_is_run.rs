@@ -18,10 +18,10 @@ use generator::{GeneratedProject, project};
 use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::plan::prompt::PromptFacts;
-use rye_compiler::plan::{Plan, PlannedModel, RuntimePlaceholder};
+use rye_compiler::plan::{Plan, RuntimePlaceholder};
 use rye_engine::BoxFuture;
 use rye_engine::clock::JumpingClock;
-use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, OpenWorld, Providers, StartOptions};
+use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, OpenWorld, StartOptions};
 use rye_engine::event::{EventBody, ThreadHead};
 use rye_engine::exchange::{self, CallError, Delta, Reply};
 use rye_engine::message::{Message, text_of};
@@ -40,7 +40,7 @@ const START_TIME_MS: i64 = 1_767_225_600_000;
 
 /// Counts over all projects, which prove that the generator covers each situation.
 #[derive(Default, Debug)]
-struct Coverage {
+struct RunCounts {
     threads: usize,
     children: usize,
     /// Openings without and with a placeholder.
@@ -51,7 +51,7 @@ struct Coverage {
     paid: usize,
 }
 
-impl Coverage {
+impl RunCounts {
     fn add(&mut self, other: &Self) {
         self.threads += other.threads;
         self.children += other.children;
@@ -79,22 +79,14 @@ impl Provider for RecordingProvider {
     }
 }
 
-struct RecordingProviders(Arc<RecordingProvider>);
-
-impl Providers for RecordingProviders {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
-    }
-}
-
 #[test]
 fn generated_projects_send_what_their_plans_show() {
-    let mut counts = Coverage::default();
+    let mut counts = RunCounts::default();
     // Most of the time is spent waiting for the disk.
     std::thread::scope(|scope| {
         let part = |first: u64| {
             move || {
-                let mut counts = Coverage::default();
+                let mut counts = RunCounts::default();
                 for seed in (first..PROJECTS).step_by(WORKERS) {
                     run_project(seed, &project(seed), &mut counts);
                 }
@@ -111,7 +103,7 @@ fn generated_projects_send_what_their_plans_show() {
     assert!(counts.paid >= 50, "{counts:?}");
 }
 
-fn run_project(seed: u64, made: &GeneratedProject, counts: &mut Coverage) {
+fn run_project(seed: u64, made: &GeneratedProject, counts: &mut RunCounts) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().canonicalize().unwrap();
     for (path, text) in &made.files {
@@ -124,7 +116,7 @@ fn run_project(seed: u64, made: &GeneratedProject, counts: &mut Coverage) {
     let mut options =
         EngineOptions::with_trust(&place, None, rye_stdlib::files(), Trust::Everything, ApprovalPolicy::Allow).unwrap();
     options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
-    options.providers = Arc::new(RecordingProviders(Arc::clone(&noting)));
+    options.providers = Arc::new(Arc::clone(&noting));
     let world = Arc::clone(&options.world);
     let request = CompileRequest::new(ItemId::parse("main").unwrap()).with_inputs(made.inputs.clone());
     let planned = planned(seed, &world, &request);
@@ -187,7 +179,7 @@ fn run(place: &Path, options: EngineOptions, planned: &Compilation) {
 }
 
 /// Compares a first request with the plan of its thread.
-fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut Coverage) {
+fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut RunCounts) {
     counts.threads += 1;
     counts.routed += usize::from(plan.route.is_some());
     let names = |tools: &[exchange::ToolDefinition]| -> Vec<(String, String, String)> {

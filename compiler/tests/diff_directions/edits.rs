@@ -1,32 +1,32 @@
 //! Edits whose direction follows from their kind: values are drawn from a seed, conditions are composed so that one
 //! implies the other.
 
-use super::projects::Project;
+use super::projects::EditedProject;
 use super::rng::Rng;
 
 /// The direction of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Truth {
+pub enum ExpectedDirection {
     /// Less is allowed, so the reverse edit allows more.
     Narrower,
     /// Nothing is allowed or forbidden, also by the reverse edit.
     Neutral,
 }
 
-use Truth::{Narrower, Neutral};
+use ExpectedDirection::{Narrower, Neutral};
 
-pub struct Edit {
+pub struct PlanEdit {
     file: String,
     from: String,
     to: String,
-    pub truth: Truth,
+    pub truth: ExpectedDirection,
     /// The edited file before, if it differs from the project's.
     pub base: Vec<(String, String)>,
     /// The edited file.
     pub changes: Vec<(String, String)>,
 }
 
-impl Edit {
+impl PlanEdit {
     pub fn name(&self) -> String {
         format!("{}: `{}` → `{}`", self.file, self.from, self.to)
     }
@@ -44,7 +44,7 @@ const MAIN: &str = ".ai/directives/deploy_staging.md";
 const REVIEW: &str = ".ai/directives/review.md";
 
 /// Files with a text that is replaced, its replacement, and the direction. An empty text appends or creates.
-type Row = (&'static str, &'static str, &'static str, Truth);
+type Row = (&'static str, &'static str, &'static str, ExpectedDirection);
 
 const OF_ROOT: &[Row] = &[
     // Grants.
@@ -207,14 +207,14 @@ const OF_REVIEW: &[Row] = &[
 ];
 
 /// Returns the edits of a project.
-pub fn of_project(project: &Project) -> Vec<Edit> {
+pub fn of_project(project: &EditedProject) -> Vec<PlanEdit> {
     let rows = match (project.name, project.directive) {
         ("guarded", _) => OF_ROOT,
         ("family", _) => OF_FAMILY,
         (_, "review") => OF_REVIEW,
         _ => OF_DEPLOY,
     };
-    let mut edits: Vec<Edit> =
+    let mut edits: Vec<PlanEdit> =
         rows.iter().map(|(file, from, to, truth)| edit(project, file, from, to, *truth)).collect();
     if project.name == "guarded" {
         edits.extend(drawn(project));
@@ -222,12 +222,12 @@ pub fn of_project(project: &Project) -> Vec<Edit> {
     edits
 }
 
-fn edit(project: &Project, file: &str, from: &str, to: &str, truth: Truth) -> Edit {
+fn edit(project: &EditedProject, file: &str, from: &str, to: &str, truth: ExpectedDirection) -> PlanEdit {
     let text = project.files.get(file).cloned().unwrap_or_default();
     assert!(from.is_empty() || text.contains(from), "{file} has no `{from}`");
     let new = if from.is_empty() { format!("{text}{to}") } else { text.replacen(from, to, 1) };
     let (file, from, to) = (file.to_owned(), from.to_owned(), to.to_owned());
-    Edit { base: Vec::new(), changes: vec![(file.clone(), new)], file, from, to, truth }
+    PlanEdit { base: Vec::new(), changes: vec![(file.clone(), new)], file, from, to, truth }
 }
 
 /// Limits of the root with their values.
@@ -235,7 +235,7 @@ const LIMITS: [(&str, usize); 6] =
     [("turns", 20), ("tokens", 300_000), ("spawns", 6), ("depth", 3), ("duration_seconds", 500), ("output", 4096)];
 
 /// Draws lower limits, and guards and licenses with conditions of which one implies the other.
-fn drawn(project: &Project) -> Vec<Edit> {
+fn drawn(project: &EditedProject) -> Vec<PlanEdit> {
     let rng = &mut Rng::new(16);
     let mut edits = Vec::new();
     for (name, value) in LIMITS {
@@ -257,7 +257,7 @@ fn drawn(project: &Project) -> Vec<Edit> {
         let hook = |condition: &str| {
             format!("  - {{ id: drawn{n}, event: {event}, layer: 1, condition: '{condition}', action: {action} }}\n")
         };
-        let mut with = Project { files: project.files.clone(), ..*project };
+        let mut with = EditedProject { files: project.files.clone(), ..*project };
         with.files.get_mut(HOOKS).unwrap().push_str(&hook(&before));
         let mut one = edit(&with, HOOKS, &hook(&before), &hook(&after), Narrower);
         one.base = vec![(HOOKS.to_owned(), with.files[HOOKS].clone())];

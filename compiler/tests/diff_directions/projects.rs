@@ -8,14 +8,14 @@ use std::path::Path;
 
 use rye_compiler::world::{MapWorld, Space};
 
-pub struct Project {
+pub struct EditedProject {
     pub name: &'static str,
     /// The directive that is compared.
     pub directive: &'static str,
     pub files: BTreeMap<String, String>,
 }
 
-impl Project {
+impl EditedProject {
     /// Returns the world of the project with changed files.
     pub fn world<'w>(&self, library: &'w MapWorld<'static>, changes: &[(String, String)]) -> MapWorld<'w> {
         let mut world = MapWorld::with_fallback(library);
@@ -64,11 +64,11 @@ pub fn library_of(is_selected: impl Fn(&str) -> bool) -> MapWorld<'static> {
     files.into_iter().fold(MapWorld::new(), |world, (path, text)| world.with(Space::System, &path, text))
 }
 
-pub fn all() -> Vec<Project> {
+pub fn all() -> Vec<EditedProject> {
     let example = |name: &str, directive| {
         let (root, mut files) = (repository().join("examples").join(name), BTreeMap::new());
         read_files(&root, &root.join(".ai"), &mut files);
-        Project { name: "example", directive, files }
+        EditedProject { name: "example", directive, files }
     };
     vec![guarded(), family(), example("deploy", "deploy_staging"), example("review", "review")]
 }
@@ -81,7 +81,7 @@ fn directive(name: &str, extends: &str, metadata: &str, rest: &str) -> String {
 }
 
 /// A project with guards, licenses, tools, settings, a base, a child and a grandchild.
-pub fn family() -> Project {
+pub fn family() -> EditedProject {
     let root = "<model provider=\"anthropic\" tier=\"general\" fallback=\"fast\"/>\n\
         <limits turns=\"20\" tokens=\"300000\" spend=\"0.90\" spawns=\"6\" depth=\"3\" duration_seconds=\"500\" output=\"4096\"/>\n\
         <context><system>style</system><before>rules</before><after>done</after></context>\n\
@@ -134,14 +134,14 @@ pub fn family() -> Project {
         (".ai/knowledge/team/people.md", "Ann and Bob.\n".to_owned()),
     ];
     let files = files.into_iter().map(|(path, text)| (path.to_owned(), text)).collect();
-    Project { name: "family", directive: "root", files }
+    EditedProject { name: "family", directive: "root", files }
 }
 
 /// The family without children, so that a comparison is short.
-pub fn guarded() -> Project {
+pub fn guarded() -> EditedProject {
     let mut files = family().files;
     files.retain(|path, _| !path.contains("child"));
     let root = files.get_mut(".ai/directives/root.md").unwrap();
     *root = root.replace("<directive>child</directive>\n<directive>grandchild</directive>\n", "");
-    Project { name: "guarded", directive: "root", files }
+    EditedProject { name: "guarded", directive: "root", files }
 }

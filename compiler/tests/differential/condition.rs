@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 
 /// A condition.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Condition {
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+pub enum OracleCondition {
+    All(Vec<OracleCondition>),
+    Any(Vec<OracleCondition>),
+    Not(Box<OracleCondition>),
     /// A path in a boolean position.
     Is(String),
     Exists(String),
-    Compare(&'static str, Term, Term),
+    Compare(&'static str, OracleTerm, OracleTerm),
     /// A pattern that is a plain text, with an optional anchor.
-    Matches(String, Pattern),
+    Matches(String, OraclePattern),
 }
 
 /// A term of a comparison.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Term {
+pub enum OracleTerm {
     Literal(Value),
     Path(String),
     Length(String),
@@ -31,7 +31,7 @@ pub enum Term {
 
 /// A text with anchors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pattern {
+pub struct OraclePattern {
     pub from_start: bool,
     pub text: String,
     pub to_end: bool,
@@ -49,12 +49,12 @@ pub enum Reading {
 pub type Truth = Option<bool>;
 
 /// Facts by path, for lookups of a name or of `root.name`.
-pub trait Facts {
+pub trait OracleFacts {
     fn read(&self, path: &str) -> Reading;
 }
 
-impl Condition {
-    pub fn evaluate(&self, facts: &dyn Facts) -> Truth {
+impl OracleCondition {
+    pub fn evaluate(&self, facts: &dyn OracleFacts) -> Truth {
         match self {
             Self::All(all) => fold(all.iter().map(|one| one.evaluate(facts)), false),
             Self::Any(any) => fold(any.iter().map(|one| one.evaluate(facts)), true),
@@ -94,13 +94,13 @@ impl Condition {
             Self::Compare(_, left, right) => {
                 for (one, other) in [(left, right), (right, left)] {
                     match (one, other) {
-                        (Term::Path(path), Term::Literal(value)) => visit(path, value),
-                        (Term::Sum(path, more), Term::Literal(value)) => {
+                        (OracleTerm::Path(path), OracleTerm::Literal(value)) => visit(path, value),
+                        (OracleTerm::Sum(path, more), OracleTerm::Literal(value)) => {
                             if let Some(value) = value.as_i64() {
                                 visit(path, &json!(value - more));
                             }
                         }
-                        (Term::Length(path), Term::Literal(value)) => {
+                        (OracleTerm::Length(path), OracleTerm::Literal(value)) => {
                             let count = usize::try_from(value.as_i64().unwrap_or(0)).unwrap_or(0);
                             visit(path, &Value::String("n".repeat(count)));
                             visit(path, &Value::Array(vec![json!("n"); count]));
@@ -142,7 +142,7 @@ impl Condition {
             Self::Not(one) => json!({ "not": one.mapping()? }),
             Self::Is(path) => json!({ "path": path, "value": true }),
             Self::Exists(path) => json!({ "path": path, "op": "exists" }),
-            Self::Compare(op, Term::Path(path), Term::Literal(value)) => {
+            Self::Compare(op, OracleTerm::Path(path), OracleTerm::Literal(value)) => {
                 let name = match *op {
                     "==" => "eq",
                     "!=" => "ne",
@@ -173,8 +173,8 @@ fn fold(all: impl Iterator<Item = Truth>, decisive: bool) -> Truth {
     result
 }
 
-impl Term {
-    fn read(&self, facts: &dyn Facts) -> Reading {
+impl OracleTerm {
+    fn read(&self, facts: &dyn OracleFacts) -> Reading {
         match self {
             Self::Literal(value) => Reading::Value(value.clone()),
             Self::Path(path) => facts.read(path),
@@ -206,7 +206,7 @@ impl Term {
     }
 }
 
-impl Pattern {
+impl OraclePattern {
     fn source(&self) -> String {
         let mut text = String::new();
         let _ = write!(
@@ -285,7 +285,7 @@ fn contains(whole: Option<&Value>, part: Option<&Value>) -> bool {
 }
 
 /// Reads a condition in the one-line form, as far as regions use it.
-pub fn read(text: &str) -> Condition {
+pub fn read(text: &str) -> OracleCondition {
     let mut reader = Reader { rest: text };
     let condition = reader.any();
     assert!(reader.rest.trim().is_empty(), "`{}` is left of `{text}`", reader.rest);
@@ -308,26 +308,26 @@ impl Reader<'_> {
         }
     }
 
-    fn any(&mut self) -> Condition {
+    fn any(&mut self) -> OracleCondition {
         let mut all = vec![self.all()];
         while self.eat("||") {
             all.push(self.all());
         }
-        if all.len() == 1 { all.remove(0) } else { Condition::Any(all) }
+        if all.len() == 1 { all.remove(0) } else { OracleCondition::Any(all) }
     }
 
-    fn all(&mut self) -> Condition {
+    fn all(&mut self) -> OracleCondition {
         let mut all = vec![self.not()];
         while self.eat("&&") {
             all.push(self.not());
         }
-        if all.len() == 1 { all.remove(0) } else { Condition::All(all) }
+        if all.len() == 1 { all.remove(0) } else { OracleCondition::All(all) }
     }
 
-    fn not(&mut self) -> Condition {
+    fn not(&mut self) -> OracleCondition {
         self.rest = self.rest.trim_start();
         if !self.rest.starts_with("!=") && self.eat("!") {
-            return Condition::Not(Box::new(self.not()));
+            return OracleCondition::Not(Box::new(self.not()));
         }
         if self.eat("(") {
             let inside = self.any();
@@ -337,33 +337,33 @@ impl Reader<'_> {
         if self.eat("exists(") {
             let path = self.path();
             assert!(self.eat(")"));
-            return Condition::Exists(path);
+            return OracleCondition::Exists(path);
         }
         let left = self.term();
         for op in ["==", "!=", "<=", ">=", "<", ">", "in ", "contains ", "matches "] {
             if self.eat(op) {
                 let right = self.term();
                 return match (op.trim(), left, right) {
-                    ("matches", Term::Path(path), Term::Literal(Value::String(text))) => {
-                        Condition::Matches(path, Pattern::parse(&text))
+                    ("matches", OracleTerm::Path(path), OracleTerm::Literal(Value::String(text))) => {
+                        OracleCondition::Matches(path, OraclePattern::parse(&text))
                     }
-                    (op, left, right) => Condition::Compare(op, left, right),
+                    (op, left, right) => OracleCondition::Compare(op, left, right),
                 };
             }
         }
         match left {
-            Term::Path(path) => Condition::Is(path),
-            Term::Literal(Value::Bool(true)) => Condition::All(Vec::new()),
-            Term::Literal(Value::Bool(false)) => Condition::Any(Vec::new()),
+            OracleTerm::Path(path) => OracleCondition::Is(path),
+            OracleTerm::Literal(Value::Bool(true)) => OracleCondition::All(Vec::new()),
+            OracleTerm::Literal(Value::Bool(false)) => OracleCondition::Any(Vec::new()),
             other => panic!("{other:?} is no condition, before `{}`", self.rest),
         }
     }
 
-    fn term(&mut self) -> Term {
+    fn term(&mut self) -> OracleTerm {
         if self.eat("length(") {
             let path = self.path();
             assert!(self.eat(")"));
-            return Term::Length(path);
+            return OracleTerm::Length(path);
         }
         self.rest = self.rest.trim_start();
         let first = self.rest.chars().next().unwrap();
@@ -371,21 +371,21 @@ impl Reader<'_> {
         if !is_word && (first.is_ascii_alphabetic() || first == '_') {
             let path = self.path();
             if self.eat("+") {
-                let Term::Literal(value) = self.term() else { panic!("no number before `{}`", self.rest) };
-                return Term::Sum(path, value.as_i64().unwrap());
+                let OracleTerm::Literal(value) = self.term() else { panic!("no number before `{}`", self.rest) };
+                return OracleTerm::Sum(path, value.as_i64().unwrap());
             }
-            return Term::Path(path);
+            return OracleTerm::Path(path);
         }
         if first == '-' || first.is_ascii_digit() {
             let is_part = |c: char| c == '-' || c == '.' || c == 'e' || c.is_ascii_digit();
             let (number, rest) = self.rest.split_at(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()));
             self.rest = rest;
-            return Term::Literal(serde_json::from_str(number).unwrap());
+            return OracleTerm::Literal(serde_json::from_str(number).unwrap());
         }
         let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
         let value = values.next().unwrap().unwrap_or_else(|error| panic!("`{}`: {error}", self.rest));
         self.rest = &self.rest[values.byte_offset()..];
-        Term::Literal(value)
+        OracleTerm::Literal(value)
     }
 
     fn path(&mut self) -> String {
@@ -399,7 +399,7 @@ impl Reader<'_> {
 }
 
 /// Values by name; all names are known.
-impl Facts for Map<String, Value> {
+impl OracleFacts for Map<String, Value> {
     fn read(&self, path: &str) -> Reading {
         let mut parts = path.split('.');
         let mut value = parts.next().and_then(|name| self.get(name));

@@ -10,7 +10,7 @@ use rye_grammar::ItemId;
 use serde_json::json;
 
 use super::SETTINGS;
-use super::condition::{Condition, Facts, Pattern, Reading, Term};
+use super::condition::{OracleCondition, OracleFacts, OraclePattern, OracleTerm, Reading};
 use super::project::Rng;
 
 /// Projects of a plain test run.
@@ -21,13 +21,13 @@ const DIRECTIVE: &str = "# main\n\n```xml\n<directive name=\"main\" version=\"1.
     <permissions/></metadata>\n</directive>\n```\n\nDo it.\n";
 
 /// A point at which hooks are evaluated.
-struct Point {
+struct OraclePoint {
     turn: u64,
     turns: u64,
     command: Option<&'static str>,
 }
 
-impl Facts for Point {
+impl OracleFacts for OraclePoint {
     fn read(&self, path: &str) -> Reading {
         match (path, self.command) {
             ("turn", _) => Reading::Value(json!(self.turn)),
@@ -39,7 +39,7 @@ impl Facts for Point {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum HookRole {
     /// Blocks calls.
     Guard,
     /// Lets the thread continue after its answer.
@@ -47,79 +47,88 @@ enum Role {
 }
 
 #[derive(Debug, Clone)]
-struct Hook {
+struct DirectedHook {
     id: String,
-    role: Role,
-    condition: Condition,
+    role: HookRole,
+    condition: OracleCondition,
 }
 
-impl Hook {
+impl DirectedHook {
     fn text(&self) -> String {
         let (event, action) = match self.role {
-            Role::Guard => ("tool_call", json!({ "block": { "reason": "no" } })),
-            Role::License => ("agent_end", json!({ "follow_up": { "content": "more" } })),
+            HookRole::Guard => ("tool_call", json!({ "block": { "reason": "no" } })),
+            HookRole::License => ("agent_end", json!({ "follow_up": { "content": "more" } })),
         };
         let hook = json!({ "id": self.id, "event": event, "condition": self.condition.inline(), "action": action });
         format!("  - {hook}\n")
     }
 }
 
-fn condition(rng: &mut Rng, role: Role, depth: usize) -> Condition {
+fn condition(rng: &mut Rng, role: HookRole, depth: usize) -> OracleCondition {
     if depth > 0 && rng.once_in(2) {
         let parts = vec![condition(rng, role, depth - 1), condition(rng, role, depth - 1)];
         return match rng.below(5) {
-            0 => Condition::Not(Box::new(parts.into_iter().next().unwrap())),
-            1 | 2 => Condition::Any(parts),
-            _ => Condition::All(parts),
+            0 => OracleCondition::Not(Box::new(parts.into_iter().next().unwrap())),
+            1 | 2 => OracleCondition::Any(parts),
+            _ => OracleCondition::All(parts),
         };
     }
     let number = |rng: &mut Rng| json!(1 + rng.below(9));
     let path = rng.one_of(&["turn", "cost.turns"]).to_owned();
     match (role, rng.below(6)) {
-        (Role::Guard, 0) => {
+        (HookRole::Guard, 0) => {
             let word = json!(rng.one_of(&WORDS));
-            Condition::Compare("contains", Term::Path("call.input.command".into()), Term::Literal(word))
+            OracleCondition::Compare(
+                "contains",
+                OracleTerm::Path("call.input.command".into()),
+                OracleTerm::Literal(word),
+            )
         }
-        (Role::Guard, 1) => {
-            let pattern = Pattern { from_start: rng.once_in(2), text: rng.one_of(&WORDS).to_owned(), to_end: false };
-            Condition::Matches("call.input.command".into(), pattern)
+        (HookRole::Guard, 1) => {
+            let pattern =
+                OraclePattern { from_start: rng.once_in(2), text: rng.one_of(&WORDS).to_owned(), to_end: false };
+            OracleCondition::Matches("call.input.command".into(), pattern)
         }
-        (_, 2) => Condition::Compare("in", Term::Path(path), Term::Literal(json!([number(rng), number(rng)]))),
+        (_, 2) => OracleCondition::Compare(
+            "in",
+            OracleTerm::Path(path),
+            OracleTerm::Literal(json!([number(rng), number(rng)])),
+        ),
         (_, 3) => {
-            let sum = Term::Sum(path, i64::try_from(1 + rng.below(3)).unwrap());
-            Condition::Compare(rng.one_of(&["==", ">"]), sum, Term::Literal(number(rng)))
+            let sum = OracleTerm::Sum(path, i64::try_from(1 + rng.below(3)).unwrap());
+            OracleCondition::Compare(rng.one_of(&["==", ">"]), sum, OracleTerm::Literal(number(rng)))
         }
         _ => {
             let op = rng.one_of(&["==", "!=", "<", "<=", ">", ">="]);
-            Condition::Compare(op, Term::Path(path), Term::Literal(number(rng)))
+            OracleCondition::Compare(op, OracleTerm::Path(path), OracleTerm::Literal(number(rng)))
         }
     }
 }
 
 /// Returns the hooks of a project after one change of it.
-fn changed(rng: &mut Rng, before: &[Hook]) -> Vec<Hook> {
+fn changed(rng: &mut Rng, before: &[DirectedHook]) -> Vec<DirectedHook> {
     let mut after = before.to_vec();
     let at = rng.below(after.len());
     let (role, old) = (after[at].role, after[at].condition.clone());
     let other = condition(rng, role, 1);
     match rng.below(6) {
         0 => drop(after.remove(at)),
-        1 => after[at].condition = Condition::All(vec![old, other]),
-        2 => after[at].condition = Condition::Any(vec![old, other]),
-        3 => after[at].condition = Condition::Not(Box::new(Condition::Not(Box::new(old)))),
-        4 => after.push(Hook { id: "added".into(), role, condition: other }),
+        1 => after[at].condition = OracleCondition::All(vec![old, other]),
+        2 => after[at].condition = OracleCondition::Any(vec![old, other]),
+        3 => after[at].condition = OracleCondition::Not(Box::new(OracleCondition::Not(Box::new(old)))),
+        4 => after.push(DirectedHook { id: "added".into(), role, condition: other }),
         _ => after[at].condition = other,
     }
     after
 }
 
-fn world(hooks: &[Hook]) -> MapWorld<'static> {
+fn world(hooks: &[DirectedHook]) -> MapWorld<'static> {
     let mut world = MapWorld::new();
     for (path, text) in SETTINGS {
         world.insert(Space::System, &format!(".ai/config/agent/{path}"), text);
     }
     world.insert(Space::Project, ".ai/directives/main.md", DIRECTIVE);
-    let hooks: String = hooks.iter().map(Hook::text).collect();
+    let hooks: String = hooks.iter().map(DirectedHook::text).collect();
     let hooks = if hooks.is_empty() { "hooks: []\n".to_owned() } else { format!("hooks:\n{hooks}") };
     world.insert(Space::Project, ".ai/config/agent/hooks.yaml", hooks);
     world
@@ -131,7 +140,7 @@ fn compiled(world: &MapWorld<'_>, name: &str) -> Compilation {
     found.value.unwrap_or_else(|| panic!("{name}: {errors:?}"))
 }
 
-fn compare(before: &[Hook], after: &[Hook], name: &str) -> PlanDiff {
+fn compare(before: &[DirectedHook], after: &[DirectedHook], name: &str) -> PlanDiff {
     let (old, new) = (world(before), world(after));
     let (was, is) = (compiled(&old, name), compiled(&new, name));
     let sides = (DiffSide { world: &old, compilation: &was }, DiffSide { world: &new, compilation: &is });
@@ -139,24 +148,24 @@ fn compare(before: &[Hook], after: &[Hook], name: &str) -> PlanDiff {
 }
 
 /// Returns true if a hook of a role fires at a point.
-fn fires(hooks: &[Hook], role: Role, point: &Point) -> bool {
+fn fires(hooks: &[DirectedHook], role: HookRole, point: &OraclePoint) -> bool {
     hooks.iter().any(|hook| hook.role == role && hook.condition.evaluate(point) == Some(true))
 }
 
 /// Returns a point at which the change lets a call pass, or the thread continue.
-fn widening(before: &[Hook], after: &[Hook]) -> Option<Point> {
+fn widening(before: &[DirectedHook], after: &[DirectedHook]) -> Option<OraclePoint> {
     let commands = COMMANDS.into_iter().map(Some).chain([None]);
     let all = commands.flat_map(|command| (1..=14).map(move |turn| (command, turn)));
-    let mut all = all.flat_map(|(command, turn)| (0..=14).map(move |turns| Point { turn, turns, command }));
+    let mut all = all.flat_map(|(command, turn)| (0..=14).map(move |turns| OraclePoint { turn, turns, command }));
     all.find(|point| {
-        let passes = fires(before, Role::Guard, point) && !fires(after, Role::Guard, point);
+        let passes = fires(before, HookRole::Guard, point) && !fires(after, HookRole::Guard, point);
         // A message of the agent is no call.
-        let continues = !fires(before, Role::License, point) && fires(after, Role::License, point);
+        let continues = !fires(before, HookRole::License, point) && fires(after, HookRole::License, point);
         passes || continues
     })
 }
 
-fn reads_text(hooks: &[Hook]) -> bool {
+fn reads_text(hooks: &[DirectedHook]) -> bool {
     hooks.iter().any(|hook| hook.condition.inline().contains("command"))
 }
 
@@ -166,10 +175,10 @@ fn directions_agree_with_the_facts_at_which_hooks_fire() {
     let (mut widened, mut kept, mut unknown, mut wrong) = (0, 0, 0, Vec::new());
     for seed in 0..projects {
         let rng = &mut Rng::new(seed ^ 0xd1ff);
-        let before: Vec<Hook> = (0..=rng.below(3))
+        let before: Vec<DirectedHook> = (0..=rng.below(3))
             .map(|n| {
-                let role = if rng.once_in(3) { Role::License } else { Role::Guard };
-                Hook { id: format!("hook{n}"), role, condition: condition(rng, role, 2) }
+                let role = if rng.once_in(3) { HookRole::License } else { HookRole::Guard };
+                DirectedHook { id: format!("hook{n}"), role, condition: condition(rng, role, 2) }
             })
             .collect();
         let after = changed(rng, &before);
@@ -177,12 +186,12 @@ fn directions_agree_with_the_facts_at_which_hooks_fire() {
         let found = compare(&before, &after, &name);
         let is_certain = found.hooks.iter().any(|hook| hook.direction == Direction::Widened);
         let shown = || {
-            let hooks = |all: &[Hook]| all.iter().map(Hook::text).collect::<String>();
+            let hooks = |all: &[DirectedHook]| all.iter().map(DirectedHook::text).collect::<String>();
             let report: Vec<String> = lines(&found).into_iter().map(|line| line.text).collect();
             format!("before\n{}after\n{}{}\n", hooks(&before), hooks(&after), report.join("\n"))
         };
         match widening(&before, &after) {
-            Some(Point { turn, turns, command }) => {
+            Some(OraclePoint { turn, turns, command }) => {
                 widened += 1;
                 if !found.widened {
                     let point = json!({ "turn": turn, "cost.turns": turns, "command": command });

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::condition::{Condition, Facts, Reading, Truth};
-use super::project::{Action, Directive, Hook, Input, Project, note};
+use super::condition::{OracleCondition, OracleFacts, Reading, Truth};
+use super::project::{Input, RandomAction, RandomDirective, RandomHook, RandomProject, note};
 
 /// The expected plan of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,13 +17,13 @@ pub struct Expected {
     /// Ids of the prompt layers, each with true if the run decides about it.
     pub layers: Vec<(String, bool)>,
     /// Verdicts of hooks that collect text, by id.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub verdicts: BTreeMap<String, OracleVerdict>,
     /// The inputs with defaults.
     pub inputs: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum OracleVerdict {
     Fires,
     Depends,
     Never,
@@ -47,7 +47,7 @@ struct Before<'f> {
     has_extends: bool,
 }
 
-impl Facts for Before<'_> {
+impl OracleFacts for Before<'_> {
     fn read(&self, path: &str) -> Reading {
         match path {
             "directive" => Reading::Value(json!("main")),
@@ -62,7 +62,7 @@ impl Facts for Before<'_> {
 #[derive(Default)]
 struct RecordedPaths(RefCell<BTreeSet<String>>);
 
-impl Facts for RecordedPaths {
+impl OracleFacts for RecordedPaths {
     fn read(&self, path: &str) -> Reading {
         self.0.borrow_mut().insert(path.to_owned());
         Reading::Unknown
@@ -74,7 +74,7 @@ struct AnyInputs {
     has_extends: bool,
 }
 
-impl Facts for AnyInputs {
+impl OracleFacts for AnyInputs {
     fn read(&self, path: &str) -> Reading {
         match path {
             "directive" => Reading::Value(json!("main")),
@@ -84,7 +84,7 @@ impl Facts for AnyInputs {
     }
 }
 
-impl Project {
+impl RandomProject {
     /// Returns the inputs by which the regions of a matrix are described. An input without a value has its default if
     /// `main` declares it, or if there is one chain only and no route depends on the input.
     pub fn region_inputs(&self, given: &Map<String, Value>, expected: &Expected) -> Map<String, Value> {
@@ -94,8 +94,8 @@ impl Project {
         let mut chains: BTreeSet<Option<&str>> = BTreeSet::new();
         let mut is_decided = false;
         for hook in &self.hooks {
-            let Action::Route(to) = hook.action else { continue };
-            let truth = |facts: &dyn Facts| hook.condition.as_ref().map_or(Some(true), |one| one.evaluate(facts));
+            let RandomAction::Route(to) = hook.action else { continue };
+            let truth = |facts: &dyn OracleFacts| hook.condition.as_ref().map_or(Some(true), |one| one.evaluate(facts));
             // Evaluated to record its paths.
             truth(&read);
             let chosen = truth(&unknown);
@@ -125,12 +125,12 @@ impl Project {
     pub fn expected(&self, given: &Map<String, Value>) -> Result<Expected, Refused> {
         let leaf = self.directive("main");
         let routing = Before { inputs: &self.routing_inputs(given), has_extends: leaf.extends.is_some() };
-        let truth = |condition: &Option<Condition>, facts: &dyn Facts| -> Truth {
+        let truth = |condition: &Option<OracleCondition>, facts: &dyn OracleFacts| -> Truth {
             condition.as_ref().map_or(Some(true), |condition| condition.evaluate(facts))
         };
         let route = self.hooks.iter().find_map(|hook| match hook.action {
-            Action::Route(to) => (truth(&hook.condition, &routing) == Some(true)).then(|| to.to_owned()),
-            Action::Fetch(_) => None,
+            RandomAction::Route(to) => (truth(&hook.condition, &routing) == Some(true)).then(|| to.to_owned()),
+            RandomAction::Fetch(_) => None,
         });
         let mut chain = vec![leaf];
         let mut next = route.or_else(|| leaf.extends.clone());
@@ -144,17 +144,17 @@ impl Project {
         let inputs = with_defaults(given, &declared);
         let suppressed: Vec<&String> = chain.iter().flat_map(|link| &link.suppress).collect();
         let is_suppressed = |id: &str| suppressed.iter().any(|known| *known == id);
-        let mut hooks: Vec<&Hook> = chain.iter().rev().flat_map(|link| &link.hooks).collect();
-        hooks.extend(self.hooks.iter().filter(|hook| matches!(hook.action, Action::Fetch(_))));
+        let mut hooks: Vec<&RandomHook> = chain.iter().rev().flat_map(|link| &link.hooks).collect();
+        hooks.extend(self.hooks.iter().filter(|hook| matches!(hook.action, RandomAction::Fetch(_))));
         let facts = Before { inputs: &inputs, has_extends: leaf.extends.is_some() };
-        let mut verdicts: Vec<(&Hook, String, Verdict)> = Vec::new();
+        let mut verdicts: Vec<(&RandomHook, String, OracleVerdict)> = Vec::new();
         for hook in hooks {
-            let Action::Fetch(n) = hook.action else { continue };
+            let RandomAction::Fetch(n) = hook.action else { continue };
             let verdict = match truth(&hook.condition, &facts) {
-                _ if is_suppressed(&hook.id) || is_suppressed(&note(n)) => Verdict::Removed,
-                Some(true) => Verdict::Fires,
-                Some(false) => Verdict::Never,
-                None => Verdict::Depends,
+                _ if is_suppressed(&hook.id) || is_suppressed(&note(n)) => OracleVerdict::Removed,
+                Some(true) => OracleVerdict::Fires,
+                Some(false) => OracleVerdict::Never,
+                None => OracleVerdict::Depends,
             };
             verdicts.push((hook, note(n), verdict));
         }
@@ -167,8 +167,8 @@ impl Project {
 
 /// Orders the layers, each item once: at its first certain place, else where a hook may bring it.
 fn sections(
-    chain: &[&Directive],
-    hooks: &mut [(&Hook, String, Verdict)],
+    chain: &[&RandomDirective],
+    hooks: &mut [(&RandomHook, String, OracleVerdict)],
     is_suppressed: &dyn Fn(&str) -> bool,
 ) -> Vec<(String, bool)> {
     let mut of_chain: [Vec<String>; 3] = [Vec::new(), Vec::new(), Vec::new()];
@@ -182,29 +182,29 @@ fn sections(
         }
     }
     // Steps: a hook section, a chain section, or the body.
-    let steps: [Step; 8] = [
-        Step::Hooks("build_system_prompt", "before"),
-        Step::Chain(0),
-        Step::Hooks("build_system_prompt", "after"),
-        Step::Hooks("thread_started", "before"),
-        Step::Chain(1),
-        Step::Body,
-        Step::Chain(2),
-        Step::Hooks("thread_started", "after"),
+    let steps: [OracleStep; 8] = [
+        OracleStep::Hooks("build_system_prompt", "before"),
+        OracleStep::Chain(0),
+        OracleStep::Hooks("build_system_prompt", "after"),
+        OracleStep::Hooks("thread_started", "before"),
+        OracleStep::Chain(1),
+        OracleStep::Body,
+        OracleStep::Chain(2),
+        OracleStep::Hooks("thread_started", "after"),
     ];
     let mut certain: Vec<String> = Vec::new();
     for step in &steps {
         match step {
-            Step::Body => {}
-            Step::Chain(position) => {
+            OracleStep::Body => {}
+            OracleStep::Chain(position) => {
                 of_chain[*position].retain(|id| !certain.contains(id));
                 certain.extend(of_chain[*position].iter().cloned());
             }
-            Step::Hooks(event, position) => {
+            OracleStep::Hooks(event, position) => {
                 for (hook, id, verdict) in hooks.iter_mut() {
-                    if hook.event == *event && hook.position == *position && *verdict == Verdict::Fires {
+                    if hook.event == *event && hook.position == *position && *verdict == OracleVerdict::Fires {
                         if certain.contains(id) {
-                            *verdict = Verdict::Removed;
+                            *verdict = OracleVerdict::Removed;
                         } else {
                             certain.push(id.clone());
                         }
@@ -213,38 +213,38 @@ fn sections(
             }
         }
     }
-    for (_, id, verdict) in hooks.iter_mut().filter(|(_, _, verdict)| *verdict == Verdict::Depends) {
+    for (_, id, verdict) in hooks.iter_mut().filter(|(_, _, verdict)| *verdict == OracleVerdict::Depends) {
         if certain.contains(id) {
-            *verdict = Verdict::Removed;
+            *verdict = OracleVerdict::Removed;
         }
     }
     let mut layers = Vec::new();
     for step in &steps {
         match step {
-            Step::Body => layers.push(("main".to_owned(), false)),
-            Step::Chain(position) => layers.extend(of_chain[*position].iter().map(|id| (id.clone(), false))),
-            Step::Hooks(event, position) => layers.extend(
+            OracleStep::Body => layers.push(("main".to_owned(), false)),
+            OracleStep::Chain(position) => layers.extend(of_chain[*position].iter().map(|id| (id.clone(), false))),
+            OracleStep::Hooks(event, position) => layers.extend(
                 hooks
                     .iter()
                     .filter(|(hook, _, verdict)| {
-                        let is_live = matches!(verdict, Verdict::Fires | Verdict::Depends);
+                        let is_live = matches!(verdict, OracleVerdict::Fires | OracleVerdict::Depends);
                         is_live && hook.event == *event && hook.position == *position
                     })
-                    .map(|(_, id, verdict)| (id.clone(), *verdict == Verdict::Depends)),
+                    .map(|(_, id, verdict)| (id.clone(), *verdict == OracleVerdict::Depends)),
             ),
         }
     }
     layers
 }
 
-enum Step {
+enum OracleStep {
     Hooks(&'static str, &'static str),
     Chain(usize),
     Body,
 }
 
 /// Merges the inputs of a chain by name; the declaration nearest to the leaf wins.
-fn merge_inputs(chain: &[&Directive]) -> Vec<Input> {
+fn merge_inputs(chain: &[&RandomDirective]) -> Vec<Input> {
     let mut all: Vec<Input> = Vec::new();
     for input in chain.iter().rev().flat_map(|link| &link.inputs) {
         if !all.iter().any(|known| known.name == input.name) {
@@ -277,7 +277,11 @@ fn check(given: &Map<String, Value>, declared: &[Input]) -> Result<(), Refused> 
 }
 
 /// Returns calls of `main`, at most `most`: for each input the values at which a condition can change, and no value.
-pub fn enumerate(project: &Project, most: usize, pick: &mut dyn FnMut(usize) -> usize) -> Vec<Map<String, Value>> {
+pub fn enumerate(
+    project: &RandomProject,
+    most: usize,
+    pick: &mut dyn FnMut(usize) -> usize,
+) -> Vec<Map<String, Value>> {
     let declared = project.declared();
     let values: Vec<(String, Vec<Option<Value>>)> =
         declared.iter().map(|input| (input.name.clone(), values_of(project, input))).collect();
@@ -295,7 +299,7 @@ pub fn enumerate(project: &Project, most: usize, pick: &mut dyn FnMut(usize) -> 
     if product <= most { (0..product).map(call).collect() } else { (0..most).map(|_| call(pick(product))).collect() }
 }
 
-fn values_of(project: &Project, input: &Input) -> Vec<Option<Value>> {
+fn values_of(project: &RandomProject, input: &Input) -> Vec<Option<Value>> {
     let path = format!("inputs.{}", input.name);
     let mut values: Vec<Value> = Vec::new();
     let mut literals: Vec<Value> = Vec::new();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::condition::{Condition, Pattern, Term};
+use super::condition::{OracleCondition, OraclePattern, OracleTerm};
 pub use super::rng::Rng;
 
 pub const NOTE_COUNT: usize = 5;
@@ -14,15 +14,15 @@ pub const NOTE_COUNT: usize = 5;
 const ROUTES: [&str; 2] = ["parts/one", "parts/two"];
 
 #[derive(Debug, Clone)]
-pub struct Project {
+pub struct RandomProject {
     /// The directive `main` first.
-    pub directives: Vec<Directive>,
+    pub directives: Vec<RandomDirective>,
     /// Hooks of the project's hook file.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<RandomHook>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Directive {
+pub struct RandomDirective {
     pub id: String,
     pub extends: Option<String>,
     pub inputs: Vec<Input>,
@@ -30,7 +30,7 @@ pub struct Directive {
     pub context: [Vec<usize>; 3],
     /// Ids of notes and hooks.
     pub suppress: Vec<String>,
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<RandomHook>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,17 +43,17 @@ pub struct Input {
 }
 
 #[derive(Debug, Clone)]
-pub struct Hook {
+pub struct RandomHook {
     pub id: String,
     pub event: &'static str,
     pub position: &'static str,
-    pub condition: Option<Condition>,
+    pub condition: Option<OracleCondition>,
     pub mapping: bool,
-    pub action: Action,
+    pub action: RandomAction,
 }
 
 #[derive(Debug, Clone)]
-pub enum Action {
+pub enum RandomAction {
     Fetch(usize),
     Route(&'static str),
 }
@@ -76,7 +76,7 @@ pub fn note(n: usize) -> String {
     format!("notes/n{n}")
 }
 
-impl Project {
+impl RandomProject {
     /// Returns the project of a seed.
     pub fn generate(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
@@ -87,35 +87,39 @@ impl Project {
         }
         let used = used.as_slice();
         let base = rng.once_in(2).then(|| "parts/base".to_owned());
-        let mut directives = vec![Directive::generate(rng, used, "main", base.clone())];
+        let mut directives = vec![RandomDirective::generate(rng, used, "main", base.clone())];
         if base.is_some() {
             let above = rng.once_in(3).then(|| "parts/root".to_owned());
-            directives.push(Directive::generate(rng, used, "parts/base", above));
+            directives.push(RandomDirective::generate(rng, used, "parts/base", above));
         }
-        directives.push(Directive::generate(rng, used, "parts/root", None));
+        directives.push(RandomDirective::generate(rng, used, "parts/root", None));
         for id in ROUTES {
             let above = rng.once_in(3).then(|| "parts/root".to_owned());
-            directives.push(Directive::generate(rng, used, id, above));
+            directives.push(RandomDirective::generate(rng, used, id, above));
         }
         let mut project = Self { directives, hooks: Vec::new() };
         let declared = project.declared();
         let names: Vec<&Input> = declared.iter().collect();
         for n in 0..rng.below(3) {
             // Other directives keep their parents: a route to one of their own children would be a cycle.
-            let is_main = Condition::Compare("==", Term::Path("directive".into()), Term::Literal(json!("main")));
+            let is_main = OracleCondition::Compare(
+                "==",
+                OracleTerm::Path("directive".into()),
+                OracleTerm::Literal(json!("main")),
+            );
             let when = condition(rng, &names, 2, &["directive", "has_extends"]);
-            let hook = Hook {
+            let hook = RandomHook {
                 id: format!("route{n}"),
                 event: "resolve_extends",
                 position: "before",
-                condition: Some(Condition::All(vec![is_main, when])),
+                condition: Some(OracleCondition::All(vec![is_main, when])),
                 mapping: rng.once_in(2),
-                action: Action::Route(ROUTES[rng.below(ROUTES.len())]),
+                action: RandomAction::Route(ROUTES[rng.below(ROUTES.len())]),
             };
             project.hooks.push(hook);
         }
         for n in 0..=rng.below(6) {
-            project.hooks.push(Hook::generate(rng, &format!("hook{n}"), &names));
+            project.hooks.push(RandomHook::generate(rng, &format!("hook{n}"), &names));
         }
         project
     }
@@ -131,7 +135,7 @@ impl Project {
         all
     }
 
-    pub fn directive(&self, id: &str) -> &Directive {
+    pub fn directive(&self, id: &str) -> &RandomDirective {
         self.directives.iter().find(|directive| directive.id == id).unwrap()
     }
 
@@ -155,7 +159,7 @@ impl Project {
     }
 }
 
-impl Directive {
+impl RandomDirective {
     fn generate(rng: &mut Rng, used: &[(&str, &'static str)], id: &str, extends: Option<String>) -> Self {
         let mut inputs = Vec::new();
         for (name, kind) in used {
@@ -179,7 +183,7 @@ impl Directive {
         let mut hooks = Vec::new();
         if rng.once_in(3) {
             let names: Vec<&Input> = inputs.iter().collect();
-            hooks.push(Hook::generate(rng, &format!("own_{}", id.rsplit('/').next().unwrap()), &names));
+            hooks.push(RandomHook::generate(rng, &format!("own_{}", id.rsplit('/').next().unwrap()), &names));
         }
         Self { id: id.to_owned(), extends, inputs, context, suppress, hooks }
     }
@@ -198,8 +202,8 @@ impl Directive {
         }
         inside.push_str("</context><permissions/><hooks>");
         for hook in &self.hooks {
-            let Action::Fetch(n) = hook.action else { panic!("a directive routes") };
-            let when = hook.condition.as_ref().map_or("true".to_owned(), Condition::inline);
+            let RandomAction::Fetch(n) = hook.action else { panic!("a directive routes") };
+            let when = hook.condition.as_ref().map_or("true".to_owned(), OracleCondition::inline);
             let when = when.replace('&', "&amp;").replace('<', "&lt;");
             let _ = write!(
                 inside,
@@ -254,7 +258,7 @@ impl Input {
     }
 }
 
-impl Hook {
+impl RandomHook {
     fn generate(rng: &mut Rng, id: &str, inputs: &[&Input]) -> Self {
         Self {
             id: id.to_owned(),
@@ -262,7 +266,7 @@ impl Hook {
             position: rng.one_of(&["before", "after"]),
             condition: (!rng.once_in(6)).then(|| condition(rng, inputs, 2, &["directive", "depth"])),
             mapping: rng.once_in(2),
-            action: Action::Fetch(rng.below(NOTE_COUNT)),
+            action: RandomAction::Fetch(rng.below(NOTE_COUNT)),
         }
         .without_unknown_facts()
     }
@@ -285,8 +289,8 @@ impl Hook {
             hook.insert("condition".into(), mapping.unwrap_or_else(|| json!(condition.inline())));
         }
         let action = match self.action {
-            Action::Route(id) => json!({ "set_extends": id }),
-            Action::Fetch(n) => {
+            RandomAction::Route(id) => json!({ "set_extends": id }),
+            RandomAction::Fetch(n) => {
                 hook.insert("position".into(), json!(self.position));
                 json!({ "primary": "fetch", "item_type": "knowledge", "item_id": note(n) })
             }
@@ -297,43 +301,45 @@ impl Hook {
 }
 
 /// Returns a condition over some of these inputs and facts.
-fn condition(rng: &mut Rng, inputs: &[&Input], depth: usize, facts: &[&str]) -> Condition {
+fn condition(rng: &mut Rng, inputs: &[&Input], depth: usize, facts: &[&str]) -> OracleCondition {
     if depth > 0 && rng.once_in(2) {
         let mut part = || condition(rng, inputs, depth - 1, facts);
         let parts = vec![part(), part()];
         return match rng.below(5) {
-            0 => Condition::Not(Box::new(parts.into_iter().next().unwrap())),
-            1 | 2 => Condition::Any(parts),
-            _ => Condition::All(parts),
+            0 => OracleCondition::Not(Box::new(parts.into_iter().next().unwrap())),
+            1 | 2 => OracleCondition::Any(parts),
+            _ => OracleCondition::All(parts),
         };
     }
     if inputs.is_empty() || rng.once_in(3) {
         return match rng.one_of(facts) {
-            "directive" => Condition::Compare(
+            "directive" => OracleCondition::Compare(
                 rng.one_of(&["==", "!="]),
-                Term::Path("directive".into()),
-                Term::Literal(json!(rng.one_of(&["main", "parts/one"]))),
+                OracleTerm::Path("directive".into()),
+                OracleTerm::Literal(json!(rng.one_of(&["main", "parts/one"]))),
             ),
-            "has_extends" => Condition::Is("has_extends".into()),
-            _ => Condition::Compare(
+            "has_extends" => OracleCondition::Is("has_extends".into()),
+            _ => OracleCondition::Compare(
                 rng.one_of(&["==", ">"]),
-                Term::Path("depth".into()),
-                Term::Literal(json!(rng.below(2))),
+                OracleTerm::Path("depth".into()),
+                OracleTerm::Literal(json!(rng.below(2))),
             ),
         };
     }
     let input = inputs[rng.below(inputs.len())];
     let path = format!("inputs.{}", input.name);
-    let compare = |op, path: String, value: Value| Condition::Compare(op, Term::Path(path), Term::Literal(value));
+    let compare = |op, path: String, value: Value| {
+        OracleCondition::Compare(op, OracleTerm::Path(path), OracleTerm::Literal(value))
+    };
     if rng.once_in(6) {
-        return Condition::Exists(path);
+        return OracleCondition::Exists(path);
     }
     match (input.kind, rng.below(8)) {
-        ("boolean", 0..4) => Condition::Is(path),
+        ("boolean", 0..4) => OracleCondition::Is(path),
         ("boolean", _) => compare(rng.one_of(&["==", "!="]), path, json!(rng.once_in(2))),
         ("integer", 0) => {
-            let sum = Term::Sum(path, i64::try_from(1 + rng.below(3)).unwrap());
-            Condition::Compare(rng.one_of(&["==", ">"]), sum, Term::Literal(json!(rng.below(6))))
+            let sum = OracleTerm::Sum(path, i64::try_from(1 + rng.below(3)).unwrap());
+            OracleCondition::Compare(rng.one_of(&["==", ">"]), sum, OracleTerm::Literal(json!(rng.below(6))))
         }
         ("integer", 1) => compare("in", path, json!([rng.below(5), rng.below(9)])),
         ("integer", _) => compare(rng.one_of(&["==", "!=", "<", "<=", ">", ">="]), path, json!(rng.below(6))),
@@ -341,14 +347,21 @@ fn condition(rng: &mut Rng, inputs: &[&Input], depth: usize, facts: &[&str]) -> 
             let value = rng.one_of(&[0.0, 0.25, 0.5, 1.0, 2.5]);
             compare(rng.one_of(&["==", "!=", "<", "<=", ">", ">="]), path, json!(value))
         }
-        ("array", 0) => Condition::Compare(">", Term::Length(path), Term::Literal(json!(rng.below(3)))),
-        ("array", _) | (_, 2) => compare("contains", path, json!(rng.one_of(&WORDS))),
-        (_, 0) if input.choices.is_empty() => {
-            Condition::Compare(rng.one_of(&[">", "=="]), Term::Length(path), Term::Literal(json!(rng.below(5))))
+        ("array", 0) => {
+            OracleCondition::Compare(">", OracleTerm::Length(path), OracleTerm::Literal(json!(rng.below(3))))
         }
+        ("array", _) | (_, 2) => compare("contains", path, json!(rng.one_of(&WORDS))),
+        (_, 0) if input.choices.is_empty() => OracleCondition::Compare(
+            rng.one_of(&[">", "=="]),
+            OracleTerm::Length(path),
+            OracleTerm::Literal(json!(rng.below(5))),
+        ),
         (_, 1) => {
             let (from_start, to_end) = (rng.once_in(2), rng.once_in(3));
-            Condition::Matches(path, Pattern { from_start, text: rng.one_of(&["te", "co", "d"]).to_owned(), to_end })
+            OracleCondition::Matches(
+                path,
+                OraclePattern { from_start, text: rng.one_of(&["te", "co", "d"]).to_owned(), to_end },
+            )
         }
         (_, 3) if input.choices.is_empty() => compare(rng.one_of(&["<", ">="]), path, json!(rng.one_of(&["b", "tea"]))),
         (_, 4) => compare("in", path, json!([rng.one_of(&MODES), rng.one_of(&WORDS)])),

@@ -16,13 +16,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rye_compiler::compile::{Compilation, CompileRequest as Ask, compile};
-use rye_compiler::plan::PlannedModel;
 use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
 use crate::BoxFuture;
 use crate::clock::JumpingClock;
-use crate::context::{ApprovalPolicy, Providers, StartOptions, ThreadHandle};
+use crate::context::{ApprovalPolicy, StartOptions, ThreadHandle};
 use crate::engine::{Engine, EngineOptions};
 use crate::event::{ControlMessage, Event, EventBody, ResultKind, event_row};
 use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, StopReason, Usage};
@@ -86,14 +85,6 @@ impl Provider for ScriptedModel {
             let usage = self.usage;
             Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None, uncounted: None, unread: Vec::new() })
         })
-    }
-}
-
-struct SingleProvider(Arc<ScriptedModel>);
-
-impl Providers for SingleProvider {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
     }
 }
 
@@ -184,7 +175,7 @@ impl Lab {
             ApprovalPolicy::Allow,
         )
         .unwrap();
-        options.providers = Arc::new(SingleProvider(Arc::clone(&self.model)));
+        options.providers = Arc::new(Arc::clone(&self.model));
         options.clock = Arc::new(JumpingClock::starting_at(1_700_000_000_000));
         options.disk.clone_from(&self.disk);
         options.keys.clone_from(&self.keys);

@@ -2,21 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::house::{root, sources};
+use super::house::{root, rust_sources, sources};
 
 /// Names that are generic by nature: their module says what they belong to.
 const GENERIC_NAMES: [&str; 6] = ["Args", "Body", "Client", "Decoder", "Error", "Settings"];
 
+/// The maximum of type names that several files of the workspace define, tests included.
+const MAX_SHARED_NAMES: usize = 40;
+
 /// Returns the names of the public types of a source, without those of its test module.
 fn public_types(text: &str) -> Vec<&str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    type_names(code, true)
+}
+
+/// Returns the names of the types that a source defines, and of the public ones the aliases too.
+fn type_names(code: &str, is_public: bool) -> Vec<&str> {
     let name = |line: &'_ str| -> Option<usize> {
-        let rest = line.trim_start().strip_prefix("pub")?;
+        let line_start = line.trim_start();
+        let rest = line_start.strip_prefix("pub").or((!is_public).then_some(line_start))?;
         let rest = rest.strip_prefix('(').map_or(rest, |inner| inner.split_once(')').map_or("", |(_, rest)| rest));
         let mut words = rest.split_whitespace();
-        let is_type = matches!(words.next(), Some("struct" | "enum" | "trait" | "type" | "union"));
+        let kind = words.next();
+        let is_type = matches!(kind, Some("struct" | "enum" | "trait" | "union")) || is_public && kind == Some("type");
         is_type.then(|| words.next()).flatten().map(|word| line.find(word).unwrap_or_default())
     };
     let ident = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -52,6 +62,35 @@ fn public_types_have_unique_names_in_their_crate() {
         let repeated = repeated_types(&root().join(name).join("src"));
         assert!(repeated.is_empty(), "{name}: types with the same name: {repeated:#?}");
     }
+}
+
+/// Returns the type names that more than one of these files defines, with the files.
+fn shared_names(files: &[PathBuf]) -> BTreeMap<String, BTreeSet<&Path>> {
+    let mut found: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
+    for path in files {
+        for name in type_names(&fs::read_to_string(path).unwrap(), false) {
+            found.entry(name.to_owned()).or_default().insert(path);
+        }
+    }
+    found.retain(|_, files| files.len() > 1);
+    found
+}
+
+#[test]
+fn few_type_names_are_defined_in_several_files() {
+    let files = rust_sources();
+    let shared = shared_names(&files);
+    assert!(shared.len() <= MAX_SHARED_NAMES, "{} names, at most {MAX_SHARED_NAMES}: {shared:#?}", shared.len());
+}
+
+#[test]
+fn shared_names_are_found_in_private_types_and_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    put("a.rs", "pub struct One;\nstruct Own;\n#[cfg(test)]\nmod tests {\n    struct Planted;\n}\n");
+    put("b.rs", "pub(crate) enum Planted {}\nstruct Own(u8);\n");
+    let files = sources(folder.path(), ".rs");
+    assert_eq!(shared_names(&files).into_keys().collect::<Vec<_>>(), ["Own", "Planted"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::store::Disk;
 use crate::store::disk::{DiskFault, DiskStep, SimulatedDisk, StepDecision, Survival, SyncKind, SyncSkippingDisk};
 use external_world::Outside;
 use final_state::FinalState;
-use scenarios::Scenario;
+use scenarios::CrashScenario;
 
 mod crash_points;
 mod external_world;
@@ -35,14 +35,14 @@ struct CrashWorld {
 
 impl CrashWorld {
     /// Creates the world that an interrupted run left, in the project where it ran.
-    fn over(scenario: &'static Scenario, left: SimulatedDisk, project: PathBuf) -> Self {
+    fn over(scenario: &'static CrashScenario, left: SimulatedDisk, project: PathBuf) -> Self {
         let simulated = Arc::new(left);
         let disk = Arc::clone(&simulated) as Arc<dyn Disk>;
         let lab = external_world::lab(scenario, &disk, Some(project));
         Self { simulated, outside: Outside::new(Arc::clone(&disk)), lab, disk }
     }
 
-    fn new(scenario: &'static Scenario, left_out: &'static [SyncKind]) -> Self {
+    fn new(scenario: &'static CrashScenario, left_out: &'static [SyncKind]) -> Self {
         let simulated = Arc::new(SimulatedDisk::new());
         let raw = Arc::clone(&simulated) as Arc<dyn Disk>;
         let outside = Outside::new(Arc::clone(&raw));
@@ -54,11 +54,11 @@ impl CrashWorld {
 
     /// Simulates one process: the process works until nothing is left to do or its disk fails; its state in memory is
     /// then dropped.
-    fn process(&self, scenario: &'static Scenario) -> Result<(), String> {
+    fn process(&self, scenario: &'static CrashScenario) -> Result<(), String> {
         process(scenario, &self.lab, &self.outside, &self.disk)
     }
 
-    fn read_final_state(&self, scenario: &Scenario) -> Result<FinalState, String> {
+    fn read_final_state(&self, scenario: &CrashScenario) -> Result<FinalState, String> {
         let engine = external_world::open(scenario, &self.lab, &self.outside, &self.disk)?;
         final_state::read_final_state(scenario, &engine, &self.outside)
     }
@@ -67,7 +67,7 @@ impl CrashWorld {
 /// A run that takes longer hangs. The limit leaves time for the checks before each operation.
 const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 
-fn process(scenario: &'static Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
+fn process(scenario: &'static CrashScenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = external_world::open(scenario, lab, outside, disk)?;
@@ -85,7 +85,7 @@ struct UndisturbedRun {
     places: Vec<u64>,
 }
 
-fn undisturbed(scenario: &'static Scenario) -> UndisturbedRun {
+fn undisturbed(scenario: &'static CrashScenario) -> UndisturbedRun {
     static KNOWN: Mutex<BTreeMap<&str, UndisturbedRun>> = Mutex::new(BTreeMap::new());
     if let Some(whole) = KNOWN.lock().unwrap().get(scenario.name) {
         return whole.clone();
@@ -127,7 +127,7 @@ impl Interruption {
 }
 
 /// Interrupts a run, recovers it until nothing is left to do, and compares the result.
-fn check_interrupted_run(scenario: &'static Scenario, how: Interruption) -> Result<(), String> {
+fn check_interrupted_run(scenario: &'static CrashScenario, how: Interruption) -> Result<(), String> {
     let whole = undisturbed(scenario).final_state;
     let world = CrashWorld::new(scenario, how.left_out);
     world.simulated.fail_at(how.at, DiskFault::PowerFailure);

@@ -120,14 +120,6 @@ impl Provider for StallingModel {
     }
 }
 
-struct StallingProvider(Arc<StallingModel>);
-
-impl Providers for StallingProvider {
-    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
-        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
-    }
-}
-
 #[tokio::test]
 async fn child_ends_at_the_deadline_of_its_parent() {
     let lab = Lab::new(|_| Ok(reply_text("unused")));
@@ -135,7 +127,7 @@ async fn child_ends_at_the_deadline_of_its_parent() {
     lab.directive("parent", &format!("<limits duration_seconds=\"20\"/>{permitted}"), "");
     lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
     let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
-    let provider = StallingProvider(Arc::clone(&model));
+    let provider = Arc::clone(&model);
     let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
     // A part of the time has elapsed before the child starts, by the clock alone.
     let handle = lab.start(&engine, "parent").await;
@@ -157,7 +149,7 @@ async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
     let lab = Lab::new(|_| Ok(reply_text("unused")));
     lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
     let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
-    let provider = StallingProvider(Arc::clone(&model));
+    let provider = Arc::clone(&model);
     let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
     let above = lab.start(&engine, "child").await;
     while model.0.load(Ordering::SeqCst) < 1 {
@@ -185,9 +177,9 @@ async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
 
 /// An approver that allows every call, answers nothing at a limit, and counts these questions.
 #[derive(Default)]
-struct SilentApprover(AtomicUsize);
+struct SilentAtLimits(AtomicUsize);
 
-impl ApprovalHandler for SilentApprover {
+impl ApprovalHandler for SilentAtLimits {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
             if request.origin == ApprovalOrigin::Call {
@@ -210,7 +202,7 @@ async fn asking(clock: &Arc<ManualClock>, settings: &str) -> (Lab, Engine, crate
     lab.write(".ai/config/agent/agent.yaml", settings);
     let limits = "<limits turns=\"1\" duration_seconds=\"60\"/>";
     lab.directive("reader", &format!("{limits}{}", permit(&["rye.file-system.read"])), "");
-    let approver = Arc::new(SilentApprover::default());
+    let approver = Arc::new(SilentAtLimits::default());
     let engine = open(&lab, clock, |options| {
         options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
     });
@@ -253,7 +245,7 @@ async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
         "<permissions><execute><directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
     lab.directive("parent", &format!("<limits turns=\"5\" duration_seconds=\"60\"/>{granted}"), "");
     lab.directive("child", &format!("<limits turns=\"1\" duration_seconds=\"60\"/>{granted}"), "");
-    let approver = Arc::new(SilentApprover::default());
+    let approver = Arc::new(SilentAtLimits::default());
     let engine = open(&lab, &clock, |options| {
         options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
     });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::{Lab, SingleProvider, calls, names, permit, reply_text, thread};
+use super::{Lab, calls, names, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::clock::Clock;
 use crate::context::{ApprovalPolicy, StartOptions};
@@ -36,7 +36,7 @@ fn open(lab: &Lab, clock: Arc<dyn Clock>) -> Result<Engine, EngineError> {
     let mut options =
         EngineOptions::with_trust(&lab.path(), None, lab.system.clone(), Trust::Everything, ApprovalPolicy::Allow)
             .unwrap();
-    options.providers = Arc::new(SingleProvider(Arc::clone(&lab.model)));
+    options.providers = Arc::new(Arc::clone(&lab.model));
     options.clock = clock;
     options.disk.clone_from(&lab.disk);
     Engine::open(&lab.path(), options)

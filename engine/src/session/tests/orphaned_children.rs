@@ -34,7 +34,7 @@ fn hands_over(request: &Request) -> Vec<ContentBlock> {
 }
 
 /// The gate of the first call of `test/low`: a message opens it; a dropped sender ends the task.
-struct Gate {
+struct FirstCallGate {
     opened: Mutex<Receiver<()>>,
     passed: AtomicBool,
 }
@@ -43,7 +43,7 @@ struct Gate {
 /// through the other, and end.
 fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
     let (open, opened) = channel();
-    let gate = Gate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };
+    let gate = FirstCallGate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };
     let mut lab = Lab::new(move |request| {
         let who = request.cue.directive.as_str();
         let Some(at) = above.iter().position(|name| *name == who) else {

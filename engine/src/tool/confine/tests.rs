@@ -10,13 +10,13 @@ use tempfile::TempDir;
 use super::*;
 
 /// A project, and a folder beside it that no path may reach.
-struct World {
+struct ConfinedFolder {
     _base: TempDir,
     root: PathBuf,
     outside: PathBuf,
 }
 
-fn world() -> World {
+fn world() -> ConfinedFolder {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("project");
     let outside = base.path().join("outside");
@@ -31,10 +31,10 @@ fn world() -> World {
     fs::write(root.join(".ai/state/threads/t.jsonl"), "secret").unwrap();
     fs::write(root.join(".ai/directives/d.md"), "d").unwrap();
     fs::write(outside.join("secret.txt"), "secret").unwrap();
-    World { root, outside, _base: base }
+    ConfinedFolder { root, outside, _base: base }
 }
 
-impl World {
+impl ConfinedFolder {
     fn project(&self) -> ProjectFiles {
         ProjectFiles::open(&self.root, Vec::new()).unwrap()
     }

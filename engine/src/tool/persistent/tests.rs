@@ -14,13 +14,13 @@ use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::{PreparedTool, ToolRegistry};
 
 /// A project with one persistent tool, and the processes of one thread.
-struct Project {
+struct PersistentProject {
     dir: tempfile::TempDir,
     tool: PreparedTool,
     processes: Arc<PersistentProcesses>,
 }
 
-impl Project {
+impl PersistentProject {
     fn new(name: &str, text: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
@@ -89,7 +89,7 @@ const COUNT: &str =
 
 #[tokio::test]
 async fn one_process_answers_all_calls_of_a_thread() {
-    let project = Project::new("helper.yaml", &shell_tool("", COUNT));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("", COUNT));
     let mut texts = Vec::new();
     for _ in 0..3 {
         let outcome = project.call(json!({})).await;
@@ -105,7 +105,7 @@ async fn one_process_answers_all_calls_of_a_thread() {
 #[tokio::test]
 async fn line_holds_id_event_and_facts() {
     let body = "      printf '{{\"id\":%s,\"result\":%s}}\\n' \"$id\" \"$line\"\n";
-    let project = Project::new("helper.yaml", &shell_tool("parameters: {properties: {text: {}}}\n", body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("parameters: {properties: {text: {}}}\n", body));
     let outcome = project.call(json!({"text": "a\n\"b\""})).await;
     assert_eq!(outcome.content, json!({"id": 1, "event": "tool_result", "facts": {"text": "a\n\"b\""}}));
 }
@@ -150,7 +150,7 @@ async fn script_keeps_its_memory_and_survives_an_exception() {
         if !has(program) || (name == "helper.ts" && !has_typescript()) {
             continue;
         }
-        let project = Project::new(name, text);
+        let project = PersistentProject::new(name, text);
         let first = project.call(json!({})).await;
         assert_eq!(first.content, json!({"action": "block", "reason": "call 1"}), "{name}");
         let raised = project.call(json!({"do": "raise"})).await;
@@ -163,7 +163,7 @@ async fn script_keeps_its_memory_and_survives_an_exception() {
 #[tokio::test]
 async fn process_that_ends_restarts_once_a_prompt() {
     let body = "      echo gone >&2; exit 3\n";
-    let project = Project::new("helper.yaml", &shell_tool("", body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("", body));
     project.processes.set_prompt(1);
     for _ in 0..2 {
         let ended = project.call(json!({})).await;
@@ -181,7 +181,7 @@ async fn process_that_ends_restarts_once_a_prompt() {
 async fn repeatable_call_is_sent_again_after_a_crash() {
     // The first process ends at its first line, each later one answers.
     let body = format!("      if [ ! -e PROJECT/once ]; then : > PROJECT/once; exit 1; fi\n{COUNT}");
-    let project = Project::new("helper.yaml", &shell_tool("idempotent: true\n", &body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("idempotent: true\n", &body));
     let outcome = project.call(json!({})).await;
     assert!(!outcome.is_error, "{outcome:?}");
     assert!(outcome.content["text"].as_str().unwrap().starts_with("1 of "), "{outcome:?}");
@@ -189,7 +189,7 @@ async fn repeatable_call_is_sent_again_after_a_crash() {
 
 #[tokio::test]
 async fn process_without_an_answer_in_time_is_stopped() {
-    let project = Project::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", "      sleep 600\n"));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", "      sleep 600\n"));
     let outcome = project.call(json!({})).await;
     let text = outcome.content.as_str().unwrap();
     assert!(outcome.is_error && text.contains("did not answer within 1 seconds"), "{text}");
@@ -205,7 +205,7 @@ async fn malformed_lines_and_foreign_ids_stop_the_process() {
         ("{{\"submit\":{{\"text\":\"x\"}}}}", "it submitted a message, which needs `pushes: true` and a chat"),
     ] {
         let body = format!("      echo '{line}'\n");
-        let project = Project::new("helper.yaml", &shell_tool("", &body));
+        let project = PersistentProject::new("helper.yaml", &shell_tool("", &body));
         let outcome = project.call(json!({})).await;
         assert!(outcome.is_error && outcome.content.as_str().unwrap().ends_with(reason), "{outcome:?}");
     }
@@ -213,7 +213,7 @@ async fn malformed_lines_and_foreign_ids_stop_the_process() {
 
 #[tokio::test]
 async fn cancelled_call_stops_the_process_and_counts_no_failure() {
-    let project = Project::new("helper.yaml", &shell_tool("timeout_seconds: 60\n", "      sleep 600\n"));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 60\n", "      sleep 600\n"));
     for _ in 0..3 {
         let source = CancellationSource::new();
         let mut invocation = project.invocation(json!({}));
@@ -228,7 +228,7 @@ async fn cancelled_call_stops_the_process_and_counts_no_failure() {
 async fn submitted_messages_reach_the_chat_before_the_answer() {
     let body =
         format!("      echo '{{{{\"submit\":{{{{\"text\":\"check again\",\"delivery\":\"follow_up\"}}}}}}}}'\n{COUNT}");
-    let mut project = Project::new("helper.yaml", &shell_tool("pushes: true\n", &body));
+    let mut project = PersistentProject::new("helper.yaml", &shell_tool("pushes: true\n", &body));
     let received = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&received);
     project.processes = Arc::new(PersistentProcesses::with_pushes(Arc::new(move |message| {
@@ -251,7 +251,7 @@ async fn submitted_messages_reach_the_chat_before_the_answer() {
 
 #[tokio::test]
 async fn call_with_other_access_gets_another_process() {
-    let project = Project::new("helper.yaml", &shell_tool("", COUNT));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("", COUNT));
     std::fs::create_dir(project.dir.path().join("out")).unwrap();
     assert!(!project.call(json!({})).await.is_error);
     let mut wider = project.invocation(json!({}));

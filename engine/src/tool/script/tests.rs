@@ -15,11 +15,11 @@ use crate::scripts::SyntaxTreeReader;
 use crate::tool::registry::ToolRegistry;
 
 /// A project with one tool.
-struct Project {
+struct ScriptProject {
     dir: tempfile::TempDir,
 }
 
-impl Project {
+impl ScriptProject {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -83,7 +83,7 @@ async fn python_tools_succeed_in_every_form() {
     if !has("python3") {
         return;
     }
-    let p = Project::new();
+    let p = ScriptProject::new();
     std::fs::create_dir_all(p.dir.path().join(".ai/tools/project")).unwrap();
     std::fs::write(p.dir.path().join(".ai/tools/project/beside.py"), "def double(n):\n    return 2 * n\n").unwrap();
     let sync = format!(
@@ -109,7 +109,7 @@ async fn python_failures_are_reported() {
     if !has("python3") {
         return;
     }
-    let p = Project::new();
+    let p = ScriptProject::new();
     let crash = format!("{OPEN}def execute(params, project_path):\n    raise ValueError('not today')\n");
     let outcome = p.call("crash.py", &crash, json!({})).await;
     assert!(outcome.is_error && text(&outcome).contains("ValueError: not today"), "{outcome:?}");
@@ -138,7 +138,7 @@ async fn script_runs_the_bytes_that_were_read() {
     if !has("python3") {
         return;
     }
-    let p = Project::new();
+    let p = ScriptProject::new();
     let path = p.dir.path().join(".ai/tools/project/t.py");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, "raise SystemExit('exchanged')").unwrap();
@@ -160,7 +160,7 @@ async fn javascript_tools_run_in_every_form() {
     if !has("node") {
         return;
     }
-    let p = Project::new();
+    let p = ScriptProject::new();
     std::fs::create_dir_all(p.dir.path().join(".ai/tools/project")).unwrap();
     std::fs::write(p.dir.path().join(".ai/tools/project/beside.mjs"), "export const double = (n) => 2 * n;\n").unwrap();
     let good = format!(
@@ -188,7 +188,7 @@ async fn javascript_tools_run_in_every_form() {
 
 #[tokio::test]
 async fn shell_scripts_get_variables_and_input() {
-    let p = Project::new();
+    let p = ScriptProject::new();
     let head = "#!/bin/bash\n# rye: {description: x, parameters: {properties: {a: {type: string}, n: {}}}}\n";
     let good = format!("{head}echo \"$RYE_PARAM_a|$RYE_PARAM_n\"; cat; echo; echo \"$0\"; pwd\n");
     let outcome = p.call("good.sh", &good, json!({"a": "x; $(id) `id`\n\"", "n": [1]})).await;
@@ -210,7 +210,7 @@ async fn shell_scripts_get_variables_and_input() {
 
 #[tokio::test]
 async fn project_files_are_not_imported_by_a_tool() {
-    let project = Project::new();
+    let project = ScriptProject::new();
     let root = project.dir.path();
     for name in
         ["json", "asyncio", "inspect", "io", "linecache", "os", "types", "csv", "sitecustomize", "usercustomize"]

@@ -61,30 +61,30 @@ fn message() -> impl Strategy<Value = Message> {
 
 /// A step of a history: messages that are added, a message that is changed, or messages that are left out.
 #[derive(Debug, Clone)]
-enum Edit {
+enum HistoryEdit {
     Add(Vec<Message>),
     Change(usize, Message),
     Remove(usize),
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
+fn edit() -> impl Strategy<Value = HistoryEdit> {
     prop_oneof![
-        6 => proptest::collection::vec(message(), 1..4).prop_map(Edit::Add),
-        1 => (any::<usize>(), message()).prop_map(|(at, message)| Edit::Change(at, message)),
-        1 => any::<usize>().prop_map(Edit::Remove),
+        6 => proptest::collection::vec(message(), 1..4).prop_map(HistoryEdit::Add),
+        1 => (any::<usize>(), message()).prop_map(|(at, message)| HistoryEdit::Change(at, message)),
+        1 => any::<usize>().prop_map(HistoryEdit::Remove),
     ]
 }
 
-fn apply_edit(turns: &mut Vec<SharedMessage>, edit: Edit) {
+fn apply_edit(turns: &mut Vec<SharedMessage>, edit: HistoryEdit) {
     let count = turns.len().max(1);
     match edit {
-        Edit::Add(messages) => turns.extend(messages.into_iter().map(SharedMessage::from)),
-        Edit::Change(at, message) => {
+        HistoryEdit::Add(messages) => turns.extend(messages.into_iter().map(SharedMessage::from)),
+        HistoryEdit::Change(at, message) => {
             if let Some(turn) = turns.get_mut(at % count) {
                 turn.edit(|old| *old = message);
             }
         }
-        Edit::Remove(at) => drop(turns.drain(..at % count)),
+        HistoryEdit::Remove(at) => drop(turns.drain(..at % count)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::scenarios::Scenario;
+use super::scenarios::CrashScenario;
 use super::{CrashWorld, undisturbed};
 use crate::store::disk::{Disk, DiskFault, SimulatedDisk, Survival};
 use crate::store::layout::REGISTRY;
@@ -29,7 +29,7 @@ struct RemainingStates {
 
 /// Interrupts a run before every operation, recovers a sample of the states until nothing is left to do, and compares the
 /// results; `RYE_EVERY_CRASH` recovers each state. Reports all failures together. With `again`, the first recovery is interrupted too, that many operations later.
-pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
+pub fn at_each(scenario: &'static CrashScenario, survival: fn(u64) -> Survival, again: Option<fn(u64) -> u64>) {
     let whole = undisturbed(scenario).final_state;
     let (world, RemainingStates { from, to, left, .. }) = remaining_states(scenario, survival);
     let (operations, different) = (to - from.unwrap(), left.len());
@@ -48,7 +48,7 @@ pub fn at_each(scenario: &'static Scenario, survival: fn(u64) -> Survival, again
 }
 
 /// Runs a scenario and returns the state that an interruption before each of its operations leaves.
-fn remaining_states(scenario: &'static Scenario, survival: fn(u64) -> Survival) -> (CrashWorld, RemainingStates) {
+fn remaining_states(scenario: &'static CrashScenario, survival: fn(u64) -> Survival) -> (CrashWorld, RemainingStates) {
     let whole = undisturbed(scenario).final_state;
     let world = CrashWorld::new(scenario, &[]);
     let all = Arc::new(Mutex::new(RemainingStates::default()));
@@ -65,7 +65,7 @@ fn remaining_states(scenario: &'static Scenario, survival: fn(u64) -> Survival) 
 
 /// Calls `check` with the worlds that interruptions leave, a sample of them unless `RYE_EVERY_CRASH` is set. Reports all
 /// failures together.
-pub fn for_each_state(scenario: &'static Scenario, check: impl Fn(&CrashWorld) -> Result<(), String>) {
+pub fn for_each_state(scenario: &'static CrashScenario, check: impl Fn(&CrashWorld) -> Result<(), String>) {
     let (world, RemainingStates { left, .. }) = remaining_states(scenario, |_| Survival::All);
     let checked = sample(left).into_iter().map(|(at, disk)| {
         let left = CrashWorld::over(scenario, disk, world.lab.path());
@@ -90,7 +90,7 @@ pub fn sample<T>(all: Vec<T>) -> Vec<T> {
 
 /// Recovers a disk until nothing is left to do. Returns the world and the number of processes that died.
 fn followed(
-    scenario: &'static Scenario,
+    scenario: &'static CrashScenario,
     first: &CrashWorld,
     left: SimulatedDisk,
     (survival, again): (Survival, Option<u64>),

@@ -10,8 +10,8 @@ use rye_compiler::compile::Compilation;
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::plan::ApprovalOrigin;
 
-use super::super::{Lab, SingleProvider};
-use super::scenarios::Scenario;
+use super::super::Lab;
+use super::scenarios::CrashScenario;
 use crate::BoxFuture;
 use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest, EngineContext};
 use crate::engine::Engine;
@@ -145,7 +145,7 @@ pub const ONCE: [&str; 2] = ["test_mark", "test_cancel"];
 
 /// Creates the project of a scenario, in a new folder or in `elsewhere`, with a model that replies as the scenario
 /// says.
-pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
+pub fn lab(scenario: &'static CrashScenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
     let (reply, outside) = (scenario.reply, Outside::new(Arc::clone(disk)));
     let mut lab = Lab::new(move |request| {
         let cue = &request.cue;
@@ -171,7 +171,7 @@ pub fn lab(scenario: &'static Scenario, disk: &Arc<dyn Disk>, elsewhere: Option<
 }
 
 /// Opens the engine of one process.
-pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<Engine, String> {
+pub fn open(scenario: &CrashScenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<Engine, String> {
     let mut options = lab.options();
     options.disk = Some(Arc::clone(disk));
     let (compile, name) = (Arc::clone(&options.compile), scenario.name);
@@ -184,7 +184,7 @@ pub fn open(scenario: &Scenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Di
         CHILDREN.lock().unwrap().insert(key, made.clone());
         made
     });
-    options.providers = Arc::new(SingleProvider(Arc::clone(&lab.model)));
+    options.providers = Arc::new(Arc::clone(&lab.model));
     let known = Arc::new(OnceLock::new());
     for (name, _, act) in TOOLS {
         let (outside, engine) = (outside.clone(), Arc::clone(&known));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::external_world::{ONCE, Outside};
-use super::scenarios::Scenario;
+use super::scenarios::CrashScenario;
 use crate::engine::Engine;
 use crate::event::{Event, EventBody, ResultKind, ThreadOrigin};
 use crate::store::ThreadRow;
@@ -40,7 +40,7 @@ struct FoundThread {
 }
 
 /// Reads the current state; fails on a state that must never occur.
-pub fn read_final_state(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<FinalState, String> {
+pub fn read_final_state(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<FinalState, String> {
     let mut found = BTreeMap::new();
     for listed in engine.threads().list().map_err(|error| error.to_string())? {
         let row = listed.row;
@@ -333,7 +333,7 @@ impl EventNormalizer<'_> {
     /// Normalizes the row and the account.
     fn books(
         &self,
-        scenario: &Scenario,
+        scenario: &CrashScenario,
         engine: &Engine,
         one: &FoundThread,
         names: &BTreeMap<String, String>,
@@ -401,7 +401,7 @@ fn attempt(body: &EventBody) -> Option<(u64, u32)> {
 
 impl FinalState {
     /// Checks that an undisturbed run ended as the scenario says.
-    pub fn is_whole(&self, scenario: &Scenario) -> Result<(), String> {
+    pub fn is_whole(&self, scenario: &CrashScenario) -> Result<(), String> {
         let last =
             self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());
         let status = last.and_then(|last| self.threads[last].books["status"].as_str());
@@ -412,7 +412,7 @@ impl FinalState {
     }
 
     /// Checks that a run with `kills` interruptions had the same result as this one.
-    pub fn holds(&self, scenario: &Scenario, other: &Self, kills: usize) -> Result<(), String> {
+    pub fn holds(&self, scenario: &CrashScenario, other: &Self, kills: usize) -> Result<(), String> {
         if scenario.spends_all && other.cut > self.cut {
             return self.holds_up_to_the_money(other);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rye_compiler::semantics::ledger::AccountStatus;
 
-use super::scenarios::{self, Scenario};
+use super::scenarios::{self, CrashScenario};
 use super::{CrashWorld, RUN_TIMEOUT, crash_points, external_world, undisturbed};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -56,7 +56,7 @@ fn check_stopped(world: &CrashWorld, engine: &Engine) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-fn stopped_after_each(scenario: &'static Scenario, letter: &ControlMessage) {
+fn stopped_after_each(scenario: &'static CrashScenario, letter: &ControlMessage) {
     crash_points::for_each_state(scenario, |world| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -69,7 +69,7 @@ fn stopped_after_each(scenario: &'static Scenario, letter: &ControlMessage) {
 }
 
 /// Repairs the registry of each state, recovers the threads, and compares the result with an undisturbed run.
-fn repaired_after_each(scenario: &'static Scenario) {
+fn repaired_after_each(scenario: &'static CrashScenario) {
     let whole = undisturbed(scenario).final_state;
     crash_points::for_each_state(scenario, |world| {
         if world.disk.exists(REGISTRY.as_ref()).map_err(|error| error.to_string())? {

@@ -14,7 +14,7 @@ use super::crash_points;
 use super::external_world::{self, Outside};
 use super::final_state::{FinalState, read_final_state};
 use super::process;
-use super::scenarios::Scenario;
+use super::scenarios::CrashScenario;
 use crate::process::{EndSignal, end_process};
 use crate::store::Disk;
 use crate::store::disk::{DiskStep, RealDisk, StepDecision, SyncSkippingDisk};
@@ -23,7 +23,7 @@ use crate::store::disk::{DiskStep, RealDisk, StepDecision, SyncSkippingDisk};
 const AT: &str = "RYE_TEST_KILLED_AT";
 const PROJECT: &str = "RYE_TEST_KILLED_IN";
 
-pub fn at_every_step(scenario: &'static Scenario, name: &str) {
+pub fn at_every_step(scenario: &'static CrashScenario, name: &str) {
     if let (Some(at), Some(project)) = (std::env::var_os(AT), std::env::var_os(PROJECT)) {
         run_and_kill_self(scenario, at.to_str().unwrap().parse().unwrap(), PathBuf::from(project));
     }
@@ -79,7 +79,7 @@ struct KilledProject {
 }
 
 impl KilledProject {
-    fn new(scenario: &'static Scenario) -> Self {
+    fn new(scenario: &'static CrashScenario) -> Self {
         let (folder, scrap) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
         Outside::new(Arc::clone(&disk)).prepare();
@@ -92,7 +92,7 @@ impl KilledProject {
         Arc::new(RealDisk::open(self.folder.path()).unwrap())
     }
 
-    fn read_final_state(&self, scenario: &Scenario) -> Result<FinalState, String> {
+    fn read_final_state(&self, scenario: &CrashScenario) -> Result<FinalState, String> {
         let (disk, outside) = (self.disk(), Outside::new(self.disk()));
         read_final_state(scenario, &external_world::open(scenario, &self.lab, &outside, &disk)?, &outside)
     }
@@ -108,7 +108,7 @@ impl KilledProject {
 }
 
 /// Runs the scenario in this process, which kills itself before a step.
-fn run_and_kill_self(scenario: &'static Scenario, at: u64, project: PathBuf) -> ! {
+fn run_and_kill_self(scenario: &'static CrashScenario, at: u64, project: PathBuf) -> ! {
     let steps = AtomicU64::new(0);
     let real: Arc<dyn Disk> = Arc::new(RealDisk::open(&project).unwrap());
     let disk: Arc<dyn Disk> = Arc::new(SyncSkippingDisk::new(real, move |_| {

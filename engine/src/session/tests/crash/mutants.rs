@@ -1,12 +1,12 @@
 //! Disks that skip syncs. A kill alone never reveals it; a power failure must.
 
-use super::scenarios::{self, Scenario};
+use super::scenarios::{self, CrashScenario};
 use super::{Interruption, check_interrupted_run, undisturbed};
 use crate::store::disk::{Survival, SyncKind};
 
 /// Returns the first operation at which a scenario comes to a different result, if any.
 fn noticed(
-    scenario: &'static Scenario,
+    scenario: &'static CrashScenario,
     left_out: &'static [SyncKind],
     (survival, stride): (Survival, usize),
 ) -> Option<(u64, String)> {
@@ -19,7 +19,7 @@ fn noticed(
     })
 }
 
-fn is_noticed(scenario: &'static Scenario, left_out: &'static [SyncKind]) {
+fn is_noticed(scenario: &'static CrashScenario, left_out: &'static [SyncKind]) {
     let found =
         [Survival::Nothing, Survival::Some(5)].into_iter().any(|how| noticed(scenario, left_out, (how, 1)).is_some());
     assert!(found, "{left_out:?} can be left out of {} without a difference", scenario.name);

@@ -10,7 +10,7 @@ use crate::thread::Status;
 
 /// A run to interrupt. Its root directive is `test/root`.
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a scenario")]
-pub struct Scenario {
+pub struct CrashScenario {
     pub name: &'static str,
     pub prepare: fn(&Lab),
     pub reply: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
@@ -36,7 +36,7 @@ pub struct Scenario {
     pub cuts: usize,
 }
 
-impl Scenario {
+impl CrashScenario {
     const fn tree(self) -> Self {
         Self { is_tree: true, ..self }
     }
@@ -90,7 +90,7 @@ fn tree(limits: &str) -> String {
 
 /// Sequential calls: idempotent ones, one that must not be repeated, one with a long result, one that writes the
 /// thread's store.
-pub static TOOLS: Scenario = Scenario::new(
+pub static TOOLS: CrashScenario = CrashScenario::new(
     "tools",
     |lab| lab.directive("root", &permit(&["test.*", "rye.agent.threads.state"]), ""),
     |request| {
@@ -106,7 +106,7 @@ pub static TOOLS: Scenario = Scenario::new(
 .keyless();
 
 /// Parallel calls, before and after one that runs alone.
-pub static PARALLEL: Scenario = Scenario::new(
+pub static PARALLEL: CrashScenario = CrashScenario::new(
     "parallel",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
     |request| {
@@ -120,7 +120,7 @@ pub static PARALLEL: Scenario = Scenario::new(
 
 /// Two parallel children, one with a child of its own; then the same again. Each has enough money for two cut calls,
 /// which count at their worst case.
-pub static CHILDREN: Scenario = Scenario::new(
+pub static CHILDREN: CrashScenario = CrashScenario::new(
     "children",
     |lab| {
         lab.directive("root", &tree("spend=\"1\""), "");
@@ -142,7 +142,7 @@ pub static CHILDREN: Scenario = Scenario::new(
 .keyless();
 
 /// Detached children, and a parent that continues its own work meanwhile.
-pub static ASYNC: Scenario = Scenario::new(
+pub static ASYNC: CrashScenario = CrashScenario::new(
     "async",
     |lab| {
         lab.directive("root", &tree("spend=\"1\""), "");
@@ -166,7 +166,7 @@ pub static ASYNC: Scenario = Scenario::new(
 .tree();
 
 /// Detached tool runs: one must not be repeated, one has a long result.
-pub static APART: Scenario = Scenario::new(
+pub static APART: CrashScenario = CrashScenario::new(
     "apart",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
     |request| {
@@ -185,9 +185,9 @@ pub static APART: Scenario = Scenario::new(
 .tree();
 
 /// Detached children, one with a detached child of its own, which may outlive both threads above it.
-pub static SURVIVOR: Scenario = Scenario {
+pub static SURVIVOR: CrashScenario = CrashScenario {
     survivors: true,
-    ..Scenario::new("survivor", ASYNC.prepare, |request| {
+    ..CrashScenario::new("survivor", ASYNC.prepare, |request| {
         let (call, mut input) = child("two");
         input["async"] = true.into();
         match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -201,7 +201,7 @@ pub static SURVIVOR: Scenario = Scenario {
 const FULL: &str = "continuation: { trigger_threshold: 0.0000001 }\n";
 
 /// A root that fills its context and starts a child that fills its own; both continue in a new thread.
-pub static HANDOFF: Scenario = Scenario::new(
+pub static HANDOFF: CrashScenario = CrashScenario::new(
     "handoff",
     |lab| {
         lab.write(".ai/config/agent/coordination.yaml", FULL);
@@ -225,7 +225,7 @@ fn overloaded(usage: Option<Usage>) -> CallError {
 }
 
 /// Failing attempts, one of them billed, before each of the first two turns.
-pub static RETRY: Scenario = Scenario::new(
+pub static RETRY: CrashScenario = CrashScenario::new(
     "retry",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
     |request| {
@@ -241,9 +241,9 @@ pub static RETRY: Scenario = Scenario::new(
 );
 
 /// Streams that the server cuts: one before its first byte, one after its first reported usage.
-pub static CUT: Scenario = Scenario {
+pub static CUT: CrashScenario = CrashScenario {
     cuts: 2,
-    ..Scenario::new(
+    ..CrashScenario::new(
         "cut",
         |lab| lab.directive("root", &format!("<limits spend=\"2\"/>{}", permit(&["test.*"])), ""),
         |request| {
@@ -263,9 +263,9 @@ pub static CUT: Scenario = Scenario {
 };
 
 /// A detached child that fills its context, and may hand over after its parent has ended.
-pub static SURVIVOR_HANDOFF: Scenario = Scenario {
+pub static SURVIVOR_HANDOFF: CrashScenario = CrashScenario {
     survivors: true,
-    ..Scenario::new(
+    ..CrashScenario::new(
         "survivor-handoff",
         |lab| {
             lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.02 }\n");
@@ -287,7 +287,7 @@ pub static SURVIVOR_HANDOFF: Scenario = Scenario {
 };
 
 /// A call that a user approves, and a limit that waits for the user.
-pub static APPROVAL: Scenario = Scenario {
+pub static APPROVAL: CrashScenario = CrashScenario {
     attended: true,
     answers: || {
         vec![
@@ -295,7 +295,7 @@ pub static APPROVAL: Scenario = Scenario {
             ControlMessage::Approve { yes: true, question: None },
         ]
     },
-    ..Scenario::new(
+    ..CrashScenario::new(
         "approval",
         |lab| {
             let hook = "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n";
@@ -314,9 +314,9 @@ pub static APPROVAL: Scenario = Scenario {
 };
 
 /// A thread that another process cancels during a call.
-pub static CANCEL: Scenario = Scenario {
+pub static CANCEL: CrashScenario = CrashScenario {
     ends: Status::Cancelled,
-    ..Scenario::new(
+    ..CrashScenario::new(
         "cancel",
         |lab| lab.directive("root", &permit(&["test.*"]), ""),
         |request| {
@@ -330,11 +330,11 @@ pub static CANCEL: Scenario = Scenario {
 };
 
 /// Replies that each cost a quarter of the money: the fourth call is unaffordable.
-pub static BUDGET: Scenario = Scenario {
+pub static BUDGET: CrashScenario = CrashScenario {
     usage: Some(Usage { input: 100, output: 1_000, cache_read: 0, cache_write: 0 }),
     ends: Status::Error,
     spends_all: true,
-    ..Scenario::new(
+    ..CrashScenario::new(
         "budget",
         |lab| lab.directive("root", &format!("<limits spend=\"0.02\"/>{}", permit(&["test.*"])), ""),
         |request| Ok(all(&[tool("mark", &request.cue.turn.unwrap().to_string())])),
@@ -342,9 +342,9 @@ pub static BUDGET: Scenario = Scenario {
 };
 
 /// A thread that is resumed twice after its end.
-pub static RESUMED: Scenario = Scenario {
+pub static RESUMED: CrashScenario = CrashScenario {
     resumes: &["and then?", "and now?"],
-    ..Scenario::new(
+    ..CrashScenario::new(
         "resumed",
         |lab| lab.directive("root", &permit(&["test.*"]), ""),
         |request| {

@@ -7,7 +7,7 @@ use rye_compiler::compile::Compilation;
 
 use super::super::Lab;
 use super::external_world::{Outside, PLANS};
-use super::scenarios::Scenario;
+use super::scenarios::CrashScenario;
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -29,7 +29,12 @@ enum UserAction {
 const MOST: usize = 24;
 
 /// Runs one process, the first or the successor of a dead one, until nothing is left to do or it cannot continue.
-pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outside: &Outside) -> Result<(), String> {
+pub async fn work(
+    scenario: &'static CrashScenario,
+    lab: &Lab,
+    engine: &Engine,
+    outside: &Outside,
+) -> Result<(), String> {
     for _ in 0..MOST {
         let handle = match todo(scenario, engine, outside)? {
             UserAction::Start => engine.start(&plan(scenario, lab), StartOptions::default()).await,
@@ -51,12 +56,12 @@ pub async fn work(scenario: &'static Scenario, lab: &Lab, engine: &Engine, outsi
     Err("there is always something left to do".into())
 }
 
-fn plan(scenario: &'static Scenario, lab: &Lab) -> Arc<Compilation> {
+fn plan(scenario: &'static CrashScenario, lab: &Lab) -> Arc<Compilation> {
     let mut plans = PLANS.lock().unwrap();
     Arc::clone(plans.entry(scenario.name).or_insert_with(|| Arc::new(lab.compile("root"))))
 }
 
-fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserAction, String> {
+fn todo(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<UserAction, String> {
     let threads = engine.threads();
     let listed = threads.list().map_err(|error| error.to_string())?;
     let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
@@ -88,7 +93,7 @@ fn todo(scenario: &Scenario, engine: &Engine, outside: &Outside) -> Result<UserA
 
 /// Returns the control messages for a recovered thread: those of the user that it has not received.
 fn messages(
-    scenario: &Scenario,
+    scenario: &CrashScenario,
     engine: &Engine,
     outside: &Outside,
     thread: &ThreadId,

@@ -9,7 +9,7 @@ use super::*;
 const ARCHITECTURES: [TargetArch; 3] = [TargetArch::x86_64, TargetArch::aarch64, TargetArch::riscv64];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum FilterAnswer {
     Kernel,
     Errno(u32),
     Killed,
@@ -65,7 +65,7 @@ impl Filters {
 
     /// Returns the combined result of all filters: the strictest action; of equal actions, that of the filter that was
     /// installed last.
-    fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> Answer {
+    fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> FilterAnswer {
         let mut strictest = 0x7fff_0000_u32;
         for program in self.programs.iter().rev() {
             let answer = run(program, audit_arch, call, arguments);
@@ -74,15 +74,15 @@ impl Filters {
             }
         }
         match strictest & 0xffff_0000 {
-            0x7fff_0000 => Answer::Kernel,
-            0x0005_0000 => Answer::Errno(strictest & 0xffff),
-            0x8000_0000 => Answer::Killed,
+            0x7fff_0000 => FilterAnswer::Kernel,
+            0x0005_0000 => FilterAnswer::Errno(strictest & 0xffff),
+            0x8000_0000 => FilterAnswer::Killed,
             other => panic!("unknown action {other:#x}"),
         }
     }
 
     /// Returns the result for a call by name; `None` if the architecture lacks the call.
-    fn answer(&self, name: &str, arguments: &[u64]) -> Option<Answer> {
+    fn answer(&self, name: &str, arguments: &[u64]) -> Option<FilterAnswer> {
         let (x86_64, generic) = table::find(name).unwrap();
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
@@ -125,10 +125,10 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
                 CLASSES.iter().flat_map(|class| class.calls.iter().map(move |call| (class, call)))
             {
                 let wanted = match (class.verdict, sockets) {
-                    (SyscallVerdict::Allow, _) | (SyscallVerdict::Network, Sockets::Internet) => Answer::Kernel,
-                    (SyscallVerdict::Network, Sockets::None) => Answer::Errno(EACCES),
-                    (SyscallVerdict::Refuse, _) => Answer::Errno(EPERM),
-                    (SyscallVerdict::Absent, _) => Answer::Errno(ENOSYS),
+                    (SyscallVerdict::Allow, _) | (SyscallVerdict::Network, Sockets::Internet) => FilterAnswer::Kernel,
+                    (SyscallVerdict::Network, Sockets::None) => FilterAnswer::Errno(EACCES),
+                    (SyscallVerdict::Refuse, _) => FilterAnswer::Errno(EPERM),
+                    (SyscallVerdict::Absent, _) => FilterAnswer::Errno(ENOSYS),
                     (SyscallVerdict::Restrict, _) => continue,
                 };
                 if let Some(found) = filters.answer(name, &[]) {
@@ -137,10 +137,10 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
             }
             for unknown in [471, 500, 999, 0x4000_0000, 0x4000_0029, 0x4000_0200, 0xffff_ffff] {
                 let found = filters.answer_to(audit_arch(arch), unknown, [0; 6]);
-                assert_eq!(found, Answer::Errno(ENOSYS), "{arch:?} {unknown:#x}");
+                assert_eq!(found, FilterAnswer::Errno(ENOSYS), "{arch:?} {unknown:#x}");
             }
             // Calls of the 32-bit table from the same process.
-            assert_eq!(filters.answer_to(0x4000_0003, 1, [0; 6]), Answer::Killed);
+            assert_eq!(filters.answer_to(0x4000_0003, 1, [0; 6]), FilterAnswer::Killed);
         }
     }
 }
@@ -149,49 +149,49 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
 fn arguments_decide_on_every_architecture() {
     let high = 1_u64 << 32;
     let foreign = u64::MAX;
-    let cases: &[(&str, &[u64], Answer)] = &[
-        ("prlimit64", &[0, 7], Answer::Kernel),
-        ("prlimit64", &[high, 7], Answer::Kernel),
-        ("prlimit64", &[1, 7], Answer::Errno(EPERM)),
-        ("prlimit64", &[foreign, 7], Answer::Errno(EPERM)),
-        ("clone", &[0x0120_0011], Answer::Kernel),
-        ("clone", &[0x003d_0f00], Answer::Kernel),
-        ("clone", &[0x1000_0011], Answer::Errno(EPERM)),
-        ("clone", &[0x0002_0000], Answer::Errno(EPERM)),
-        ("clone", &[0x4000_0000 | high], Answer::Errno(EPERM)),
-        ("prctl", &[15], Answer::Kernel),
-        ("prctl", &[38], Answer::Kernel),
-        ("prctl", &[0x5356_4d41], Answer::Kernel),
-        ("prctl", &[4], Answer::Errno(EPERM)),
-        ("prctl", &[0x23 | high], Answer::Errno(EPERM)),
-        ("prctl", &[62], Answer::Errno(EPERM)),
-        ("prctl", &[79], Answer::Errno(EPERM)),
-        ("prctl", &[0x5961_6d61], Answer::Errno(EPERM)),
-        ("ioctl", &[0, 0x5401], Answer::Kernel),
-        ("ioctl", &[0, 0x5412], Answer::Errno(EPERM)),
-        ("ioctl", &[0, 0x5412 | high], Answer::Errno(EPERM)),
-        ("ioctl", &[0, 0x541c], Answer::Errno(EPERM)),
-        ("fcntl", &[0, 2], Answer::Kernel),
-        ("fcntl", &[0, 1024], Answer::Errno(EPERM)),
-        ("personality", &[0xffff_ffff], Answer::Kernel),
-        ("personality", &[0x0004_0000], Answer::Kernel),
-        ("personality", &[0x0040_0000], Answer::Errno(EPERM)),
-        ("sched_setaffinity", &[0], Answer::Kernel),
-        ("sched_setaffinity", &[1], Answer::Errno(EPERM)),
-        ("sched_setscheduler", &[1], Answer::Errno(EPERM)),
-        ("setpriority", &[0, 0, 10], Answer::Kernel),
-        ("setpriority", &[0, 1, 10], Answer::Errno(EPERM)),
-        ("setpriority", &[1, 0, 10], Answer::Errno(EPERM)),
-        ("setpriority", &[2, 0, 10], Answer::Errno(EPERM)),
-        ("ioprio_set", &[1, 0, 0], Answer::Kernel),
-        ("ioprio_set", &[1, 1, 0], Answer::Errno(EPERM)),
-        ("ioprio_set", &[3, 0, 0], Answer::Errno(EPERM)),
-        ("socketpair", &[1, 1, 0], Answer::Kernel),
-        ("socketpair", &[1, 0x8_0801, 0], Answer::Kernel),
-        ("socketpair", &[1, 5, 0], Answer::Kernel),
-        ("socketpair", &[1, 2, 0], Answer::Errno(EACCES)),
-        ("socketpair", &[1, 0x8_0003, 0], Answer::Errno(EACCES)),
-        ("socketpair", &[30, 1, 0], Answer::Errno(EACCES)),
+    let cases: &[(&str, &[u64], FilterAnswer)] = &[
+        ("prlimit64", &[0, 7], FilterAnswer::Kernel),
+        ("prlimit64", &[high, 7], FilterAnswer::Kernel),
+        ("prlimit64", &[1, 7], FilterAnswer::Errno(EPERM)),
+        ("prlimit64", &[foreign, 7], FilterAnswer::Errno(EPERM)),
+        ("clone", &[0x0120_0011], FilterAnswer::Kernel),
+        ("clone", &[0x003d_0f00], FilterAnswer::Kernel),
+        ("clone", &[0x1000_0011], FilterAnswer::Errno(EPERM)),
+        ("clone", &[0x0002_0000], FilterAnswer::Errno(EPERM)),
+        ("clone", &[0x4000_0000 | high], FilterAnswer::Errno(EPERM)),
+        ("prctl", &[15], FilterAnswer::Kernel),
+        ("prctl", &[38], FilterAnswer::Kernel),
+        ("prctl", &[0x5356_4d41], FilterAnswer::Kernel),
+        ("prctl", &[4], FilterAnswer::Errno(EPERM)),
+        ("prctl", &[0x23 | high], FilterAnswer::Errno(EPERM)),
+        ("prctl", &[62], FilterAnswer::Errno(EPERM)),
+        ("prctl", &[79], FilterAnswer::Errno(EPERM)),
+        ("prctl", &[0x5961_6d61], FilterAnswer::Errno(EPERM)),
+        ("ioctl", &[0, 0x5401], FilterAnswer::Kernel),
+        ("ioctl", &[0, 0x5412], FilterAnswer::Errno(EPERM)),
+        ("ioctl", &[0, 0x5412 | high], FilterAnswer::Errno(EPERM)),
+        ("ioctl", &[0, 0x541c], FilterAnswer::Errno(EPERM)),
+        ("fcntl", &[0, 2], FilterAnswer::Kernel),
+        ("fcntl", &[0, 1024], FilterAnswer::Errno(EPERM)),
+        ("personality", &[0xffff_ffff], FilterAnswer::Kernel),
+        ("personality", &[0x0004_0000], FilterAnswer::Kernel),
+        ("personality", &[0x0040_0000], FilterAnswer::Errno(EPERM)),
+        ("sched_setaffinity", &[0], FilterAnswer::Kernel),
+        ("sched_setaffinity", &[1], FilterAnswer::Errno(EPERM)),
+        ("sched_setscheduler", &[1], FilterAnswer::Errno(EPERM)),
+        ("setpriority", &[0, 0, 10], FilterAnswer::Kernel),
+        ("setpriority", &[0, 1, 10], FilterAnswer::Errno(EPERM)),
+        ("setpriority", &[1, 0, 10], FilterAnswer::Errno(EPERM)),
+        ("setpriority", &[2, 0, 10], FilterAnswer::Errno(EPERM)),
+        ("ioprio_set", &[1, 0, 0], FilterAnswer::Kernel),
+        ("ioprio_set", &[1, 1, 0], FilterAnswer::Errno(EPERM)),
+        ("ioprio_set", &[3, 0, 0], FilterAnswer::Errno(EPERM)),
+        ("socketpair", &[1, 1, 0], FilterAnswer::Kernel),
+        ("socketpair", &[1, 0x8_0801, 0], FilterAnswer::Kernel),
+        ("socketpair", &[1, 5, 0], FilterAnswer::Kernel),
+        ("socketpair", &[1, 2, 0], FilterAnswer::Errno(EACCES)),
+        ("socketpair", &[1, 0x8_0003, 0], FilterAnswer::Errno(EACCES)),
+        ("socketpair", &[30, 1, 0], FilterAnswer::Errno(EACCES)),
     ];
     let families = [(1, false), (2, true), (10, true), (16, true), (17, false), (38, false), (40, false)];
     for arch in ARCHITECTURES {
@@ -202,11 +202,11 @@ fn arguments_decide_on_every_architecture() {
             }
         }
         for (family, is_internet) in families {
-            let wanted = if is_internet { Answer::Kernel } else { Answer::Errno(EACCES) };
+            let wanted = if is_internet { FilterAnswer::Kernel } else { FilterAnswer::Errno(EACCES) };
             assert_eq!(internet.answer("socket", &[family, 1, 0]), Some(wanted), "{family}");
-            assert_eq!(none.answer("socket", &[family, 1, 0]), Some(Answer::Errno(EACCES)), "{family}");
+            assert_eq!(none.answer("socket", &[family, 1, 0]), Some(FilterAnswer::Errno(EACCES)), "{family}");
         }
         let netlink = internet.answer("socket", &[NETLINK_FAMILY, 3, 2]);
-        assert_eq!(netlink, Some(Answer::Errno(EACCES)));
+        assert_eq!(netlink, Some(FilterAnswer::Errno(EACCES)));
     }
 }
