@@ -60,8 +60,8 @@ pub struct Violation {
     pub because: Vec<String>,
 }
 
-/// An assertion without a witness. A witness is a thread for which the assertion's result would change if one of its
-/// functions had the opposite answer.
+/// An assertion without a witness. A witness is a thread for which the assertion would have the opposite result if one
+/// function of the assertion had the opposite result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WithoutWitness {
     pub assertion: String,
@@ -263,7 +263,7 @@ fn record_witnesses(
     }
 }
 
-/// Returns true if the opposite answer of one function would change the result for a thread.
+/// Returns true if the opposite result of one function would change the assertion's result for a thread.
 fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_>, memo: &mut ReachMemo) -> bool {
     let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, flow, memo).0);
     let answers: Vec<bool> = answers.collect();

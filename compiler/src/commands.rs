@@ -27,7 +27,8 @@ pub struct ChatCommand {
     pub argument_hint: Option<String>,
 }
 
-/// Returns the commands of all spaces. Of several with one name, the one of the highest space counts.
+/// Returns the commands of all spaces. If several commands have the same name, the command of the highest space is
+/// used.
 pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatCommand> {
     let Ok(settings) = ItemId::parse(COMMAND_FILE) else { return Vec::new() };
     let mut commands: Vec<ChatCommand> = Vec::new();

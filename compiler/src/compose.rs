@@ -100,7 +100,8 @@ pub struct LimitLayers {
     pub defaults: Vec<LimitSetting<DeclaredOrigin>>,
     /// From the chain: for each name the leaf's value, else the nearest ancestor's.
     pub directive: Vec<LimitSetting<DeclaredOrigin>>,
-    /// From `limits.max` of `agent/agent`: bounds on the values of files, not on those that a caller passes.
+    /// From `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes are not
+    /// bounded.
     pub ceilings: Vec<LimitSetting<DeclaredOrigin>>,
 }
 

@@ -53,9 +53,9 @@ pub struct TrustRequirement {
     pub what: String,
     /// The files that declare it. All of them must be trusted.
     pub subjects: Vec<Subject>,
-    /// Words of a command that may name project files ([`command_files`]). Such a file, and every file of such a
-    /// folder, must be trusted like the tool's own file. `${NAME}` stands for the words in the value of an environment
-    /// variable.
+    /// Words of a command that may name project files or folders ([`command_files`]). A named file, and every file in a
+    /// named folder, must be trusted like the tool's own file. `${NAME}` represents the words in the value of an
+    /// environment variable.
     pub programs: Vec<String>,
     pub place: Option<SourcePlace>,
 }

@@ -72,7 +72,7 @@ pub fn convert_tool<'t>(wire: &str, description: &'t str, schema: &'t Value) -> 
     WireTool { description, parameters: is_sent.then_some(Cow::Owned(parameters)) }
 }
 
-/// Returns true unless a schema allows no parameter.
+/// Returns true if a schema declares properties, or explicitly allows additional ones.
 fn has_parameters(schema: &Value) -> bool {
     let declared = schema.get("properties").and_then(Value::as_object).is_some_and(|declared| !declared.is_empty());
     declared || schema.get("additionalProperties").is_some_and(|rest| rest != &Value::Bool(false))

@@ -13,7 +13,7 @@ use crate::live_state::{LiveState, StateCell};
 use crate::machine::ThreadState;
 use crate::thread::{Cost, Status};
 
-/// An item for the thread: a control message, a call to stop, or the end of a child.
+/// An input of a running thread: a control message, the end of a call or a child, or a file change to record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     Message {

@@ -54,7 +54,7 @@ pub enum Artifact {
     Both,
 }
 
-/// An effect with its stable key, and the data of the thread that performing it needs.
+/// An effect with its stable key, and the data of the thread that the driver needs to perform the effect.
 #[derive(Debug)]
 pub struct EffectStep {
     pub key: StepKey,
@@ -72,7 +72,7 @@ pub struct EffectStep {
     pub halt: CancellationToken,
     /// The end of the thread's duration; `None` while the thread waits for a person.
     pub deadline: Option<Deadline>,
-    /// The grant sets of the current prompt, if it narrows those of the thread.
+    /// The grant sets of the current prompt, if the prompt narrows the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 

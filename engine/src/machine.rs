@@ -40,7 +40,7 @@ pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
     walk::next(plan, state)
 }
 
-/// Returns the events that record a signal, in order. A late or repeated signal gives no events.
+/// Returns the events that record a signal, in order; none for a late or repeated signal.
 pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }

@@ -15,7 +15,7 @@ use crate::live_state::LiveState;
 use crate::machine::{self, Effect, Fact, ModelCall, Signal, ThreadState};
 use crate::message::Message;
 
-/// Output tokens of a reply in a session without replies.
+/// Estimated output tokens of the next reply in a session that has no reply yet.
 const DEFAULT_REPLY_TOKENS: u64 = 500;
 /// Maximum steps from a message to its request.
 const MAX_STEPS: usize = 512;

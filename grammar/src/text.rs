@@ -20,7 +20,7 @@ pub(crate) fn control_character(text: &str) -> Option<(Range<usize>, char)> {
     text.get(at..)?.chars().next().map(|c| (at..at + 1, c))
 }
 
-/// Cuts `text` to the length of a message, at a character boundary.
+/// Escapes control characters of `text` for a message, and cuts the text after 60 characters.
 pub(crate) fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {

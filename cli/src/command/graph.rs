@@ -53,7 +53,7 @@ pub enum ItemGraphLanguage {
     Dot,
     /// An image with layout
     Svg,
-    /// A page with the image, and every item with its relations, searchable
+    /// A searchable page with the image and the relations of every item
     Html,
 }
 

@@ -132,7 +132,7 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     Ok(items)
 }
 
-/// Returns the most similar name: the suggestion of the plans, or the id of an item.
+/// Returns the name closest to `thing` among the ids of all items and `of_plans`, the suggestion from the plans.
 fn nearest_name(thing: &str, of_plans: Option<String>, world: &dyn World) -> Option<String> {
     let entries = ItemKind::ALL.into_iter().flat_map(|kind| world.list(kind).unwrap_or_default());
     let names: BTreeSet<String> = entries.map(|entry| entry.id.to_string()).chain(of_plans).collect();

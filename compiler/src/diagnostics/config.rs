@@ -22,7 +22,7 @@ pub enum ConfigError {
     /// An assertion that can never fail; `why` completes the sentence.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
-    /// A value that is valid, but hardly the one that is meant; `why` completes the sentence.
+    /// A value that is valid, but probably a mistake; `why` completes the sentence.
     #[error("`{key}` in `{file}` is hardly what you mean: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
     /// A rule of the error classification; `why` completes the sentence.

@@ -72,7 +72,8 @@ pub enum ItemError {
     /// A signature line that is not the first one.
     #[error("the signature in `{path}` is not on the first line, so it has no effect")]
     LateSignature { path: String, span: Span },
-    /// A directive without a prompt, which no hook or other directive provides.
+    /// A directive without a prompt: neither its body nor its chain nor a hook provides text, and no directive extends
+    /// it.
     #[error("`{id}` has no prompt")]
     Silent { id: String, span: Span },
     /// Knowledge with metadata and without text.

@@ -98,7 +98,7 @@ impl Report {
 pub struct ReportHeader {
     /// The severity and the code, such as `error[rye::extends::cycle]`.
     pub marker: String,
-    /// The message, from the colon after the marker; several lines if it is wrapped.
+    /// The message, including the colon that separates it from `marker`; a wrapped message has several lines.
     pub text: String,
 }
 

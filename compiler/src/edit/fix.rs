@@ -25,7 +25,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
     }
-    // The help for a word of another system may name another word than the nearest one.
+    // The help for a word of another system may name a word other than the nearest word.
     let names = |help: &String| help.contains(&format!("`{instead}`")) || help.contains(&format!("\"{instead}\""));
     if !diagnostic.help().as_ref().is_some_and(names) {
         return None;

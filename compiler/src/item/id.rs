@@ -1,4 +1,4 @@
-//! Reads an item id. An id that leaves its space gets another error than a misspelled one.
+//! Reads an item id. An id that leaves its space is reported with an error of its own, not as a misspelled id.
 
 use rye_grammar::{ItemId, Spanned, SyntaxKind};
 

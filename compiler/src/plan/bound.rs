@@ -42,8 +42,8 @@ impl PlannedModel {
         MESSAGE_OVERHEAD_TOKENS.saturating_mul(blocks.saturating_add(1)).saturating_add(text)
     }
 
-    /// Returns an upper bound on the input tokens of a request's system prompt and tool definitions. The system prompt of
-    /// a model without native tool use contains its tools.
+    /// Returns an upper bound on the input tokens of a request's system prompt and tool definitions. For a model
+    /// without native tool use, `system` must already contain the tool definitions.
     pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
         let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         match self.tool_use {

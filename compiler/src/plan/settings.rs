@@ -39,7 +39,8 @@ pub struct RunSettings {
     pub cancels_children_on_completion: bool,
     /// True if a call with an unknown outcome is settled at an estimate: `budget.unknown_outcome: estimate`.
     pub estimates_unknown_outcome: bool,
-    /// The usable part of the context window, in billionths: `continuation.trigger_threshold`.
+    /// The share of the context window above which a thread continues in a new one, in billionths:
+    /// `continuation.trigger_threshold`.
     pub continuation_threshold: u64,
     /// Tokens of recent messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
     pub resume_ceiling_tokens: u64,

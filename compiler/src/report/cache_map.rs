@@ -18,7 +18,7 @@ pub struct CacheStep {
     pub of: u64,
     /// The part that ends the shared prefix; `None` if the whole opening is shared.
     pub ends_at: Option<PrefixEnd>,
-    /// Cost of the opening with the shared prefix read from the cache; `None` if the model has no price.
+    /// Cost of the opening if the shared prefix is read from the cache; `None` if the model has no price.
     pub cost: Option<Nanos>,
     /// Cost of the opening without a cache.
     pub uncached: Option<Nanos>,

@@ -70,7 +70,7 @@ pub struct MatrixContext {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedRegion {
-    /// Conditions on the inputs, like those of a context.
+    /// Conditions on the inputs, in the form of `contexts[].when`.
     pub when: Vec<String>,
     pub codes: Vec<String>,
 }

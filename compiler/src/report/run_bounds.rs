@@ -31,9 +31,9 @@ pub struct WorstCase {
 pub enum CostBound {
     /// The limit `spend`: the ledger permits no attempt that could exceed it.
     Spend,
-    /// The prices: every call is free, or no model has prices.
+    /// The prices, not a limit: every call is free, or no model has prices.
     Prices,
-    /// A hook that may raise the limit, in each thread of a chain of handoffs, so that there is no bound.
+    /// A hook that may raise the limit `spend` in every thread of a chain of handoffs: there is no bound.
     Raise,
 }
 

@@ -108,7 +108,8 @@ impl Classification {
 pub const FAILURE_FACTS: [&str; 7] =
     ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 
-/// Returns the declared type of a fact, so that a condition that can never hold is reported when the table is loaded.
+/// Returns the declared type of a fact; `None` if the fact has no declared type. Loading a table uses the types to
+/// report conditions that can never be true.
 pub fn fact_type(path: &Path) -> Option<Type> {
     match path.segments.as_slice() {
         [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),

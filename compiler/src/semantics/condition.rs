@@ -23,7 +23,7 @@ pub use samples::{ComparedLiterals, boundary_values};
 #[derive(Debug, Clone)]
 pub struct Condition {
     root: CompiledNode,
-    /// The first names of the paths that it reads, each once.
+    /// The first segment of each path that the condition may read, without repeats.
     roots: Box<[Box<str>]>,
 }
 
@@ -140,7 +140,8 @@ impl Condition {
         (verdict, readings)
     }
 
-    /// Returns the first names of the paths that the condition may read, in order of first appearance, each once.
+    /// Returns the first segment of each path that the condition may read, in order of first appearance, without
+    /// repeats.
     pub fn roots(&self) -> impl Iterator<Item = &str> {
         self.roots.iter().map(AsRef::as_ref)
     }

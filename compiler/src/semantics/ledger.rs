@@ -180,8 +180,8 @@ impl Ledger {
         Ok(LedgerReply::Done)
     }
 
-    /// Refuses new attempts below an account whose descendants exceed it in total, because its reservation no longer
-    /// covers theirs.
+    /// Refuses a new attempt if an ancestor account is overspent: its reservation no longer covers the reservations
+    /// below it.
     fn check_no_overspent_ancestor(&self, account: &Account) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(thread) = next {
@@ -236,7 +236,7 @@ impl Ledger {
         if between.is_empty() {
             return Ok(LedgerReply::Done);
         }
-        // The reservation moves along: every account in between gives up that amount.
+        // The reservation moves with the thread: every account in between reserves that amount less.
         self.update(&old, |account| account.remove_child(held))?;
         for account in &between {
             self.update(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
@@ -251,7 +251,8 @@ impl Ledger {
         let account = self.open_account(thread)?;
         let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
         let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
-        // An account with live children is not released yet: it gives up what it hands over.
+        // An account with live children is not released yet: its reservation decreases by the amount for the
+        // continuation.
         if account.children() > 0 {
             self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         }

@@ -404,7 +404,7 @@ pub fn first_exceeded(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     })
 }
 
-/// Returns the limit that forbids another child: `spawns` after `spawned` started children, or a `depth` of 0.
+/// Returns the limit that forbids another child: `spawns` if `spawned` children reach it, else `depth` if it is 0.
 pub fn spawn_limit_exceeded(limits: &Limits, spawned: u64) -> Option<Exceeded> {
     if spawned >= limits.spawns {
         return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));

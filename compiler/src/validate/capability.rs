@@ -33,7 +33,7 @@ pub struct PatternMatcher {
     covered: HashMap<(Span, String), Coverage>,
 }
 
-/// Answers by pattern, kept for a later check.
+/// Match results by pattern, kept from one check to the next.
 #[derive(Default)]
 pub struct PatternAnswers(HashMap<String, PatternMatch>);
 

@@ -23,7 +23,7 @@ use crate::world::{ItemKind, Space};
 use super::incremental::Merge;
 use super::mistyped_placeholders;
 
-/// Declarations of inputs by span: the used ones, and the names of the unused ones. Also every declared output.
+/// The used and the unused declarations of inputs, by span, and the declared types of inputs and outputs.
 #[derive(Default)]
 pub struct InputUses {
     used: BTreeSet<Span>,
@@ -227,8 +227,8 @@ fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
         .collect()
 }
 
-/// Reports inputs and outputs of the leaf that have another type than its ancestor declares: the ancestor's hooks and
-/// callers rely on the ancestor's type.
+/// Reports inputs and outputs of the leaf whose type differs from the ancestor's declaration: the ancestor's hooks and
+/// callers rely on the declared type.
 pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
     let Some((leaf, ancestors)) = composed.chain.split_last() else { return };
     let pairs = [("input", &leaf.inputs), ("output", &leaf.outputs)];

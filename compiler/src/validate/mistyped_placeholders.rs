@@ -74,7 +74,7 @@ pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// Placeholder delimiters of other template languages, without braces: before the name and after the name.
+/// Opening and closing delimiters of the placeholders of other template languages, except those with braces.
 const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>")];
 
 /// The placeholder that other clients fill with all arguments.

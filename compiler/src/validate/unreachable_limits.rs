@@ -30,8 +30,8 @@ const THREAD_TOOLS: &str = "rye/agent/threads/";
 /// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
 const MIN_CALL_TOKENS: u64 = 20;
 
-/// The largest `max_retries` of each settings file, searched once. Each check still asks for the file, because it depends
-/// on the file.
+/// The largest `max_retries` of each settings file, searched once. Each check still reads the file through the cache,
+/// so that the file is recorded as its dependency.
 #[derive(Default)]
 pub struct RetryCounts(RefCell<Vec<(Arc<Node>, u64)>>);
 

@@ -57,7 +57,7 @@ fn complete_map(map: &mut Map<String, Value>, depth: usize) {
     }
 }
 
-/// Replaces `items: false`, which servers refuse, by the number of items.
+/// Replaces `items: false`, which servers reject, with an equivalent `maxItems`.
 pub(super) fn bound_tuple(map: &mut Map<String, Value>) {
     if map.get("items") != Some(&Value::Bool(false)) {
         return;

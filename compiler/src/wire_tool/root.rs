@@ -90,7 +90,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     map
 }
 
-/// Returns true unless a schema lists types and `object` is not among them.
+/// Returns true if a schema can accept an object: it lists no types or lists `object`, and is not `false`.
 fn accepts_object(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "object",

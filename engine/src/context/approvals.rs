@@ -64,7 +64,7 @@ pub enum ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Returns true unless every call that needs an approval is simply allowed.
+    /// Returns false if the policy allows every call that needs an approval without a request.
     pub fn is_attended(&self) -> bool {
         match self {
             Self::Allow => false,

@@ -72,7 +72,7 @@ pub enum Delivery {
     Steer,
     /// When the model would otherwise end the prompt. In an idle session, as a prompt.
     FollowUp,
-    /// Together with the next prompt, after its user message. Starts no prompt.
+    /// With the next prompt, after the user message of that prompt. The message starts no prompt itself.
     NextTurn,
 }
 

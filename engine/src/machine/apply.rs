@@ -507,7 +507,7 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
         // The conversation stays as it is.
         return;
     }
-    // A refused spawn is the model's to handle; other limits stop the run.
+    // The model handles a refused spawn; other limits stop the run.
     if hit.at == Node::Limits {
         state.position = RunPosition::After(Node::Limits, Outcome::Exceeded);
     } else if hit.at == Node::Model {

@@ -157,8 +157,8 @@ pub struct AwaitedChild {
     pub thread_id: String,
 }
 
-/// The stable name of a step. A repeated run of the same thread gives the same names, so that a driver with a journal
-/// recognizes the steps it has performed.
+/// The stable name of a step. A repeated run of the same thread produces the same names, so that a driver with a
+/// journal recognizes the steps that are already performed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepKey(pub String);
 

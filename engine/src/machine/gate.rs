@@ -330,7 +330,7 @@ pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<S
     needs::write_bounds(grants, capability)
 }
 
-/// Narrows the sandbox of a call in the plan to the access that every thread of the spawn chain grants.
+/// Narrows the planned sandbox of a call to the access that every thread of the spawn chain grants.
 pub(crate) fn narrow_sandbox(sandbox: &mut ToolSandbox, grants: &[Vec<Grant>], capability: &str) {
     match sandbox.kind {
         SandboxKind::Process | SandboxKind::Requests => {

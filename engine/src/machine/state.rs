@@ -451,7 +451,7 @@ impl ThreadState {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
 
-    /// Returns true if the last message is the model's, so that the run would end here.
+    /// Returns true if the last message comes from the model, so that the run would end here.
     pub fn would_stop(&self) -> bool {
         matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }

@@ -50,8 +50,8 @@ pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
     }
 }
 
-/// Walks to the first step that needs an effect or a write. `now` may be later than the last event, because a wait ends
-/// by time alone.
+/// Walks to the first step that needs an effect or a write. `now` may be later than the last event: a wait ends at its
+/// time, without an event.
 pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));

@@ -134,7 +134,7 @@ impl Drop for OpenResponse {
     }
 }
 
-/// Serves until the future is dropped. Refuses requests without the token, for another host than this machine, and
+/// Serves until the future is dropped. Refuses requests without the token, for any host other than this machine, and
 /// from pages of another origin.
 pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: AccessToken) -> Result<(), String> {
     let port = listener.local_addr().map_err(|e| e.to_string())?.port();

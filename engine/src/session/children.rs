@@ -501,7 +501,7 @@ impl EngineContext {
         blocking(move || Ok(engine.ids.release(&id)?)).await
     }
 
-    /// Builds the result of a thread that never began.
+    /// Builds the result of a thread that never started.
     pub(super) fn never_started_result(thread: &ThreadId) -> RunResult {
         RunResult { thread_id: thread.to_string(), ..RunResult::engine_failure("the child never started") }
     }

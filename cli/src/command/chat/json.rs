@@ -72,7 +72,7 @@ pub enum ChatVerb {
         question: u64,
         /// False to refuse.
         approve: bool,
-        /// The thread that asks, if it is a child.
+        /// The thread that needs the approval, if that thread is a child.
         #[serde(default)]
         thread: Option<String>,
     },
@@ -170,12 +170,12 @@ pub enum ChatVerb {
         /// The title.
         name: String,
     },
-    /// The threads of the session, each with the prompt at which it begins.
+    /// The threads of the session, each with its first prompt.
     Tree {},
     /// Closes the session and starts a new one with the same directive. Not possible while a prompt runs.
     New {},
-    /// Closes the session and opens another one again; without an id, lists the closed sessions. Not possible while a
-    /// prompt runs.
+    /// Closes the session and reopens another closed session; without an id, lists the closed sessions. Not possible
+    /// while a prompt runs.
     Resume {
         /// Id of a thread of the session.
         #[serde(default)]

@@ -73,7 +73,7 @@ impl ContinueSignals {
         Ok(Self(signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?))
     }
 
-    /// Waits until the process was continued.
+    /// Waits for the next `SIGCONT`, which continues a suspended process.
     pub async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -144,12 +144,12 @@ pub fn compare_modes(
     let plan = compile_session(&stored, live).ok_or_else(failed)?;
     let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
     let changes = compare_sides((&stored, &before), (&stored, &after)).ok_or_else(failed)?;
-    // A wider mode asks, even if the plan has no call that the mode concerns.
+    // A wider mode needs an approval, even if the plan has no call that the mode concerns.
     Ok(PlanChanges { widens: true, ..changes })
 }
 
-/// Returns the current files with those of the plan in their stored state. The plan can depend on the names of files
-/// that it has not read, such as the directives that it can start.
+/// Returns the current files, in which the stored copies replace the files that the plan read. The other files stay:
+/// the plan can depend on their names, for example on those of the directives that it can start.
 fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
     let world = MapWorld::with_fallback(now);
     let mut world = if now.project_is_user_space() { world.as_user_space() } else { world };
@@ -159,7 +159,7 @@ fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorl
     world
 }
 
-/// Compiles the plan of a session again. `None` if the files give another plan.
+/// Compiles the plan of a session again. `None` if the files compile to a different plan.
 fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
     let plan = &*live.plan;
     let requested = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };

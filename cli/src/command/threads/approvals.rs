@@ -39,7 +39,7 @@ pub struct ApprovalOutput {
     pub what: String,
     /// Date and time in UTC.
     pub since: String,
-    /// True if the process of the thread also asks at its own terminal. The first answer counts.
+    /// True if the process of the thread also shows the request at its own terminal. The first answer is used.
     pub at_terminal: bool,
     /// Command that approves the request.
     pub approve: String,

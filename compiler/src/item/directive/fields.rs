@@ -252,7 +252,7 @@ fn read_choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut D
     values
 }
 
-/// Reports a choice that occurs twice, and choices that another sign than a comma separates.
+/// Reports a choice that occurs twice, and choices that are separated by a sign other than a comma.
 fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values: &[Value], found: &mut Diagnostics) {
     let span = text.span;
     let repeated =

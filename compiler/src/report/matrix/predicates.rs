@@ -187,8 +187,8 @@ impl SplitInputs<'_> {
         cells.chain(self.predicates.iter().map(|_| BTreeSet::from([0, 1]))).collect()
     }
 
-    /// Returns the combination with index `at` of the states of all components: its box and its inputs. The last
-    /// component changes fastest.
+    /// Returns the combination of component states with index `at`: its box of cells, and inputs that lead to it. The
+    /// state of the last component changes fastest.
     pub fn combination(&self, components: &[Component], mut at: usize) -> (CellBox, Map<String, Value>) {
         let mut combined = (self.full_box(), Map::new());
         for component in components.iter().rev() {

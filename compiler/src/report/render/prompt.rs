@@ -29,12 +29,12 @@ pub struct PromptOutput {
     pub tools: Vec<SentTool>,
 }
 
-/// A tool definition as requests contain it.
+/// A tool definition in the form that a request contains.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SentTool {
     /// Name by which the model calls the tool.
     pub name: String,
-    /// Description as requests contain it.
+    /// Description in the form that a request contains.
     pub description: String,
     /// Null if the wire sends no schema for a tool without parameters.
     pub schema: Option<Value>,
@@ -88,7 +88,7 @@ pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
     out
 }
 
-/// Renders the first request without margins: each part after a heading line.
+/// Renders the first request without the margin of source lines: a heading line and the text of each part.
 pub fn render_bare(compilation: &Compilation) -> String {
     let parts = request_parts(compilation);
     parts.iter().map(|part| format!("{}\n{}\n", part.title, part.text)).collect::<Vec<_>>().join("\n")

@@ -157,7 +157,8 @@ fn write_message(out: &mut String, title: &str, (model, origins): (&PlannedModel
     }
 }
 
-/// Renders the state of each part of the first request after a handoff. A plan of one turn has no continuation.
+/// Renders which parts of the first request a handoff keeps, restores or loses. Writes nothing for a plan of one turn,
+/// which has no continuation.
 fn write_certificate(out: &mut String, plan: &Plan) {
     if !plan.can_continue() {
         return;

@@ -81,7 +81,7 @@ struct TrieNode {
     edges: Vec<(char, u32)>,
     /// True if a head ends here.
     head: bool,
-    /// True if the head is a capability without any segment.
+    /// True if the head that ends here is a capability by itself, without a further segment: `rye.fetch.<type>`.
     query: bool,
 }
 

@@ -66,7 +66,7 @@ fn check_together(
         .collect();
     let sum = requested.iter().fold(Nanos::ZERO, |sum, one| Nanos(sum.0.saturating_add(one.0)));
     let spend = budget.map_or(limits.spend, |budget| budget.min(limits.spend));
-    // A child that alone asks for too much is reported on its own.
+    // A child that exceeds the budget alone is reported separately.
     if requested.len() > 1 && sum > spend && requested.iter().all(|one| *one <= spend) {
         report("spend", format!("${sum}"), format!("${spend}"));
     }

@@ -5,7 +5,8 @@ use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::pattern_matches;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
-/// Returns the items of `field` in the thread's own matching grants that the matching grants of every ancestor cover.
+/// Returns the values of `field` in the thread's own matching grants. A value is kept only if every ancestor has a
+/// matching grant with a value that encloses it.
 pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,

@@ -41,7 +41,8 @@ pub struct ChatState {
     pub mode: ChatMode,
     /// The mode of the current prompt.
     pub prompt_mode: ChatMode,
-    /// The grant sets of the current prompt, if it narrows those of the thread: its own first, then those of the thread.
+    /// The grant sets of the current prompt, if the prompt narrows the grants of the thread: first the set of the
+    /// prompt, then the sets of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 

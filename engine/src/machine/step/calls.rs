@@ -104,7 +104,7 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     if !start_events.is_empty() {
         return StepResult::Write(start_events);
     }
-    // The call of a detached child that exists still lacks an answer; repeating the spawn gives the answer.
+    // The call of an existing detached child may lack an answer; repeating the spawn returns the answer.
     let unmade = |call: &CallState| match call.phase {
         CallPhase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
         CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,

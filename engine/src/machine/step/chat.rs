@@ -80,8 +80,8 @@ pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = Even
     })
 }
 
-/// Returns the limits of a prompt that starts now, counted from the start of the thread. `prompt` holds the limits of
-/// the prompt alone.
+/// Returns the limits of a prompt that starts now, as totals since the start of the thread and within the limits of the
+/// thread. `prompt` holds the limits of the prompt alone.
 fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
     let (most, cost) = (&state.thread_limits, &state.cost);
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);

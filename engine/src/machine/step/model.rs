@@ -194,12 +194,12 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     if state.is_prompt_too_long || (state.mail.handoff && state.cost.turns > 0) {
         return StepResult::Gives(Outcome::Full);
     }
-    // A prompt that no turn has added to does not get shorter by a handoff. The provider decides.
+    // A handoff cannot shorten a prompt to which no turn has added messages. The provider accepts or refuses it.
     if state.cost.turns == 0 && state.starts_afresh() {
         return StepResult::Gives(Outcome::Fits);
     }
     let window = state.model(plan).context_window;
-    // After a compaction in this turn, only a request that does not fit at all is handed over.
+    // After a compaction in this turn, a thread continues in a new one only if the request exceeds the whole window.
     let usable = if state.compacted == Some(state.cost.turns) {
         BILLIONTHS
     } else {

@@ -16,7 +16,7 @@ use crate::provider::sse::SseEvent;
 use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
 use crate::surrogates::parse_lenient;
 
-/// The events of a message; an empty name means that the data has the type.
+/// Names of the events that the decoder reads. The data of an event with an empty name contains the type.
 const KNOWN_EVENTS: [&str; 7] =
     ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
 

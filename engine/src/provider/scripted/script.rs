@@ -178,16 +178,16 @@ pub struct ScriptedErrorBody {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// Fragments of the system prompt.
+    /// Fragments that the system prompt must contain.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub system: Fragments,
-    /// Fragments of the last user message.
+    /// Fragments that the last user message must contain.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub user: Fragments,
-    /// Fragments of the tool results since the last reply, taken together.
+    /// Fragments that the tool results since the last reply must contain together.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub results: Fragments,
-    /// Names in the palette.
+    /// Names that the palette must contain.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub tools: Fragments,
     /// Texts of a recording, which must match exactly.

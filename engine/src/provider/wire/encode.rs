@@ -52,7 +52,7 @@ impl EncodedGroup {
     }
 }
 
-/// Returns the JSON of `fields`, with the list of groups as the value of the field `list`, which `fields` contains.
+/// Returns the JSON of `fields`, with the groups in place of the value of the field that `list` names.
 pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
     let (mut front, mut back) = (vec![b'{'], Vec::new());
     let mut part = &mut front;

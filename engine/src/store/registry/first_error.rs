@@ -77,7 +77,7 @@ fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     matches!(storage, Some(StorageError::Io(_) | StorageError::PreviousIo))
 }
 
-/// The syncs of a database's commits.
+/// The time at which a database syncs its commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitSyncs {
     /// Each commit is durable when it returns.

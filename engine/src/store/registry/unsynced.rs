@@ -122,7 +122,7 @@ pub fn is_rebuild_due(disk: &dyn Disk) -> Result<bool, StoreError> {
     Ok(!matches!(other_marks(disk, &own)?, OtherMarks::Intact))
 }
 
-/// Removes the marks of earlier boots, after the registry was rebuilt.
+/// Removes the marks that earlier boots left. The caller has rebuilt the registry.
 pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
     let Some(own) = own_mark(disk) else { return Ok(()) };
     if let OtherMarks::Stale(marks) = other_marks(disk, &own)? {

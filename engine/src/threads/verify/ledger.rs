@@ -105,9 +105,9 @@ impl TreeMoney {
         self.threads.values().filter(move |one| one.row.parent == parent)
     }
 
-    /// Returns true if no descendant of this thread outlived its parent, because a survivor moves to an ancestor with
-    /// its money. A child started with `rye run --parent` is not in its parent's transcript, and may have outlived the
-    /// parent.
+    /// Returns true if every descendant of this thread is known to have ended before its parent. The account of a
+    /// thread that outlives its parent moves to an ancestor. A child started with `rye run --parent` is not in its
+    /// parent's transcript, so its end is unknown.
     fn keeps_its_children(&self, thread: &ThreadMoney) -> bool {
         let recorded = |spawn: u64| !(FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
         let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.keeps_its_children(child);

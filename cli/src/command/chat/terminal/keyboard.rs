@@ -174,8 +174,8 @@ impl ChatTerminal {
         self.edited();
     }
 
-    /// Stops the process. The signal reaches another thread, so this one may run on for a moment: only the signal that
-    /// continues the process uses the terminal again.
+    /// Suspends the process with `SIGTSTP`. Another thread may receive the signal, so this thread may run for a moment
+    /// longer. The terminal is used again only after `SIGCONT`.
     fn suspend(&mut self) -> io::Result<()> {
         self.screen.clear()?;
         restore_terminal();

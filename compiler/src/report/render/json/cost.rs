@@ -60,7 +60,7 @@ pub struct CacheStepReport {
     pub shared: u64,
     /// Tokens of the opening: palette, system prompt and first message.
     pub of: u64,
-    /// Dollars for the opening with the shared tokens read from the cache; null if the model has no price.
+    /// Dollars for the opening if the shared tokens are read from the cache; null if the model has no price.
     pub cost: Option<Value>,
     /// Dollars for the opening without a cache.
     pub uncached: Option<Value>,
