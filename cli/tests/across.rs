@@ -242,6 +242,36 @@ fn wait_follows_a_handoff() {
     assert_eq!(place.run_ok(&["threads", "chain", &first]).lines().count(), 2);
 }
 
+#[test]
+fn ledger_of_a_tree_adds_up_over_the_continuation_of_a_child() {
+    let usage = "usage: { input: 100, output: 10 }";
+    let call = "{ name: rye_execute, input: { item_type: directive, item_id: work } }";
+    let list = "{ name: rye_file_system_ls, input: { path: . } }";
+    let place = place(&format!(
+        "threads:\n  lead:\n    - {{ {usage}, tool_calls: [{call}] }}\n    - {{ {usage}, text: all }}\n  work:\n    \
+         - {{ {usage}, delay_ms: 700, tool_calls: [{list}] }}\n    - {{ {usage}, delay_ms: 100, text: at last }}\n"
+    ));
+    let process = RyeProcess::start(&place, &["run", "lead"]);
+    let child = running(&place, "work");
+    place.run_ok(&["threads", "handoff", &child]);
+    let (code, result) = process.end();
+    assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "{result}");
+    let accounts = |thread: &str| -> Vec<(String, u64)> {
+        let (_, shown) = place.json(&["threads", "show", thread]);
+        let account = |row: &Value| {
+            let spent = (row["spent"].as_f64().unwrap() * 1e9).round();
+            (row["thread_id"].as_str().unwrap().to_owned(), format!("{spent}").parse().unwrap())
+        };
+        shown["ledger"].as_array().unwrap().iter().map(account).collect()
+    };
+    let of_root = accounts(result["thread_id"].as_str().unwrap());
+    let [(_, whole), (first, of_first), (next, of_next)] = of_root.as_slice() else { panic!("{of_root:?}") };
+    assert_eq!((first, *of_next > 0), (&child, true), "{of_root:?}");
+    // The root made two calls of its own, as dear as each call of the child.
+    assert_eq!(*whole, of_first + of_next + 2 * of_first, "{of_root:?}");
+    assert!(accounts(next).iter().any(|(thread, spent)| thread == next && spent == of_next), "{:?}", accounts(next));
+}
+
 /// Returns a project whose directive starts a shell command asynchronously; the command writes its pid and runs until
 /// `out/go` exists.
 fn async_call() -> TestProject {

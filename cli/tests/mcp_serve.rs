@@ -8,6 +8,8 @@ mod mcp_client;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -348,4 +350,65 @@ fn number_of_http_sessions_is_bounded() {
     let ended = server.authorized("DELETE", &[("mcp-session-id", &sessions[1].id)], b"");
     assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
     assert!(is_note(&server.session().ask(2, "tools/call", &read())));
+}
+
+#[test]
+fn repeated_id_of_a_request_in_progress_is_refused() {
+    let place = place();
+    let mut client = McpClient::new(&place, &[], &json!({}));
+    for id in [json!(700), json!("seven")] {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": slow()});
+        client.send(&call);
+        client.send(&call);
+        let refused = client.response(&id);
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("in progress"), "{refused}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+        // A cancelled request gets no response, so its id is free.
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        assert_eq!(client.response(&id)["result"], json!({}));
+    }
+    // After a response the id is free, too.
+    for _ in 0..2 {
+        client.send(&json!({"jsonrpc": "2.0", "id": 701, "method": "tools/call", "params": read()}));
+        assert!(is_note(&client.response(&json!(701))));
+    }
+    assert_eq!(client.others, Vec::<Value>::new());
+}
+
+#[test]
+fn repeated_id_of_a_session_over_http_is_refused() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let session = server.session();
+    let other = server.session();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| session.post(&request(7, "tools/call", &slow())));
+        wait_for_thread(&place, "slow");
+        let refused = session.post(&request(7, "ping", &json!({})));
+        assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("\"code\":-32600"), "{refused}");
+        assert!(is_note(&other.ask(7, "tools/call", &read())), "ids belong to a session");
+        session.post(&cancelled(7));
+        assert!(!first.join().unwrap().contains("\"code\":-32600"));
+    });
+    assert!(is_note(&session.ask(7, "tools/call", &read())));
+}
+
+#[test]
+fn half_open_connections_delay_no_request() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let session = server.session();
+    // More connections than the server holds, each with the start of a head.
+    let open = |_| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: x\r\n").unwrap();
+        stream
+    };
+    let half_open: Vec<TcpStream> = (0..200).map(open).collect();
+    let started = Instant::now();
+    assert!(is_note(&session.ask(2, "tools/call", &read())));
+    // Without eviction, the server would read no head before the timeout of 10 seconds.
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    drop(half_open);
 }

@@ -64,6 +64,26 @@ echo "verify $?"
 }
 
 #[test]
+fn full_disk_leaves_no_part_of_a_file() {
+    let place = TestProject::own();
+    let script = r#"
+rye init --bare >/dev/null 2>&1 && rye new directive greet >/dev/null 2>&1 || exit 1
+rye new tool before >/dev/null 2>&1 || exit 1
+head -c 100m /dev/zero > fill 2>/dev/null
+find . -type f ! -name fill | sort > /dev/shm/rye-room-$$
+rye new tool after >/dev/null 2>../said; echo "new: $?"
+grep -c 'No space left' ../said
+rye new knowledge after >/dev/null 2>&1; echo "knowledge: $?"
+rye init --example hello >/dev/null 2>&1; echo "init: $?"
+find . -type f ! -name fill | sort | diff /dev/shm/rye-room-$$ - && echo same
+rm -f /dev/shm/rye-room-$$
+find .ai -size 0 -type f -newer .ai/tools/before*
+"#;
+    let Some(done) = in_small_system(&place, "4m", script) else { return };
+    assert_eq!(done.stdout, "new: 1\n1\nknowledge: 1\ninit: 1\nsame\n", "{}", done.stderr);
+}
+
+#[test]
 fn read_only_project_allows_reading_only() {
     let place = TestProject::own();
     let script = r#"

@@ -12,12 +12,18 @@ use rye_compiler::report::diff::diff;
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::report::why::explain;
+use rye_compiler::semantics::glob::inclusion::MAX_STEPS;
+use rye_compiler::semantics::glob::{Coverage, covers};
 use rye_compiler::validate::{Selection, check};
 use rye_compiler::world::{MapWorld, Space};
 use rye_grammar::ItemId;
+use rye_grammar::capability::MAX_WILDCARDS;
 
 /// A project with a number of hostile parts.
 type Shape = fn(usize) -> MapWorld<'static>;
+
+/// A command on a project.
+type ProjectRun = fn(&MapWorld<'_>);
 
 /// Size of the smaller project of each pair; the larger one has four times as many parts.
 const PARTS: usize = 100;
@@ -132,6 +138,65 @@ fn check_of_hostile_files_is_linear() {
     for (name, world) in shapes {
         assert_linear(name, world, run);
     }
+}
+
+/// Returns patterns with the most wildcards that a pattern can have, whose literals differ.
+fn starred_patterns(parts: usize) -> Vec<String> {
+    let literals = |i: usize| format!("*{}", char::from(b'a' + u8::try_from(i % 26).unwrap()));
+    (0..parts).map(|i| format!("{}{i}", literals(i).repeat(MAX_WILDCARDS))).collect()
+}
+
+#[test]
+fn patterns_with_the_most_wildcards_cost_a_bounded_number_of_operations_each() {
+    let grants = |parts: usize| {
+        let tools = |pattern: &String| format!("<tool>{pattern}</tool>");
+        granted(&starred_patterns(parts).iter().map(tools).collect::<String>())
+    };
+    let world = |parts: usize| {
+        let child = directive("d", &grants(parts), "", "text").replacen("version=", "extends=\"base\" version=", 1);
+        let base =
+            directive("base", &grants(parts).replace("<permissions>", "<permissions seal=\"true\">"), "", "text");
+        plannable(MapWorld::new().project(".ai/directives/d.md", child).project(".ai/directives/base.md", base))
+    };
+    let runs: [(&str, ProjectRun); 3] = [
+        ("check", |world| drop(check(world, &Selection::All))),
+        ("plan", |world| drop(compile(world, &CompileRequest::new(ItemId::parse("d").unwrap())))),
+        ("assert", |world| drop(assert(world, &[]))),
+    ];
+    for (name, run) in runs {
+        let count = |parts: usize| {
+            let world = world(parts);
+            allocations(|| run(&world))
+        };
+        let (small, large) = (count(3), count(12));
+        assert!(large <= 6 * small, "{name}: {small} and {large} allocations");
+    }
+}
+
+#[test]
+fn search_with_many_patterns_stops_after_a_bounded_number_of_operations() {
+    let patterns: Vec<String> = starred_patterns(200).iter().map(|one| format!("rye.execute.tool.{one}")).collect();
+    let parents: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let child = format!("rye.execute.tool.{}*", "*z".repeat(MAX_WILDCARDS - 1));
+    let mut found = None;
+    let operations = allocations(|| found = Some(covers(&parents, &child)));
+    assert_eq!(found, Some(Coverage::TooComplex));
+    assert!(operations <= 2 * u64::try_from(MAX_STEPS).unwrap(), "{operations}");
+}
+
+#[test]
+fn patterns_with_hundreds_of_wildcards_are_refused_without_a_search() {
+    let long = |letter: &str| format!("<tool>*{}</tool>", format!("*{letter}").repeat(200));
+    let world = plannable(single(&granted(&(long("a") + &long("b"))), "", "text"));
+    let mut codes = String::new();
+    let operations = allocations(|| {
+        let report = check(&world, &Selection::All);
+        codes = report.diagnostics.iter().map(|one| format!("{}: {one}\n", one.code())).collect();
+        drop(compile(&world, &CompileRequest::new(ItemId::parse("d").unwrap())));
+        drop(assert(&world, &[]));
+    });
+    assert_eq!(codes.matches("syntax::capability").count(), 2, "{codes}");
+    assert!(operations < 100_000, "{operations} allocations");
 }
 
 #[test]

@@ -277,6 +277,13 @@ impl Engine {
         self.inner.wait_idle().await;
     }
 
+    /// Waits until the programs that calls started have ended, at most for some seconds. Call this when no thread runs
+    /// any more, before the runtime shuts down: tasks that were aborted end their programs only then. Returns false if
+    /// programs still run.
+    pub async fn wait_programs_ended(&self) -> bool {
+        crate::tool::process::wait_programs_ended().await
+    }
+
     /// Sends a control message to every thread of this process.
     pub fn broadcast(&self, message: &ControlMessage) {
         self.inner.broadcast(message);

@@ -3,8 +3,10 @@
 //! each has a thread of its own. A directive that a client calls runs concurrently with the session's other calls, as a
 //! task if the client supports tasks, and its events are sent as progress.
 
+mod connections;
 mod http;
 mod message;
+mod open_requests;
 mod session;
 mod source;
 mod stdio;
@@ -126,12 +128,16 @@ impl DirectiveServer {
                 engine.send_to(&thread, &ControlMessage::Cancel);
             }
         }
-        if timeout(CANCEL_GRACE, engine.wait_idle()).await.is_ok() {
-            return;
+        if timeout(CANCEL_GRACE, engine.wait_idle()).await.is_err() {
+            engine.broadcast(&ControlMessage::Kill);
+            if timeout(SERVER_END_TIMEOUT, engine.wait_idle()).await.is_err() {
+                tracing::warn!(
+                    "threads did not end; `rye threads list` shows them as orphaned, and they can be resumed"
+                );
+            }
         }
-        engine.broadcast(&ControlMessage::Kill);
-        if timeout(SERVER_END_TIMEOUT, engine.wait_idle()).await.is_err() {
-            tracing::warn!("threads did not end; `rye threads list` shows them as orphaned, and they can be resumed");
+        if !engine.wait_programs_ended().await {
+            tracing::warn!("programs of tools did not end; they end with this process");
         }
     }
 

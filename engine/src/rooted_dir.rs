@@ -42,14 +42,24 @@ impl RootedDir {
         if bytes.len() as u64 > most { Err(other("it is too large")) } else { Ok(Some(bytes)) }
     }
 
-    /// Creates a file and its missing parent folders.
+    /// Creates a file and its missing parent folders. The name appears with the whole content, so that a full disk
+    /// leaves no part of a file.
     ///
     /// # Errors
     /// Fails with [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link, and if the path leaves the
     /// folder.
     pub fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_room(path)?;
-        self.0.open_with(path, OpenOptions::new().write(true).create_new(true))?.write_all(bytes)
+        let beside = temporary_path(path)?;
+        let written = self.write_new(&beside, bytes, None).and_then(|()| self.0.hard_link(&beside, &self.0, path));
+        self.0.remove_file(&beside).ok();
+        match written {
+            // File systems without links, such as FAT.
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
+                self.write_new(path, bytes, None)
+            }
+            written => written,
+        }
     }
 
     /// Atomically writes a whole file, replacing a regular file if there is one and keeping its permissions.
@@ -60,18 +70,24 @@ impl RootedDir {
     pub fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_room(path)?;
         let permissions = self.permissions(path)?;
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(|error| other(&error.to_string()))?;
-        let beside = beside(path, u64::from_le_bytes(random));
-        let mut file = self.0.open_with(&beside, OpenOptions::new().write(true).create_new(true))?;
-        let written = file
-            .write_all(bytes)
-            .and_then(|()| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| self.0.rename(&beside, &self.0, path));
+        let beside = temporary_path(path)?;
+        let written = self.write_new(&beside, bytes, permissions).and_then(|()| self.0.rename(&beside, &self.0, path));
         if written.is_err() {
             // Removes the unfinished temporary file, if it exists.
             self.0.remove_file(&beside).ok();
+        }
+        written
+    }
+
+    /// Writes and syncs a file under a name that does not exist. Removes the file if that fails.
+    fn write_new(&self, path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
+        let mut file = self.0.open_with(path, OpenOptions::new().write(true).create_new(true))?;
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)))
+            .and_then(|()| file.sync_all());
+        if written.is_err() {
+            self.0.remove_file(path).ok();
         }
         written
     }
@@ -103,11 +119,30 @@ impl RootedDir {
 }
 
 /// Returns an unpredictable temporary name in the same folder.
-fn beside(path: &Path, random: u64) -> PathBuf {
+fn temporary_path(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|error| other(&error.to_string()))?;
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{random:016x}.tmp"));
-    path.with_file_name(name)
+    name.push(format!(".{:016x}.tmp", u64::from_le_bytes(random)));
+    Ok(path.with_file_name(name))
+}
+
+/// Writes a file that the user named: a regular file as a whole, anything else, such as a pipe, directly. A failure
+/// leaves no part of a new file, and an existing file unchanged.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return std::fs::write(path, bytes),
+        Ok(_) | Err(_) => {}
+    }
+    // A link is followed: the file that it names is replaced.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| other("the path has no file name"))?;
+    RootedDir::open(folder)?.replace(Path::new(name), bytes)
 }
 
 fn other(reason: &str) -> io::Error {
@@ -174,5 +209,24 @@ mod tests {
         assert_eq!(within.read(path, 9).unwrap().unwrap(), b"three");
         assert_eq!(fs::metadata(base.path().join(path)).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(base.path().join("a/b")).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn file_of_the_user_is_replaced_whole_through_links_and_pipes_are_written() {
+        let base = tempfile::tempdir().unwrap();
+        let (file, link, pipe) = (base.path().join("file"), base.path().join("link"), base.path().join("pipe"));
+        write_user_file(&file, b"one").unwrap();
+        symlink(&file, &link).unwrap();
+        write_user_file(&link, b"two").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        write_user_file(&pipe, b"three").unwrap();
+        assert_eq!(reader.join().unwrap(), b"three");
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 3);
     }
 }

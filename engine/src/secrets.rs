@@ -119,6 +119,14 @@ pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     mask_secrets(&own.mask(text)).into_owned()
 }
 
+/// Replaces one value by its name wherever the text contains it without encoding. Ignores a value shorter than the
+/// minimum.
+pub fn mask_exact(text: &mut String, name: &str, value: &str) {
+    if value.len() >= MIN_SECRET_BYTES && text.contains(value) {
+        *text = text.replace(value, &format!("[masked: {name}]"));
+    }
+}
+
 impl Needles {
     fn new(names: BTreeMap<Vec<u8>, String>) -> Self {
         let mut longest_first: Vec<&Vec<u8>> = names.keys().filter(|needle| !needle.is_empty()).collect();

@@ -18,7 +18,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rye_engine::tool::process::{Program, ProgramExit, ProgramResult, StderrMode, run, supervise_if_requested};
+use rye_engine::tool::process::{
+    Program, ProgramExit, ProgramResult, StderrMode, run, supervise_if_requested, wait_programs_ended,
+};
 
 /// Makes this binary run one command as an owner and exit: `__own COMMAND`.
 const OWNER_MODE: &str = "__own";
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ("ends everything when its owner is killed", ends_everything_when_its_owner_is_killed),
         ("survives a stopped supervisor", survives_a_stopped_helper),
         ("dropping the run ends all processes", dropping_the_run_ends_all_processes),
+        ("programs end before a runtime of one worker", programs_end_before_a_runtime_of_one_worker),
     ];
     let trials = trials
         .into_iter()
@@ -232,27 +235,57 @@ fn survives_a_stopped_helper() {
     assert!(start.elapsed() < Duration::from_secs(15));
 }
 
+/// Returns a program that writes two process ids to a file and then sleeps; one of them has a session of its own.
+fn sleepers(file: &Path) -> Program {
+    let command = format!("(setsid sleep 300 & echo $! >> {0}); echo $$ >> {0}; sleep 300", file.display());
+    Program {
+        program: "bash".into(),
+        arguments: vec!["-c".into(), command.into()],
+        folder: std::env::temp_dir(),
+        thread_id: "t-1".into(),
+        timeout: Duration::from_mins(1),
+        halt: rye_engine::tool::cancellation::CancellationToken::never(),
+        sandbox: None,
+        input: Vec::new(),
+        environment: Vec::new(),
+        streams: StderrMode::Together,
+    }
+}
+
+async fn wait_for_sleepers(file: &Path) {
+    while std::fs::read_to_string(file).unwrap_or_default().lines().count() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn programs_end_before_a_runtime_of_one_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pids");
+    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    workers.block_on(async {
+        assert!(wait_programs_ended().await, "no program runs yet");
+        let program = sleepers(&file);
+        let mut call = tokio::task::JoinSet::new();
+        call.spawn(async move { run(&program).await });
+        wait_for_sleepers(&file).await;
+        // The only worker is busy when the call is dropped, so the task of the call is not dropped at once.
+        tokio::spawn(async { std::thread::sleep(Duration::from_millis(200)) });
+        drop(call);
+        assert!(wait_programs_ended().await);
+    });
+    workers.shutdown_background();
+    for pid in std::fs::read_to_string(&file).unwrap().lines() {
+        assert!(!is_alive(pid), "{pid} lives");
+    }
+}
+
 fn dropping_the_run_ends_all_processes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pids");
-    let command = format!("(setsid sleep 300 & echo $! >> {0}); echo $$ >> {0}; sleep 300", file.display());
     runtime().block_on(async {
-        let program = Program {
-            program: "bash".into(),
-            arguments: vec!["-c".into(), command.into()],
-            folder: std::env::temp_dir(),
-            thread_id: "t-1".into(),
-            timeout: Duration::from_mins(1),
-            halt: rye_engine::tool::cancellation::CancellationToken::never(),
-            sandbox: None,
-            input: Vec::new(),
-            environment: Vec::new(),
-            streams: StderrMode::Together,
-        };
+        let program = sleepers(&file);
         let task = tokio::spawn(async move { run(&program).await });
-        while std::fs::read_to_string(&file).unwrap_or_default().lines().count() < 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        wait_for_sleepers(&file).await;
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
     });

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 
+/// Maximum number of wildcards of a pattern. Proofs about patterns take time that grows with the product of their
+/// wildcards.
+pub const MAX_WILDCARDS: usize = 24;
+
 /// A normalized capability pattern: `search` and `load` become `fetch`, `/` becomes `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -15,7 +19,8 @@ pub struct Pattern(pub String);
 /// dropped. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// Returns [`crate::SyntaxKind::Capability`] for an empty pattern or an invalid character.
+/// Returns [`crate::SyntaxKind::Capability`] for an empty pattern, an invalid character or more than [`MAX_WILDCARDS`]
+/// wildcards.
 pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check_characters(source, text, base)?;
     Ok(normalize(text.trim()))
@@ -48,6 +53,11 @@ pub fn is_literal(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
+/// Counts the wildcards of a pattern: `*`, `?` and the openings of classes.
+pub fn wildcards(text: &str) -> usize {
+    text.bytes().filter(|b| matches!(b, b'*' | b'?' | b'[')).count()
+}
+
 fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), SyntaxError> {
     let lead = text.len() - text.trim_start().len();
     let trimmed = text.trim();
@@ -56,7 +66,9 @@ fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), Syn
             .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "empty pattern")
             .with_help("name an item such as `rye.file-system.read`, or `*` for every one"));
     }
-    let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !is_pattern_char(*c)) else { return Ok(()) };
+    let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !is_pattern_char(*c)) else {
+        return check_wildcards(source, trimmed, base + lead);
+    };
     let start = base + lead + at;
     let help = if c.is_whitespace() || c == ',' {
         "an element has one pattern: write a second element for a second pattern"
@@ -70,6 +82,20 @@ fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), Syn
             format!("{} is not allowed here", crate::text::describe_char(c)),
         )
         .with_help(help))
+}
+
+fn check_wildcards(source: SourceId, pattern: &str, start: usize) -> Result<(), SyntaxError> {
+    let found = wildcards(pattern);
+    if found <= MAX_WILDCARDS {
+        return Ok(());
+    }
+    Err(SyntaxKind::Capability
+        .error(
+            Span::new(source, start, start + pattern.len()),
+            format!("`{}` has {found} wildcards", crate::text::shorten(pattern)),
+            format!("a pattern has at most {MAX_WILDCARDS} wildcards"),
+        )
+        .with_help("write several plain patterns in place of one with many wildcards"))
 }
 
 fn is_pattern_char(c: char) -> bool {
@@ -102,6 +128,17 @@ mod tests {
         }
         let error = parse(SourceId(0), " rye.a b", 10).unwrap_err();
         assert_eq!(error.span, Span::new(SourceId(0), 16, 17));
+    }
+
+    #[test]
+    fn parse_rejects_more_wildcards_than_the_bound() {
+        let most = "*a".repeat(MAX_WILDCARDS);
+        assert_eq!(parse(SourceId(0), &most, 0).unwrap().0, most);
+        for wildcard in ["*", "?", "[a]"] {
+            let error = parse_item(SourceId(0), &format!(" {most}{wildcard}"), 5).unwrap_err();
+            assert!(error.message.contains("25 wildcards"), "{error:?}");
+            assert_eq!(error.span, Span::new(SourceId(0), 6, 6 + most.len() + wildcard.len()));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
+use rye_engine::rooted_dir::write_user_file;
 
 use crate::CommandError;
 use crate::exit::Exit;
@@ -31,7 +32,7 @@ pub fn run(args: &ManArgs, report: &Printer) -> Result<Exit, CommandError> {
     let mut open = vec![command];
     while let Some(command) = open.pop() {
         let name = format!("{}.1", page_name(&command));
-        fs::write(dir.join(&name), render(&command)?).map_err(failed)?;
+        write_user_file(&dir.join(&name), &render(&command)?).map_err(failed)?;
         report.line(&name)?;
         let own = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
         open.extend(own.cloned());

@@ -375,11 +375,15 @@ pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
         Ok(_) | Err(_) => value.to_string(),
     };
-    // A thread stops before its money is used up, if the rest, after reservations of children, cannot pay for another
-    // call.
-    let is_left = |(value, max): (Nanos, Nanos)| limit_code == "spend_exceeded" && value < max;
     let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
-    let rest = if amounts.is_some_and(is_left) { ", and the remaining amount cannot pay for another call" } else { "" };
+    let is_left = amounts.is_some_and(|(value, max)| value < max);
+    let rest = match limit_code {
+        // A thread stops before its money is used up, if the rest, after reservations of children, cannot pay for
+        // another call.
+        "spend_exceeded" if is_left => ", and the remaining amount cannot pay for another call",
+        "duration_seconds_exceeded" if is_left => ", and the next wait is longer than the remaining time",
+        _ => "",
+    };
     format!("{limit_code}: {} of {}{rest}", shown(current_value), shown(current_max))
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use rye_grammar::capability::{Pattern, normalize};
+use rye_grammar::capability::{MAX_WILDCARDS, Pattern, normalize, wildcards};
 
 use super::capability::{ItemType, Primary};
 use super::glob::Glob;
@@ -195,6 +195,9 @@ impl RiskTable {
                 .ok_or_else(|| fault(at("patterns"), "has to be a list of patterns"))?;
             for pattern in patterns {
                 let pattern = pattern.as_str().ok_or_else(|| fault(at("patterns"), "a pattern is a string"))?;
+                if wildcards(pattern) > MAX_WILDCARDS {
+                    return Err(fault(at("patterns"), &format!("a pattern has at most {MAX_WILDCARDS} wildcards")));
+                }
                 self.add(tier, pattern);
             }
         }
@@ -443,5 +446,10 @@ mod tests {
         assert_eq!(at(json!({"classifications": [{"risk": "mild", "patterns": []}]})), "classifications.0.risk");
         assert_eq!(at(json!({"risk_levels": {"safe": {"policy": "maybe"}}})), "risk_levels.safe");
         assert_eq!(at(json!({"levels": {}})), "levels");
+        let many = "*a".repeat(MAX_WILDCARDS + 1);
+        assert_eq!(
+            at(json!({"classifications": [{"risk": "safe", "patterns": [many]}]})),
+            "classifications.0.patterns"
+        );
     }
 }

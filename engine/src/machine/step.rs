@@ -88,15 +88,17 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
     events
 }
 
-/// Returns the event of the duration limit if it is reached at `now`, or would be during a wait of `delay_ms`.
+/// Returns the event of the duration limit if it is reached at `now`, or would be during a wait of `delay_ms`. The event
+/// has the time that the thread used: a wait that does not fit is never made.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);
-    let seconds = state.clock.elapsed_at(now).saturating_add(delay_ms).div_ceil(1000).saturating_sub(before);
+    let used = state.clock.elapsed_at(now).div_ceil(1000).saturating_sub(before);
+    let used = if delay_ms == 0 { used.max(most) } else { used };
     EventBody::Limit(LimitHit {
         at: Node::Limits,
         limit_code: "duration_seconds_exceeded".into(),
-        current_value: seconds.max(most).into(),
+        current_value: used.into(),
         current_max: most.into(),
         scope: None,
     })

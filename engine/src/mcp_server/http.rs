@@ -21,10 +21,11 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::connections::{ConnectionUse, Connections};
 use super::message::{MessageError, check_message};
+use super::open_requests::OpenRequests;
 use super::{ClientSide, MAX_MESSAGE_BYTES};
 
 /// The path that clients connect to.
@@ -99,6 +100,7 @@ struct HttpServer {
     service: StreamableHttpService<ClientSide, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
+    requests: OpenRequests,
     /// A lock held while a session starts, so that two sessions cannot take the last free place.
     starting: tokio::sync::Mutex<()>,
 }
@@ -149,24 +151,36 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
     sessions.session_config.keep_alive = None;
     let sessions = Arc::new(sessions);
     let service = StreamableHttpService::new(move || Ok(client.for_session()), Arc::clone(&sessions), config);
-    let (uses, starting) = (Arc::default(), tokio::sync::Mutex::default());
-    let server = Arc::new(HttpServer { token, service, sessions, uses, starting });
-    let mut connections = JoinSet::new();
+    let (uses, requests, starting) = (Arc::default(), OpenRequests::default(), tokio::sync::Mutex::default());
+    let server = Arc::new(HttpServer { token, service, sessions, uses, requests, starting });
+    let mut connections = Connections::new(MAX_CONNECTIONS);
     loop {
-        while connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
         let (stream, _) = listener.accept().await.map_err(|e| e.to_string())?;
         let server = Arc::clone(&server);
-        connections.spawn(async move {
+        let serve = |state: Arc<ConnectionUse>| async move {
             let mut connection = hyper::server::conn::http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
-            let answer = service_fn(|request| async { Ok::<_, Infallible>(server.answer(request).await) });
+            let answer = service_fn(|request| async {
+                let answering = state.answer();
+                let response = server.answer(request).await;
+                Ok::<_, Infallible>(hold_until_sent(response, answering))
+            });
             // A broken connection only affects its client.
             connection.serve_connection(TokioIo::new(stream), answer).await.ok();
-        });
-        while connections.try_join_next().is_some() {}
+        };
+        connections.serve(serve).await;
     }
+}
+
+/// Returns the response, which keeps the guard until its body is sent or dropped.
+fn hold_until_sent<G: Send + Sync + 'static>(response: Response<HttpBody>, guard: G) -> Response<HttpBody> {
+    response.map(|body| {
+        body.map_frame(move |frame| {
+            let _guard = &guard;
+            frame
+        })
+        .boxed()
+    })
 }
 
 impl HttpServer {
@@ -190,23 +204,27 @@ impl HttpServer {
         } else {
             Bytes::new()
         };
+        let session = head.headers.get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let mut starts_session = false;
+        let mut open_request = None;
         if head.method == Method::POST {
-            match check_message(&body) {
-                Ok(message) => {
-                    starts_session = !head.headers.contains_key(&SESSION_HEADER)
-                        && message.get("method").is_some_and(|method| method == "initialize");
-                }
+            let checked = check_message(&body).and_then(|message| {
+                starts_session =
+                    session.is_none() && message.get("method").is_some_and(|method| method == "initialize");
+                // Requests without a session are independent: each has a response of its own.
+                session.as_ref().map(|session| self.requests.hold(session, message)).transpose()
+            });
+            match checked {
+                Ok(guard) => open_request = guard,
                 Err(error) => {
                     let status = if error.is_of_method() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
                     return error_response(status, &error);
                 }
             }
         }
-        let session = head.headers.get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let request = Request::from_parts(head, Full::new(body));
         if !starts_session {
-            return self.respond(request, session).await;
+            return hold_until_sent(self.respond(request, session).await, open_request);
         }
         let _starting = self.starting.lock().await;
         if let Err(error) = self.make_room().await {
@@ -222,13 +240,7 @@ impl HttpServer {
         let response = self.service.handle(request).await;
         let started = response.headers().get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let open = open.or_else(|| Some(OpenResponse::new(&self.uses, started?)));
-        response.map(|body| {
-            body.map_frame(move |frame| {
-                let _open = &open;
-                frame
-            })
-            .boxed()
-        })
+        hold_until_sent(response.map(BodyExt::boxed), open)
     }
 
     /// Evicts the session that was idle the longest if there is no room for a new one.

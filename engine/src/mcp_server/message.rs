@@ -40,6 +40,11 @@ impl MessageError {
         Self::new(id, INVALID_REQUEST, "the message is not one of the protocol")
     }
 
+    /// The error for a request whose id is the id of a request in progress.
+    pub fn repeated(id: Value) -> Self {
+        Self::new(id, INVALID_REQUEST, "a request with this id is in progress; its response follows")
+    }
+
     /// The error for a request that the server refuses to handle.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(Value::Null, REFUSED, message)

@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 
 use super::MAX_MESSAGE_BYTES;
 use super::message::{IdFinder, MessageError, check_message};
+use super::open_requests::OpenRequests;
 
 /// Maximum number of received messages that wait to be handled.
 const MAX_RECEIVED: usize = 64;
@@ -85,7 +86,11 @@ fn file_identity(stream: BorrowedFd<'_>) -> Option<(u64, u64)> {
 pub(super) struct LineTransport<W> {
     received: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     output: Arc<Mutex<W>>,
+    requests: OpenRequests,
 }
+
+/// The name of the only session of standard streams.
+const SESSION: &str = "";
 
 impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
     /// Opens the transport. The second value becomes true at the end of the input.
@@ -94,14 +99,16 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
         let (ended, is_ended) = watch::channel(false);
         let output = Arc::new(Mutex::new(output));
         let responses = Arc::clone(&output);
+        let requests = OpenRequests::default();
+        let received_requests = requests.clone();
         // A task of its own, because reading a line must not be interrupted.
         tokio::spawn(async move {
-            if let Err(error) = receive(BufReader::new(input), &sender, &responses).await {
+            if let Err(error) = receive(BufReader::new(input), &sender, &responses, &received_requests).await {
                 tracing::warn!(%error, "the client's messages cannot be read");
             }
             ended.send_replace(true);
         });
-        (Self { received, output }, is_ended)
+        (Self { received, output, requests }, is_ended)
     }
 }
 
@@ -113,6 +120,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for LineTrans
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = Arc::clone(&self.output);
+        self.requests.close(SESSION, &message);
         async move { write_line(&output, serde_json::to_string(&message)?).await }
     }
 
@@ -137,6 +145,7 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     mut input: BufReader<R>,
     sender: &mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
     output: &Mutex<W>,
+    requests: &OpenRequests,
 ) -> io::Result<()> {
     while let Some(line) = read_line(&mut input).await? {
         let checked = line.and_then(|line| {
@@ -145,8 +154,8 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             }
             let message = check_message(&line)?;
             let id = message.get("id").cloned().unwrap_or_default();
-            match serde_json::from_value(message) {
-                Ok(message) => Ok(Some(message)),
+            match serde_json::from_value(message.clone()) {
+                Ok(parsed) => requests.open(SESSION, &message).map(|()| Some(parsed)),
                 // A notification gets no response.
                 Err(_) if id.is_null() => Ok(None),
                 Err(_) => Err(MessageError::unreadable(id)),

@@ -185,6 +185,11 @@ impl Endpoint {
         error
     }
 
+    /// Returns the key of the requests, which a provider may return in a reply.
+    pub fn key(&self) -> Option<&ApiKey> {
+        self.key.as_ref()
+    }
+
     fn send_error(&self, error: &reqwest::Error) -> CallError {
         let host = self.host();
         let cause = innermost_cause(error);

@@ -7,8 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::secrets::mask_one;
+use super::sse::SseEvent;
+use crate::exchange::Reply;
+use crate::message::ContentBlock;
+use crate::secrets::{mask_exact, mask_one};
 
 /// The format of requests and streams (`engine.md` 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +57,40 @@ impl ApiKey {
     /// Masks the key in `text`, also in encoded form, because a provider may quote it in an error message.
     pub fn mask(&self, text: &str) -> String {
         mask_one(text, "key", &self.0)
+    }
+
+    /// Masks the key in an event of a stream, before any part of the event is decoded, shown or stored.
+    pub fn mask_event(&self, event: &mut SseEvent) {
+        self.mask_exact(&mut event.name);
+        self.mask_exact(&mut event.data);
+    }
+
+    /// Masks a key that the events of a stream contained in parts.
+    pub fn mask_reply(&self, reply: &mut Reply) {
+        for block in &mut reply.content {
+            match block {
+                ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => self.mask_exact(text),
+                ContentBlock::ToolCall(call) => {
+                    self.mask_exact(&mut call.name);
+                    self.mask_strings(&mut call.input);
+                }
+                ContentBlock::Other { value, .. } => self.mask_strings(value),
+                ContentBlock::Image(_) => {}
+            }
+        }
+    }
+
+    fn mask_exact(&self, text: &mut String) {
+        mask_exact(text, "key", &self.0);
+    }
+
+    fn mask_strings(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.mask_exact(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_strings(item)),
+            Value::Object(map) => map.values_mut().for_each(|item| self.mask_strings(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 }
 

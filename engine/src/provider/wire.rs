@@ -73,13 +73,16 @@ async fn attempt<D: ReplyDecoder>(
             let message = format!("the stream is longer than {MAX_STREAM_BYTES} bytes");
             break Some(CallError::new(FailedStage::Protocol, message));
         }
-        let events = match parser.push(&chunk) {
+        let mut events = match parser.push(&chunk) {
             Ok(events) => events,
             Err(error @ (SseError::TooLarge { .. } | SseError::Truncated)) => {
                 break Some(CallError::new(FailedStage::Protocol, error.to_string()));
             }
         };
-        for event in &events {
+        for event in &mut events {
+            if let Some(key) = endpoint.key() {
+                key.mask_event(event);
+            }
             event_count += usize::from(!decoder.is_done());
             decoder.push(event).into_iter().for_each(live);
         }
@@ -101,6 +104,9 @@ async fn attempt<D: ReplyDecoder>(
     };
     match replied {
         Ok(mut reply) => {
+            if let Some(key) = endpoint.key() {
+                key.mask_reply(&mut reply);
+            }
             reply.usage = reported.unwrap_or_default();
             let plausible = reply.usage.is_plausible_for(&reply.content);
             reply.uncounted = cut.or_else(|| (!plausible).then_some(streamed));

@@ -7,6 +7,7 @@ mod hard_link;
 mod path_policy;
 mod relative;
 mod replace;
+mod temporary;
 pub mod walk;
 
 use std::collections::VecDeque;

@@ -27,6 +27,7 @@ use super::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::process::search_path;
 pub use bounded::{BoundedOutput, CollectedOutput};
 use group::ProcessGroup;
+pub use group::wait_programs_ended;
 pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
 #[cfg(target_os = "linux")]
 pub use sandbox::bubblewrap::use_bubblewrap;

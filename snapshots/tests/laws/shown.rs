@@ -97,3 +97,9 @@ fn threads_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/threads.md", "# Promises about threads", 60);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+#[test]
+fn attacks_table_names_existing_evidence() {
+    let missing = missing("snapshots/promises/attacks.md", "# Promises that attacks broke", 50);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}

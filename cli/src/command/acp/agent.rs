@@ -153,6 +153,7 @@ impl RyeAgent {
         let mut closed = std::pin::pin!(async {
             for engine in &engines {
                 engine.wait_idle().await;
+                engine.inner().wait_programs_ended().await;
                 engine.inner().remove_owner_file();
             }
         });

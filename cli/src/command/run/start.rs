@@ -230,6 +230,7 @@ pub fn run_to_end(
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
             report.note(&printable(&limit_hint::limit_hint(&text, &limits)));
         }
+        engine.wait_programs_ended().await;
         engine.remove_owner_file();
         Ok::<Exit, CommandError>(ended.exit)
     });

@@ -9,6 +9,7 @@ use rye_engine::event::{EventBody, ThreadHead};
 use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::provider::scripted::{Script, ScriptStep};
 use rye_engine::replay::script_steps;
+use rye_engine::rooted_dir::write_user_file;
 use rye_engine::secrets::{add_secrets, mask_value};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
@@ -67,7 +68,7 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
     match &args.output {
         None => report.line(&text)?,
         Some(file) => {
-            std::fs::write(file, format!("{text}\n"))
+            write_user_file(file, format!("{text}\n").as_bytes())
                 .map_err(|error| CommandError::failed(format!("`{}` cannot be written: {error}", file.display())))?;
             report.note(&format!("{} in `{}`", format_count(exported as u64, "thread"), file.display()));
         }

@@ -8,13 +8,17 @@ use super::{Glob, Token};
 /// Maximum number of states to explore before the result is "too complex".
 pub const MAX_STATES: usize = 20_000;
 
+/// Maximum number of steps of one search. A step moves one position of one pattern over one character, so the bound
+/// holds for many patterns as well as for long ones.
+pub const MAX_STEPS: usize = 5_000_000;
+
 /// The result of checking that parents cover a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
     /// A shortest well-formed capability that the child matches and no parent does.
     Counterexample(String),
-    /// More than [`MAX_STATES`] states; counts as not covered.
+    /// More than [`MAX_STATES`] states or [`MAX_STEPS`] steps; counts as not covered.
     TooComplex,
 }
 
@@ -193,6 +197,8 @@ struct InclusionSearch<'a> {
     excluded: &'a [Glob],
     characters: Vec<char>,
     states: Vec<SearchState>,
+    /// The steps so far, of [`MAX_STEPS`].
+    steps: usize,
     seen: HashSet<Vec<u32>>,
     queue: VecDeque<usize>,
 }
@@ -218,6 +224,7 @@ impl<'a> InclusionSearch<'a> {
             excluded,
             characters: representatives(wanted.iter().flatten().chain(excluded)),
             states: Vec::new(),
+            steps: 0,
             seen: HashSet::new(),
             queue: VecDeque::new(),
         }
@@ -241,7 +248,11 @@ impl<'a> InclusionSearch<'a> {
         }
         while let Some(at) = self.queue.pop_front() {
             for i in 0..self.characters.len() {
-                let Some(next) = self.characters.get(i).and_then(|c| self.successor(at, *c)) else { continue };
+                if self.steps > MAX_STEPS {
+                    return Witness::TooComplex;
+                }
+                let Some(c) = self.characters.get(i).copied() else { continue };
+                let Some(next) = self.successor(at, c) else { continue };
                 match self.visit(next) {
                     Visit::Witness(at) => return Witness::Found(self.path_text(at)),
                     Visit::Went => {}
@@ -252,9 +263,10 @@ impl<'a> InclusionSearch<'a> {
         Witness::None
     }
 
-    fn successor(&self, at: usize, c: char) -> Option<SearchState> {
+    fn successor(&mut self, at: usize, c: char) -> Option<SearchState> {
         let state = self.states.get(at)?;
         let shape = state.shape.step(c)?;
+        self.steps += state.wanted.iter().chain(&state.excluded).map(|positions| positions.len() + 1).sum::<usize>();
         let globs = self.wanted.get(state.group)?;
         let wanted: Vec<Positions> =
             globs.iter().zip(&state.wanted).map(|(glob, at)| advance_positions(glob, at, c)).collect();

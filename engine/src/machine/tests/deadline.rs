@@ -43,6 +43,9 @@ fn retry_after_beyond_the_deadline_ends_the_thread_at_once() {
             _ => None,
         });
         assert_eq!(failed, Some(None), "no retry is announced");
+        let message = play.ended().error.as_ref().unwrap().message.clone();
+        let expected = "duration_seconds_exceeded: 1 of 10, and the next wait is longer than the remaining time";
+        assert_eq!(message, expected, "the wait that was not made does not count");
     }
     let mut play = short(vec![status(429, &[("retry-after", "9")]), text("done")]);
     assert_eq!(play.run().ended().status, Status::Completed);

@@ -281,6 +281,39 @@ async fn key_in_a_stream_error_is_redacted() {
     assert_eq!(error.message, "the provider reported an error: [masked: key]");
 }
 
+/// Returns the stream of a reply with a text in two parts, a call and a stop reason, each of which contains the key.
+fn stream_with_the_key() -> String {
+    let half = KEY.len() / 2;
+    let events = [
+        serde_json::json!({"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}),
+        serde_json::json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        serde_json::json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": format!("{KEY} {}", &KEY[..half])}}),
+        serde_json::json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": &KEY[half..]}}),
+        serde_json::json!({"type": "content_block_stop", "index": 0}),
+        serde_json::json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "c", "name": "t", "input": {}}}),
+        serde_json::json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": format!("{{\"a\": [\"{}", &KEY[..half])}}),
+        serde_json::json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": format!("{}\"]}}", &KEY[half..])}}),
+        serde_json::json!({"type": "content_block_stop", "index": 1}),
+        serde_json::json!({"type": KEY, "value": KEY}),
+        serde_json::json!({"type": "message_delta", "delta": {"stop_reason": KEY}, "usage": {"output_tokens": 9}}),
+        serde_json::json!({"type": "message_stop"}),
+    ];
+    let event = |value: &Value| format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap());
+    events.iter().map(event).collect()
+}
+
+#[tokio::test]
+async fn key_in_a_reply_is_redacted_in_text_calls_stop_reasons_and_event_names() {
+    let server = ScriptedServer::start(vec![chunked(), chunk(stream_with_the_key().as_bytes()), last_chunk()]);
+    let (deltas, reply) = call(&*connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap()).await;
+    let reply = reply.unwrap();
+    let stored = serde_json::to_string(&reply).unwrap();
+    assert!(!stored.contains(KEY), "{stored}");
+    assert_eq!(reply.content[0], text("[masked: key] [masked: key]"));
+    assert!(stored.contains(r#"["[masked: key]"]"#), "{stored}");
+    assert!(!format!("{deltas:?}").contains(KEY), "{deltas:?}");
+}
+
 #[tokio::test]
 async fn reply_without_usage_has_an_unknown_cost() {
     let silent: String =

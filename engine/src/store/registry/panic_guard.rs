@@ -18,10 +18,16 @@ pub type AbortHandler = Box<dyn Fn(StoreError) + Send + Sync>;
 static ABORT_HANDLER: OnceLock<AbortHandler> = OnceLock::new();
 
 /// Sets the function that reports a registry error after which Rust aborts the program. The first call wins. The
-/// function runs in a panic hook and must end the process; if it returns, the process aborts.
+/// function runs in a panic hook and must end the process; if it returns, the process aborts. In a program without a
+/// handler, the registry is checked as a whole when it is opened, which takes longer.
 pub fn set_abort_handler(handler: AbortHandler) {
     // A second handler has nothing to add: the first one ends the process.
     let _ = ABORT_HANDLER.set(handler);
+}
+
+/// Returns true if the program reports a registry error before an abort.
+pub fn has_abort_handler() -> bool {
+    ABORT_HANDLER.get().is_some()
 }
 
 /// The innermost call under [`catch_panics`] on a thread.
@@ -80,6 +86,7 @@ fn install_panic_hook() {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use std::fs;
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::super::{Change, Registry, ThreadRow};
@@ -113,8 +120,6 @@ mod tests {
     fn corrupt_registry_file_is_an_error_not_a_panic() {
         let folder = tempfile::tempdir().unwrap();
         let open = || -> Arc<dyn Disk> { Arc::new(RealDisk::open(folder.path()).unwrap()) };
-        let row =
-            |n: usize| Change::Put(Box::new(ThreadRow::new(ThreadId::parse(&format!("a-{n}")).unwrap(), "hello", 1)));
         let registry = Registry::open(open()).unwrap();
         for n in 0..20 {
             registry.commit(&[row(n)]).unwrap();
@@ -184,5 +189,74 @@ mod tests {
             .output()
             .unwrap();
         assert_eq!(child.status.code(), Some(REPORTED), "{}", String::from_utf8_lossy(&child.stderr));
+    }
+
+    /// Set to the folder of a damaged registry in the child processes of the test below.
+    const DAMAGED: &str = "TEST_DAMAGED_REGISTRY";
+    /// Set in the children that embed the engine without an abort handler.
+    const WITHOUT_HANDLER: &str = "TEST_WITHOUT_HANDLER";
+
+    /// The end of a child process that opens a damaged registry and writes to it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum DamageEnd {
+        Written = 0,
+        NotOpened = 2,
+        NotWritten = 3,
+        Reported = 7,
+    }
+
+    fn row(n: usize) -> Change {
+        Change::Put(Box::new(ThreadRow::new(ThreadId::parse(&format!("a-{n}")).unwrap(), "hello", 1)))
+    }
+
+    fn write_to_damaged_registry(folder: &Path) -> DamageEnd {
+        if std::env::var_os(WITHOUT_HANDLER).is_none() {
+            set_abort_handler(Box::new(|_| std::process::exit(DamageEnd::Reported as i32)));
+        }
+        match Registry::open(Arc::new(RealDisk::open(folder).unwrap())) {
+            Ok(registry) if registry.commit(&[row(99)]).is_ok() => DamageEnd::Written,
+            Ok(_) => DamageEnd::NotWritten,
+            Err(_) => DamageEnd::NotOpened,
+        }
+    }
+
+    /// Changes one byte of each page. With the handler of the command line, a change that shows only during the write
+    /// is reported; without a handler, the check on opening finds it, and the process never aborts.
+    #[test]
+    fn registry_that_opens_and_fails_on_write_is_an_error_in_every_program() {
+        if let Some(folder) = std::env::var_os(DAMAGED) {
+            std::process::exit(write_to_damaged_registry(folder.as_ref()) as i32);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::open(Arc::new(RealDisk::open(folder.path()).unwrap())).unwrap();
+        (0..20).for_each(|n| drop(registry.commit(&[row(n)]).unwrap()));
+        drop(registry);
+        let path = folder.path().join(REGISTRY);
+        let good = fs::read(&path).unwrap();
+        let mut late = 0;
+        for page in (4096..good.len()).step_by(4096) {
+            let mut bytes = good.clone();
+            bytes[page + 0x1b] ^= 0x9a;
+            let end = |without_handler: bool| {
+                fs::write(&path, &bytes).unwrap();
+                let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+                let name = "registry_that_opens_and_fails_on_write_is_an_error_in_every_program";
+                child.args(["--exact", &format!("store::registry::panic_guard::tests::{name}")]);
+                child.env(DAMAGED, folder.path());
+                if without_handler {
+                    child.env(WITHOUT_HANDLER, "1");
+                }
+                let output = child.output().unwrap();
+                let ends = [DamageEnd::Written, DamageEnd::NotOpened, DamageEnd::NotWritten, DamageEnd::Reported];
+                let end = ends.into_iter().find(|end| output.status.code() == Some(*end as i32));
+                end.unwrap_or_else(|| panic!("page {page}: {}", String::from_utf8_lossy(&output.stderr)))
+            };
+            let (with_handler, without) = (end(false), end(true));
+            let is_late = matches!(with_handler, DamageEnd::Reported | DamageEnd::NotWritten);
+            late += usize::from(is_late);
+            assert_ne!(without, DamageEnd::Reported, "page {page}");
+            assert!(!is_late || without != DamageEnd::NotWritten, "page {page}: found during the write");
+        }
+        assert!(late > 0, "a change that only a write finds");
     }
 }

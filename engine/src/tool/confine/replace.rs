@@ -1,14 +1,14 @@
 //! Atomic replacement of a file: writes a temporary file beside it and renames that through the same directory handle.
 //! A reader sees either the old or the new file. Links to the old file and its other names are not written through.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::ffi::OsStr;
 use std::io::Write;
 
 use cap_std::fs::Dir;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
+use super::temporary::{create_temporary, remove_leftovers};
 use super::{FileAccessError, ProjectFiles, ProjectPath, ResolvedKind, ResolvedPath, open_folder_at};
 
 /// The identity of a file when it was read, to detect changes before a write.
@@ -115,6 +115,7 @@ fn write_replacement(
     expected: Option<FileVersion>,
 ) -> Result<(), FileAccessError> {
     let fail = |e: std::io::Error| FileAccessError::io(path, e);
+    remove_leftovers(dir);
     let (temporary, mut file) = create_temporary(dir, mode).map_err(fail)?;
     let written = (|| {
         if let Some(mode) = mode {
@@ -130,26 +131,8 @@ fn write_replacement(
         rustix::fs::renameat(dir, &temporary, dir, name).map_err(|e| fail(e.into()))
     })();
     if written.is_err() {
-        // The original error is returned; a leftover temporary file has a recognizable name.
+        // The original error is returned. A file that cannot be removed is removed by a later process.
         rustix::fs::unlinkat(dir, &temporary, AtFlags::empty()).ok();
     }
     written
-}
-
-/// Creates a new, empty file under an unused name.
-fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // A replacement stays private until it gets the mode of the old file; a new file follows the umask.
-    let mode = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
-    for _ in 0..16 {
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;
-        let name = OsString::from(format!(".rye-{:016x}.tmp", u64::from_le_bytes(random)));
-        match rustix::fs::openat(dir, &name, flags, mode) {
-            Ok(fd) => return Ok((name, File::from(fd))),
-            Err(Errno::EXIST) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Err(std::io::Error::other("no free temporary name"))
 }

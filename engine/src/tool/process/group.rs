@@ -1,17 +1,52 @@
 //! The process group of a running program. Dropping a [`ProcessGroup`] ends every process in it.
 
 use std::io::PipeWriter;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::descendants::ProcessTable;
 
 /// Time that the helper has to end every process, before its owner kills them.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Interval between two checks if a helper has ended.
+const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// Maximum time to wait for the ends of all programs: the time of a helper, and some more for a loaded machine.
+const PROGRAMS_END_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The number of [`LiveGroup`]s of this process.
+static LIVE_GROUPS: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// A guard: a program of this process runs, or its helper is ending it.
+struct LiveGroup;
+
+impl LiveGroup {
+    fn new() -> Self {
+        LIVE_GROUPS.send_modify(|count| *count += 1);
+        Self
+    }
+}
+
+impl Drop for LiveGroup {
+    fn drop(&mut self) {
+        LIVE_GROUPS.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// Waits until the programs of all calls have ended, at most for some seconds. Returns false if programs still run.
+/// Long-lived programs count only after they were dropped.
+pub async fn wait_programs_ended() -> bool {
+    let mut live = LIVE_GROUPS.subscribe();
+    timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()
+}
+
 /// A process group. If there is an `owner` pipe, the helper is its leader.
 pub(super) struct ProcessGroup {
+    live: Option<LiveGroup>,
     pid: Option<Pid>,
     owner: Option<PipeWriter>,
     has_helper: bool,
@@ -19,9 +54,17 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
+    /// Creates the group of a program of one call.
     pub(super) fn new(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
+        let mut group = Self::long_lived(leader, owner);
+        group.live = Some(LiveGroup::new());
+        group
+    }
+
+    /// Creates the group of a program that runs until it is dropped.
+    pub(super) fn long_lived(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
         let pid = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Self { pid, has_helper: owner.is_some(), owner, leader_lives: true }
+        Self { live: None, pid, has_helper: owner.is_some(), owner, leader_lives: true }
     }
 
     pub(super) fn leader_has_ended(&mut self) {
@@ -67,11 +110,17 @@ impl Drop for ProcessGroup {
         let (true, Some(pid)) = (self.end(), self.pid) else { return };
         // Without a runtime this process is ending, and the helper with it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let live = self.live.take().unwrap_or_else(LiveGroup::new);
             runtime.spawn(async move {
-                tokio::time::sleep(HELPER_TIMEOUT).await;
-                if getpgid(Some(pid)).is_ok_and(|group| group == pid) {
-                    kill_helper_tree(pid);
+                let started = Instant::now();
+                while getpgid(Some(pid)).is_ok_and(|group| group == pid) {
+                    if started.elapsed() >= HELPER_TIMEOUT {
+                        kill_helper_tree(pid);
+                        break;
+                    }
+                    sleep(HELPER_CHECK_INTERVAL).await;
                 }
+                drop(live);
             });
         }
     }

@@ -88,7 +88,7 @@ pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram>
     let child = command.spawn()?;
     // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
-    let group = ProcessGroup::new(child.id(), owner);
+    let group = ProcessGroup::long_lived(child.id(), owner);
     let log = StderrTail::default();
     tokio::spawn(log.clone().fill(pipe::Receiver::from_owned_fd(errors.into())?));
     Ok(RunningProgram {

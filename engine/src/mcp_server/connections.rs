@@ -1,0 +1,163 @@
+//! The connections of the HTTP transport: a bounded number, of which the one that has waited the longest for a request
+//! makes room for a new one.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
+
+/// The state of a connection.
+#[derive(Debug)]
+pub(super) struct ConnectionUse(Mutex<Waiting>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// No complete head of a request has arrived since this time.
+    Since(Instant),
+    /// A request is being answered.
+    Answering,
+    Evicted,
+}
+
+/// A guard: until it is dropped, its connection answers a request and is not evicted.
+pub(super) struct Answering(Arc<ConnectionUse>);
+
+impl ConnectionUse {
+    fn new() -> Self {
+        Self(Mutex::new(Waiting::Since(Instant::now())))
+    }
+
+    /// Marks the connection as answering a request.
+    pub fn answer(self: &Arc<Self>) -> Answering {
+        self.replace(Waiting::Answering);
+        Answering(Arc::clone(self))
+    }
+
+    fn waiting_since(&self) -> Option<Instant> {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Waiting::Since(since) => Some(since),
+            Waiting::Answering | Waiting::Evicted => None,
+        }
+    }
+
+    /// Evicts the connection unless a request arrived meanwhile.
+    fn evict(&self) -> bool {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_waiting = matches!(*own, Waiting::Since(_));
+        if is_waiting {
+            *own = Waiting::Evicted;
+        }
+        is_waiting
+    }
+
+    fn replace(&self, next: Waiting) {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *own != Waiting::Evicted {
+            *own = next;
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.replace(Waiting::Since(Instant::now()));
+    }
+}
+
+/// The open connections. Dropping the value closes them.
+pub(super) struct Connections {
+    max: usize,
+    tasks: JoinSet<()>,
+    open: BTreeMap<Id, (AbortHandle, Arc<ConnectionUse>)>,
+}
+
+impl Connections {
+    pub fn new(max: usize) -> Self {
+        Self { max, tasks: JoinSet::new(), open: BTreeMap::new() }
+    }
+
+    /// Serves a new connection. At the maximum, closes the connection that has waited the longest for a request; if all
+    /// answer requests, waits until one of them ends.
+    pub async fn serve<F>(&mut self, connection: impl FnOnce(Arc<ConnectionUse>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.forget(ended);
+        }
+        while self.open.len() >= self.max && !self.evict_longest_waiting() {
+            if let Some(ended) = self.tasks.join_next_with_id().await {
+                self.forget(ended);
+            }
+        }
+        let state = Arc::new(ConnectionUse::new());
+        let task = self.tasks.spawn(connection(Arc::clone(&state)));
+        self.open.insert(task.id(), (task, state));
+    }
+
+    fn forget(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
+        let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+        self.open.remove(&id);
+    }
+
+    /// Returns false if every connection answers a request.
+    fn evict_longest_waiting(&mut self) -> bool {
+        let waiting = self.open.iter().filter_map(|(id, (_, state))| Some((state.waiting_since()?, *id)));
+        let Some((_, id)) = waiting.min() else { return false };
+        if !self.open.get(&id).is_some_and(|(_, state)| state.evict()) {
+            // A request arrived just now.
+            return false;
+        }
+        if let Some((task, _)) = self.open.remove(&id) {
+            task.abort();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use tokio::sync::oneshot;
+
+    /// Serves a connection that ends when the returned sender is dropped.
+    async fn open(connections: &mut Connections, answers: bool) -> (oneshot::Sender<()>, Arc<ConnectionUse>) {
+        let (ends, ended) = oneshot::channel::<()>();
+        let mut seen = None;
+        connections
+            .serve(|state| {
+                seen = Some(Arc::clone(&state));
+                let answering = answers.then(|| state.answer());
+                async move {
+                    ended.await.ok();
+                    drop(answering);
+                }
+            })
+            .await;
+        (ends, seen.unwrap())
+    }
+
+    #[tokio::test]
+    async fn longest_waiting_connection_makes_room_and_answering_ones_stay() {
+        let mut connections = Connections::new(3);
+        let first = open(&mut connections, true).await;
+        let second = open(&mut connections, false).await;
+        let third = open(&mut connections, false).await;
+        let fourth = open(&mut connections, true).await;
+        tokio::task::yield_now().await;
+        assert!(second.0.is_closed(), "the connection that has waited the longest is closed");
+        assert!(!first.0.is_closed() && !third.0.is_closed() && !fourth.0.is_closed());
+        assert!(second.1.waiting_since().is_none() && third.1.waiting_since().is_some());
+        // Connections with an answer under way are not evicted: the next one waits for the end of one of them.
+        let fifth = open(&mut connections, true).await;
+        tokio::task::yield_now().await;
+        assert!(third.0.is_closed());
+        drop(first.0);
+        let sixth = open(&mut connections, false).await;
+        assert!(!fourth.0.is_closed() && !fifth.0.is_closed() && !sixth.0.is_closed());
+    }
+}

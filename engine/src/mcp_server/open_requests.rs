@@ -1,0 +1,116 @@
+//! The requests of clients that have no response yet. The id of such a request is taken: two requests in progress with
+//! the same id would share one response.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::RoleServer;
+use rmcp::model::JsonRpcMessage;
+use rmcp::service::TxJsonRpcMessage;
+use serde_json::Value;
+
+use super::message::MessageError;
+
+/// The ids in progress, each with the session that it belongs to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenRequests(Arc<Mutex<BTreeSet<(String, String)>>>);
+
+/// A guard: the id is in progress until the guard is dropped.
+pub(super) struct OpenRequest {
+    requests: OpenRequests,
+    session: String,
+    message: Value,
+}
+
+impl OpenRequests {
+    /// Marks the id of a request as in progress. A notification that cancels a request frees the id of that request.
+    /// Every other message has no effect.
+    ///
+    /// # Errors
+    /// A request with the same id is in progress.
+    pub fn open(&self, session: &str, message: &Value) -> Result<(), MessageError> {
+        let method = message.get("method").and_then(Value::as_str);
+        match (method, message.get("id")) {
+            (Some(_), Some(id)) => {
+                let is_new = self.ids().insert((session.to_owned(), id.to_string()));
+                if is_new { Ok(()) } else { Err(MessageError::repeated(id.clone())) }
+            }
+            (Some("notifications/cancelled"), None) => {
+                if let Some(id) = message.pointer("/params/requestId") {
+                    self.ids().remove(&(session.to_owned(), id.to_string()));
+                }
+                Ok(())
+            }
+            (Some(_), None) | (None, _) => Ok(()),
+        }
+    }
+
+    /// Marks the id of a request as in progress until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// A request with the same id is in progress.
+    pub fn hold(&self, session: &str, message: Value) -> Result<OpenRequest, MessageError> {
+        self.open(session, &message)?;
+        Ok(OpenRequest { requests: self.clone(), session: session.to_owned(), message })
+    }
+
+    /// Frees the id of a response.
+    pub fn close(&self, session: &str, message: &TxJsonRpcMessage<RoleServer>) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(id) = id.and_then(|id| serde_json::to_value(id).ok()) {
+            self.ids().remove(&(session.to_owned(), id.to_string()));
+        }
+    }
+
+    fn ids(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        if self.message.get("method").is_none() {
+            return;
+        }
+        if let Some(id) = self.message.get("id") {
+            self.requests.ids().remove(&(self.session.clone(), id.to_string()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use serde_json::json;
+
+    fn call(id: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "method": "ping"})
+    }
+
+    #[test]
+    fn id_is_refused_until_its_response_or_its_cancellation() {
+        let requests = OpenRequests::default();
+        requests.open("s", &call(&json!(1))).unwrap();
+        let refused = requests.open("s", &call(&json!(1))).unwrap_err();
+        assert_eq!((refused.code, &refused.id), (-32600, &json!(1)));
+        // Another type, another session and a response of the client are other ids.
+        requests.open("s", &call(&json!("1"))).unwrap();
+        requests.open("t", &call(&json!(1))).unwrap();
+        requests.open("s", &json!({"jsonrpc": "2.0", "id": 1, "result": {}})).unwrap();
+        let response = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m"}});
+        requests.close("s", &serde_json::from_value(response).unwrap());
+        requests.open("s", &call(&json!(1))).unwrap();
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+        requests.open("s", &cancelled).unwrap();
+        let held = requests.hold("s", call(&json!(1))).unwrap();
+        assert!(requests.hold("s", call(&json!(1))).is_err());
+        drop(held);
+        requests.open("s", &call(&json!(1))).unwrap();
+    }
+}
