@@ -36,9 +36,9 @@ tokenizers:
 differential projects="1000":
     RYE_DIFFERENTIAL={{projects}} cargo test --profile bench -p rye-compiler --test differential --test diff_directions --test fix_slips -- --nocapture
 
-# The money theorem on many random trees of threads, and the number of events of each kind.
-money cases="100000":
-    RYE_MONEY_CASES={{cases}} cargo test --profile bench -p rye-engine --lib -- --nocapture session::tests::bounds
+# The money theorem on many random trees of threads, their sums, and the number of events of each kind. Another seed gives other trees.
+money cases="100000" seed="0":
+    RYE_MONEY_CASES={{cases}} RYE_MONEY_SEED={{seed}} cargo test --profile bench -p rye-engine --lib -- --nocapture session::tests::bounds
 
 # Every state that a crash can leave, where `cargo test` checks a sample.
 crash:

@@ -6,6 +6,7 @@ pub mod config;
 mod connection;
 pub mod listing;
 mod task_support;
+mod task_support_http;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -17,18 +17,29 @@ mod tree;
 /// The number of cases from which on every kind of event must occur.
 const FULL_RUN: u32 = 200;
 
+/// Reads a number from a variable of the environment.
+fn setting<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str) -> Option<T> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
 fn check_cases(misreporting: bool, check: impl Fn(&Played) -> Result<(), TestCaseError>) {
-    let cases = std::env::var("RYE_MONEY_CASES").ok().map_or(24, |text| text.parse().unwrap());
+    let cases = setting("RYE_MONEY_CASES").unwrap_or(24);
+    // Runs with different seeds have different cases, so that many cases can be checked in several processes.
+    let seed: u64 = setting("RYE_MONEY_SEED").unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let rng = TestRng::deterministic_rng(config.rng_algorithm);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(config.rng_algorithm, &bytes);
     let reached = RefCell::new(BTreeMap::new());
+    let figures = RefCell::new(Figures::default());
     let outcome = TestRunner::new_with_rng(config, rng).run(&behavior(misreporting), |behavior: ModelBehavior| {
         let played = runtime.block_on(play(behavior));
         for (kind, times) in &played.reached {
             *reached.borrow_mut().entry(*kind).or_default() += times;
         }
         prop_assert_eq!(&played.faults, &Vec::<String>::new());
+        figures.borrow_mut().add(&played);
         check(&played)
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
@@ -38,13 +49,44 @@ fn check_cases(misreporting: bool, check: impl Fn(&Played) -> Result<(), TestCas
         KINDS.into_iter().chain(own).filter(|kind| reached.get(kind).copied().unwrap_or_default() == 0).collect();
     assert!(cases < FULL_RUN || missing.is_empty(), "{missing:?} did not occur in {reached:#?}");
     assert!(!misreporting || reached.get(OVERSPENT).is_some_and(|times| *times > 0), "{reached:#?}");
-    report(&reached);
-}
-
-/// Prints the number of events of each kind, for the figures of the documentation.
-fn report(reached: &BTreeMap<&str, u64>) {
+    // The figures of the documentation.
+    eprintln!("misreporting: {misreporting}, seed {seed}: {:?}", figures.into_inner());
     for (kind, times) in reached {
         eprintln!("{times:>10} {kind}");
+    }
+}
+
+/// Sums over all cases, in nano-dollars where they count money.
+#[derive(Debug, Default)]
+#[allow(dead_code, reason = "printed")]
+struct Figures {
+    cases: u64,
+    threads: u64,
+    calls: u64,
+    billed: u64,
+    booked: u64,
+    /// The largest share of its limit that a root spent, in millionths.
+    max_share_of_limit: u64,
+    /// The largest share of the booked money of a case that was billed, in millionths.
+    max_billed_of_booked: u64,
+}
+
+impl Figures {
+    fn add(&mut self, played: &Played) {
+        const MILLION: u128 = 1_000_000;
+        let share = |part: u64, whole: u64| -> u64 {
+            u64::try_from(u128::from(part) * MILLION / u128::from(whole.max(1))).unwrap()
+        };
+        let billed = sum(played.calls.iter().map(|call| call.billed));
+        let booked = sum(played.threads.iter().flat_map(|one| &one.settled).map(|settled| settled.amount));
+        let largest = played.roots().map(|(root, spent)| share(spent, root.opened.limits.spend)).max();
+        self.cases += 1;
+        self.threads += played.threads.len() as u64;
+        self.calls += played.calls.len() as u64;
+        self.billed += billed;
+        self.booked += booked;
+        self.max_share_of_limit = self.max_share_of_limit.max(largest.unwrap_or_default());
+        self.max_billed_of_booked = self.max_billed_of_booked.max(share(billed, booked));
     }
 }
 

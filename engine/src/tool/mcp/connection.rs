@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use super::config::{McpTransport, SandboxOpenings, expand_variables};
 use super::listing::McpToolDefinition;
 use super::task_support::{TaskSupportReader, requires_task};
+use super::task_support_http::TaskSupportClient;
 use super::{MCP_START_TIMEOUT, McpServer};
 use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningProgram, Sandbox, start_long_lived};
 
@@ -380,7 +381,7 @@ fn last_line(log: &str) -> &str {
 fn http_transport(
     url: &str,
     headers: &BTreeMap<String, String>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<StreamableHttpClientTransport<TaskSupportClient>, String> {
     // A second installation returns an error, and the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
@@ -397,7 +398,7 @@ fn http_transport(
         custom.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(expand_variables(url)?).custom_headers(custom);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(TaskSupportClient::new(client), config))
 }
 
 /// Truncates a server's message and puts it on one line.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, BufReader, ReadBuf};
 /// The key of the copy in the metadata of a tool.
 const META_KEY: &str = "rye/taskSupport";
 /// Maximum bytes of a message that is searched for the field.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Returns true if the server runs the tool only as a task.
 pub(super) fn requires_task(tool: &Tool) -> bool {
@@ -20,7 +20,7 @@ pub(super) fn requires_task(tool: &Tool) -> bool {
 }
 
 /// Returns a listing of tools with the field copied; `None` if the message has no such field.
-fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
     const FIELD: &[u8] = b"\"taskSupport\"";
     if !message.windows(FIELD.len()).any(|part| part == FIELD) {
         return None;

@@ -388,6 +388,69 @@ fn servers_of_both_files_are_merged() {
     assert!(config::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
 }
 
+/// Serves MCP over HTTP, with lists of tools as a document or as events, and returns the URL.
+async fn http_server_of_tasks(as_events: bool) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let answer = move |text: &str| -> String {
+        let request: Value =
+            text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok()).unwrap_or_default();
+        let tools = json!([{"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+            {"name": "free", "inputSchema": {"type": "object"}}]);
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": request["params"]["protocolVersion"],
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}),
+            Some("tools/list") => json!({"tools": tools}),
+            Some(_) => return "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+            None => return "HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+        };
+        let message = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+        let (kind, body) = if as_events && request["method"] == "tools/list" {
+            let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
+            ("text/event-stream", format!("data: {note}\n\ndata: {message}\n\n"))
+        } else {
+            ("application/json", message)
+        };
+        let length = body.len();
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+    };
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut read = Vec::new();
+            // The requests are small JSON documents; a request without a body ends with its head.
+            loop {
+                let mut chunk = [0; 4096];
+                let count = stream.read(&mut chunk).await.unwrap_or(0);
+                read.extend_from_slice(&chunk[..count]);
+                let text = String::from_utf8_lossy(&read);
+                if count == 0 || text.ends_with('}') || text.ends_with("\r\n\r\n") && text.starts_with("GET") {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&read).into_owned();
+            let _ = stream.write_all(answer(&text).as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tool_that_requires_a_task_is_found_over_http() {
+    for as_events in [false, true] {
+        let url = http_server_of_tasks(as_events).await;
+        let server =
+            McpServer { transport: config::McpTransport::Http { url, headers: BTreeMap::new() }, ..Setup::server("") };
+        let connection = McpConnection::open(&server, Path::new(".")).await.unwrap();
+        let listed = connection.definitions().await;
+        let required: Vec<(&str, bool)> = listed.iter().map(|tool| (tool.name.as_str(), tool.requires_task)).collect();
+        assert_eq!(required, [("slow", true), ("free", false)], "as events: {as_events}");
+    }
+}
+
 /// Answers every connection with a response, and returns the URL.
 async fn http_server(response: &'static str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
