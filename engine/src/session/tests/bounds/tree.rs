@@ -9,7 +9,7 @@ use rye_compiler::diagnostics::Checked;
 use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 
-use super::super::{Lab, async_tools, reply_text};
+use super::super::{Lab, reply_text};
 use super::provider::{Call, CallLog, LIMITS, ModelBehavior, RandomProviders};
 use crate::context::StartOptions;
 use crate::engine::Engine;
@@ -141,13 +141,13 @@ pub async fn play(behavior: ModelBehavior) -> Played {
     let engine = project.open(behavior, &log);
     let handle = engine.start(&compiled, StartOptions::default()).await.unwrap();
     let root = super::super::thread(&handle.join().await);
-    async_tools::quiet(&engine).await;
+    engine.wait_idle().await;
     for n in 0..behavior.resumes {
         let again = if n % 2 == 0 { engine.resume(&root, "more").await } else { engine.fork(&root, 1, "else").await };
         // A root without a turn cannot be forked.
         if let Ok(handle) = again {
             handle.join().await;
-            async_tools::quiet(&engine).await;
+            engine.wait_idle().await;
         }
     }
     read(&engine, &log)
