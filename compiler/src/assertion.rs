@@ -282,7 +282,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => "no thread exists for which another answer of one function changes the result",
+            Some(false) => "for every thread, the opposite result of any one function leaves the result unchanged",
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

@@ -108,7 +108,7 @@ pub enum PlanMode {
 }
 
 impl PlanMode {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands the field over by reference")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
     fn is_run(&self) -> bool {
         *self == Self::Run
     }

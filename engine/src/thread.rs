@@ -76,7 +76,7 @@ pub struct Cost {
     pub unpriced: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(ms: &u64) -> bool {
     *ms == 0
 }

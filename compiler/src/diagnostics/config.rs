@@ -23,7 +23,7 @@ pub enum ConfigError {
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
     /// A value that is valid, but probably a mistake; `why` completes the sentence.
-    #[error("`{key}` in `{file}` is hardly what you mean: {why}")]
+    #[error("`{key}` in `{file}` is probably a mistake: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
     /// A rule of the error classification; `why` completes the sentence.
     #[error("the rule `{id}` never matches: {why}")]
@@ -83,9 +83,9 @@ impl Problem for ConfigError {
             Self::Servers { .. } => {
                 Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
             }
-            Self::ChangesNothing { about, .. } => Some(format!(
-                "the standard library's file with this name is only documentation: {about}; remove this file"
-            )),
+            Self::ChangesNothing { about, .. } => {
+                Some(format!("remove this file: no settings are read from it; in the standard library, {about}"))
+            }
         }
     }
 

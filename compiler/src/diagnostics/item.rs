@@ -278,7 +278,9 @@ impl Problem for ItemError {
                 };
                 Some(format!("every directive on a base of the standard library reads this item instead: {difference}, {over} instead of {under}"))
             }
-            Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of them")),
+            Self::ShadowsFile { path, .. } => {
+                Some(format!("`{path}` is not read: rename or remove one of the two files"))
+            }
             Self::InvalidFrontMatter { .. } => {
                 Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
             }

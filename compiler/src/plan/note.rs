@@ -111,10 +111,10 @@ impl fmt::Display for Note {
                 )
             }
             Self::Deduplicated { kept: Some(kept), dropped, .. } => {
-                write!(f, "also {}; it stays where it was {}", dropped.cause, kept.cause)
+                write!(f, "also {}; the occurrence {} is used", dropped.cause, kept.cause)
             }
             Self::Deduplicated { kept: None, dropped, .. } => {
-                write!(f, "{}; it stays at its first place", dropped.cause)
+                write!(f, "{}; the first occurrence is used", dropped.cause)
             }
             Self::Escaped { tag, count, .. } => {
                 let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };

@@ -69,7 +69,7 @@ impl fmt::Display for OriginCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Declared(OriginKind::Directive(id)) => write!(f, "declared by `{id}`"),
-            Self::Declared(OriginKind::Hook(id)) => write!(f, "brought by the hook `{id}`"),
+            Self::Declared(OriginKind::Hook(id)) => write!(f, "added by the hook `{id}`"),
             Self::Declared(OriginKind::Config(id)) => write!(f, "set in `{id}`"),
             Self::Declared(OriginKind::BuiltIn) => f.write_str("built in"),
             Self::GivenWithCall => f.write_str("given with the call"),
@@ -94,7 +94,7 @@ impl fmt::Display for OriginCause {
             Self::HookSource(HookSource::Project) => f.write_str("a hook of the project"),
             Self::HookSource(HookSource::Infrastructure) => f.write_str("a hook of the infrastructure"),
             Self::DefaultModel => f.write_str("the default of `agent/models`"),
-            Self::RepeatedBy { hook } => write!(f, "brought again by `{hook}`"),
+            Self::RepeatedBy { hook } => write!(f, "added again by `{hook}`"),
         }
     }
 }

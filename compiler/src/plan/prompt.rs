@@ -69,7 +69,7 @@ impl Layer {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands the field over by reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }

@@ -145,7 +145,7 @@ impl<'a> Arguments<'a> {
         };
         if let Some(unknown) = map.keys().find(|k| !keys.contains(&k.as_str())) {
             return Err(InvalidArguments(format!(
-                "{tool}: unknown key `{}`; it takes {}",
+                "{tool}: unknown key `{}`; expected one of {}",
                 shorten(unknown),
                 keys.join(", ")
             )));

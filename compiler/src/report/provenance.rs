@@ -47,7 +47,7 @@ pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
 pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
-        let mut steps = vec![DerivationStep::new(format!("brought by the hook `{id}`"), place)];
+        let mut steps = vec![DerivationStep::new(format!("added by the hook `{id}`"), place)];
         steps.extend(derive_hook(compilation, id));
         return steps;
     }

@@ -156,7 +156,7 @@ impl PlanSummary {
         let SummaryTurns { at_least, at_most, at_most_set_by, typical, .. } = &self.turns;
         let (least, typical) = (group_thousands(*at_least), group_thousands(*typical));
         match at_most.zip(at_most_set_by.as_ref()) {
-            Some((most, by)) => format!("{least} to {} (limit of {by}) · typical {typical}", group_thousands(most)),
+            Some((most, by)) => format!("{least} to {} (limit `{by}`) · typical {typical}", group_thousands(most)),
             None => format!("at least {least} (a hook may raise limits) · typical {typical}"),
         }
     }

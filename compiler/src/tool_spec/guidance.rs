@@ -38,7 +38,7 @@ impl ToolSpecReader {
         } else {
             return Some(text.to_owned());
         };
-        self.report_bad_value(span, format!("a line of `{key}` {reason}"), "not a line of the prompt", None);
+        self.report_bad_value(span, format!("a text of `{key}` {reason}"), "cannot be a line of the prompt", None);
         None
     }
 }

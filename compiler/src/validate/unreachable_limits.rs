@@ -179,7 +179,7 @@ impl ReachableLimits<'_, '_> {
             LimitName::Tokens if !self.may_start() => {
                 let turns = self.turns()?;
                 let most = turns.saturating_mul(turn).saturating_mul(self.attempts());
-                (limits.tokens > most).then(|| format!("{turns} turns of `{}` take at most {most}", model.id))
+                (limits.tokens > most).then(|| format!("{turns} turns of `{}` use at most {most} tokens", model.id))
             }
             LimitName::Spend if !self.may_start() => {
                 // With `prices: none` a spend limit is known to bound nothing.

@@ -251,7 +251,7 @@ pub struct Settled {
     pub overspent: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(amount: &u64) -> bool {
     *amount == 0
 }
@@ -527,7 +527,7 @@ pub struct Compacted {
     pub keep: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_none_kept(keep: &usize) -> bool {
     *keep == 0
 }

@@ -46,7 +46,7 @@ pub enum InputSource {
 }
 
 impl InputSource {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
     fn is_interactive(&self) -> bool {
         *self == Self::Interactive
     }
@@ -77,7 +77,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
     pub(super) fn is_prompt(&self) -> bool {
         *self == Self::Prompt
     }

@@ -70,7 +70,7 @@ impl ChatMode {
         }
     }
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
     pub(super) fn is_ask(&self) -> bool {
         *self == Self::Ask
     }

@@ -234,7 +234,7 @@ pub(crate) fn calls(list: &[(String, Value)]) -> Result<Reply, CallError> {
 }
 
 /// Returns a reply that uses 100 tokens in and 10 out: 120,000 nano-dollars.
-#[expect(clippy::unnecessary_wraps, reason = "it stands in lists beside failures")]
+#[expect(clippy::unnecessary_wraps, reason = "call sites list it together with failures")]
 pub(crate) fn reply(content: Vec<ContentBlock>) -> Result<Reply, CallError> {
     let usage = Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 };
     Ok(Reply {

@@ -29,7 +29,7 @@ pub enum StateOp {
 /// Parses the arguments; an error is a message for the model.
 pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     let wrong = |what: &str| Err(format!("state: {what}"));
-    let Value::Object(given) = parameters else { return wrong("its parameters must be an object") };
+    let Value::Object(given) = parameters else { return wrong("the parameters must be an object") };
     if let Some(key) = given.keys().find(|key| !["operation", "key", "value"].contains(&key.as_str())) {
         return wrong(&format!("unknown parameter `{key}`; expected operation, key or value"));
     }

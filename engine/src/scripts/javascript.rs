@@ -112,7 +112,7 @@ struct JavaScriptReader {
 }
 
 impl JavaScriptReader {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these export a name")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement exports a name")]
     fn statement(&mut self, statement: &Statement<'_>) {
         match statement {
             Statement::ExportDeclaration(export) => self.declaration(&export.declaration),
@@ -138,7 +138,7 @@ impl JavaScriptReader {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum's other declarations are types")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other declarations are types")]
     fn declaration(&mut self, declaration: &Declaration<'_>) {
         match declaration {
             Declaration::VariableDeclaration(variables) => {
@@ -188,7 +188,7 @@ impl LiteralReader {
     }
 
     /// Returns the value of a literal; otherwise the span of the first expression that is not a literal.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's expressions only these are literals")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other expression is a literal")]
     fn javascript(&mut self, expression: &Expression<'_>, depth: usize) -> Result<Node, Span> {
         let span = self.at(expression.span());
         self.count(depth, span)?;

@@ -44,7 +44,7 @@ struct PythonReader<'s> {
 
 impl PythonReader<'_> {
     /// Reads a statement. `certain` is true if it always runs; a name assigned in an `if` or a `try` is not constant.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's statements only these bind a name")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement binds a name")]
     fn statement(&mut self, statement: &Stmt, certain: bool) {
         match statement {
             Stmt::Assign(assign) => {
@@ -107,7 +107,7 @@ impl LiteralReader {
     }
 
     /// Returns the value of a literal; otherwise the span of the first expression that is not a literal.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's expressions only these are literals")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other expression is a literal")]
     fn python(&mut self, expression: &Expr, depth: usize) -> Result<Node, Span> {
         let span = self.place(expression);
         self.count(depth, span)?;

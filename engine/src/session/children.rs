@@ -128,7 +128,7 @@ impl EngineContext {
         for one in wanted {
             let child = &one.child;
             let Ok(directive) = ItemId::parse(&child.directive) else {
-                let reason = format!("`{}` is not a directive", child.directive);
+                let reason = format!("`{}` is not a valid directive id", child.directive);
                 spawned.push(SpawnResult::Refused { spawn: child.spawn, reason, hit: None });
                 continue;
             };

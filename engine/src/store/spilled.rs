@@ -21,7 +21,7 @@ pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Obj
         let bytes = objects.get(&id)?;
         let value = serde_json::from_slice(&bytes).map_err(|_| StoreError::Altered {
             path: id.as_str().into(),
-            reason: "it is not a field of an event".into(),
+            reason: "its content is not the JSON value of an event field".into(),
         })?;
         record.body.insert(key.clone(), value);
     }

@@ -42,7 +42,7 @@ const OPERATIONS: [(&str, &[&str]); 11] = [
 impl ThreadsToolRequest {
     /// Parses the arguments; the error is a message for the model.
     pub fn parse(parameters: &Value) -> Result<Self, String> {
-        let Value::Object(given) = parameters else { return Err("its parameters must be an object".into()) };
+        let Value::Object(given) = parameters else { return Err("the parameters must be an object".into()) };
         let name = given.get("operation").and_then(Value::as_str).unwrap_or_default();
         let Some((_, takes)) = OPERATIONS.iter().find(|(known, _)| *known == name) else {
             let known: Vec<&str> = OPERATIONS.iter().map(|(known, _)| *known).collect();

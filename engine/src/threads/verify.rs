@@ -232,7 +232,7 @@ impl Verifier<'_> {
         match unsealed {
             // Transcripts of early versions have no checkpoints at all; later versions sign every turn.
             Some((seq, turn)) if self.found.checkpoints > 0 => {
-                self.fault(&path, Some(seq + 1), format!("turn {turn} was over by then, and no checkpoint seals it"));
+                self.fault(&path, Some(seq + 1), format!("turn {turn} ended before this line without a checkpoint"));
             }
             Some(_) => self.note("no turn is signed"),
             None => {}

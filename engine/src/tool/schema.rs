@@ -82,7 +82,7 @@ impl ToolSchema {
         Err(SchemaError::Mismatch(text))
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "of a foreign enum's forty kinds the rest speak for themselves")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other kinds keep the message of the library")]
     fn describe_error(&self, error: &ValidationError<'_>) -> String {
         let at = pointer_to_path(error.instance_path().as_str());
         let reason = match error.kind() {

@@ -149,7 +149,7 @@ impl ExprBuilder<'_> {
     fn operand(&self, pair: Pair<'_, Rule>) -> Result<BuiltExpr, SyntaxError> {
         let text = pair.as_str();
         let span = self.place.of(&pair);
-        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operand")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar allows no other rule as an operand")]
         match pair.as_rule() {
             Rule::string => match serde_json::from_str::<String>(text) {
                 Ok(value) => Ok(self.leaf(&pair, ExprKind::Literal(Value::String(value)))),
@@ -241,7 +241,7 @@ impl ExprBuilder<'_> {
     fn infix(&self, left: BuiltExpr, op: &Pair<'_, Rule>, right: BuiltExpr) -> Result<BuiltExpr, SyntaxError> {
         let span = left.expr.span.join(right.expr.span);
         let depth = left.depth.max(right.depth) + 1;
-        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar lets no other rule stand as an operator")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar allows no other rule as an operator")]
         let compare = match op.as_rule() {
             Rule::or => return flatten_chain(left, right, ExprRole::Or, span),
             Rule::and => return flatten_chain(left, right, ExprRole::And, span),

@@ -126,7 +126,7 @@ impl SessionInput {
             TypedText::Leave(children) => {
                 let count = self.requests.running_children().len();
                 if children.is_none() && count > 0 && self.lines.is_terminal() {
-                    let answers = "/exit wait, /exit detach (in the background) or /exit cancel closes the session";
+                    let answers = "Close the session with /exit wait, /exit detach (in the background) or /exit cancel";
                     return Some(leave_question(count, answers));
                 }
                 self.is_closed = true;

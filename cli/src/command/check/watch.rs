@@ -19,9 +19,9 @@ use crate::workspace::Spaces;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);
-/// Minimum interval between scans if inotify works (not every file system supports it), and the interval as a multiple
-/// of a scan's duration.
+/// Minimum interval between two scans with inotify. Scans continue, because not every file system supports inotify.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval between scans with inotify, as a multiple of a scan's duration.
 const SCAN_INTERVAL_FACTOR: u32 = 200;
 /// The interval between scans without inotify, as a multiple of a scan's duration.
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;

@@ -50,7 +50,8 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
         if exported > MAX_THREADS {
-            return Err(CommandError::failed(format!("the thread has more than {MAX_THREADS} descendants")));
+            let reason = format!("it has more than {MAX_THREADS} descendants");
+            return Err(CommandError::failed(format!("the thread cannot be exported: {reason}")));
         }
         let ExportedThread { directive, steps, children } = export_thread(&threads, &id, !args.loose)?;
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));

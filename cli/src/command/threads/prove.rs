@@ -72,8 +72,10 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
     let (first_request, differs) = match check_opening(&plan, &record.events) {
         OpeningCheck::AsPlanned { bytes } => (Some(bytes), None),
-        OpeningCheck::Differs { what, at } => (None, Some(format!("the {what} differs from byte {at} on"))),
-        OpeningCheck::NotYet => (None, Some("no request has been sent".to_owned())),
+        OpeningCheck::Differs { what, at } => {
+            (None, Some(format!("the {what} of the first request differs from the plan from byte {at} on")))
+        }
+        OpeningCheck::NotYet => (None, Some("the thread has sent no request".to_owned())),
     };
     let parent = opened.parent.as_ref().map(|link| parent_bounds(&link.thread_id, spaces)).transpose()?;
     let call = RecordedCall { plan: &plan, plan_id, opened, parent };
@@ -184,7 +186,7 @@ impl std::fmt::Display for ProveOutput {
         writeln!(f, "{}: {}", self.thread, if self.proved { "proved" } else { "not proved" })?;
         match (self.first_request, &self.differs) {
             (Some(bytes), _) => writeln!(f, "  the first request matches the plan: {bytes} bytes of text")?,
-            (None, Some(differs)) => writeln!(f, "  the first request differs from the plan: {differs}")?,
+            (None, Some(differs)) => writeln!(f, "  {differs}")?,
             (None, None) => {}
         }
         let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);

@@ -254,7 +254,7 @@ pub fn compare_files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<Pla
         if source.as_ref().is_some_and(|source| named.contains(&source.file)) && read.kind != ItemKind::Tool {
             continue;
         }
-        let what = format!("{} {}: the change has no other effect on the plan", read.kind.as_str(), read.id);
+        let what = format!("{} {}: the change affects only the id of the plan", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {
             changes.push(PlanChange { area: ChangeArea::File, what, direction: Direction::Neutral, source });
         }

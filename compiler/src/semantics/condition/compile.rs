@@ -162,11 +162,11 @@ fn bad_pattern(pattern: &str, error: &regex::Error) -> String {
 
 fn pattern_help(pattern: &str) -> String {
     if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group)) {
-        return "patterns match in linear time, so they have no look-around".into();
+        return "look-around is not supported; combine `matches` conditions with `all` and `not`".into();
     }
     let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
     if back_reference {
-        return "patterns match in linear time, so they have no back-references".into();
+        return "back-references are not supported, because patterns match in linear time".into();
     }
     "escape literal characters with a backslash".into()
 }

@@ -43,7 +43,7 @@ fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
             EvalError::new("limit::invalid", format!("in `{source}`, {why}"))
         }
         LimitResolutionError::TooDeep { .. } => {
-            EvalError::new("limit::invalid", "the parent's depth is used up, so it may have no children")
+            EvalError::new("limit::invalid", "the parent has a `depth` of 0, so it cannot have children")
         }
     }
 }

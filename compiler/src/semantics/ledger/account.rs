@@ -39,12 +39,12 @@ pub enum AccountStatus {
     Released,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(amount: &Nanos) -> bool {
     *amount == Nanos::ZERO
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_none(count: &u64) -> bool {
     *count == 0
 }

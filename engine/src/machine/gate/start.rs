@@ -14,7 +14,7 @@ const LIMIT_NAMES: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_
 
 /// Parses the arguments; an error is a message for the model.
 pub(super) fn parse_child_start(parameters: &Value) -> Result<ChildStart, String> {
-    let Value::Object(given) = parameters else { return Err(wrong("its parameters must be an object")) };
+    let Value::Object(given) = parameters else { return Err(wrong("the parameters must be an object")) };
     if let Some(key) = given.keys().find(|key| !PARAMETER_NAMES.contains(&key.as_str())) {
         return Err(wrong(&format!("unknown parameter `{key}`; expected one of {}", PARAMETER_NAMES.join(", "))));
     }

@@ -83,7 +83,7 @@ pub struct RowUpdate {
     pub spawns: Option<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

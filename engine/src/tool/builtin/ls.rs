@@ -68,7 +68,7 @@ pub fn run(project: &ProjectFiles, parameters: &LsParameters, stop: &StopConditi
     if names.is_empty() {
         text.push_str("[empty]\n");
     } else if !complete {
-        text.push_str("[more entries than can be listed]\n");
+        text.push_str("[stopped before all entries were listed; name a smaller folder in `path`]\n");
     } else if shown < names.len() {
         text.extend([format!("[{shown} of {} entries]\n", names.len())]);
     }

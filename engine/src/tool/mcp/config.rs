@@ -303,7 +303,7 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Str
     if let Some(unknown) = node.entries().iter().find(|e| !KEYS.contains(&e.key.node.as_str())) {
         // Other programs may add their own keys to `.mcp.json`.
         if origin != ".mcp.json" {
-            return Err(format!("unknown key `{}`; it takes {}", unknown.key.node, KEYS.join(", ")));
+            return Err(format!("unknown key `{}`; expected one of {}", unknown.key.node, KEYS.join(", ")));
         }
     }
     let timeout = match node.get("timeout_seconds") {

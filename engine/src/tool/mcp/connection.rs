@@ -243,7 +243,7 @@ impl McpConnection {
         Ok(answer)
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows; the rest speaks for itself")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other variants keep the message of the library")]
     fn error(&self, error: &ServiceError) -> McpError {
         let server = self.name.clone();
         match error {
@@ -307,7 +307,7 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
 }
 
 /// Describes the error of a handshake without the names of types.
-#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum that grows; the rest speaks for itself")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other variants keep the message of the library")]
 fn describe_start_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => describe_transport_error(error),

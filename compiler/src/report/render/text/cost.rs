@@ -77,28 +77,28 @@ fn describe_request(request: NextRequest) -> &'static str {
 fn format_worst(worst: &WorstCase) -> String {
     let cost = worst.cost.map(dollars);
     match (worst.set_by, cost) {
-        (CostBound::Spend, Some(cost)) => format!("at most {cost}, set by the limit of spend"),
+        (CostBound::Spend, Some(cost)) => format!("at most {cost}, set by the limit `spend`"),
         (CostBound::Prices, Some(cost)) => format!("{cost}, because every call is free of charge"),
         (CostBound::Prices, None) => "no cost is counted, because the model has no prices".to_owned(),
-        (CostBound::Raise | CostBound::Spend, _) => "no bound, because a hook may raise the limit of spend".to_owned(),
+        (CostBound::Raise | CostBound::Spend, _) => "no bound, because a hook may raise the limit `spend`".to_owned(),
     }
 }
 
 fn format_threads(bound: &ThreadBound) -> String {
     match (bound.set_by, bound.threads.map(group_thousands)) {
         (ThreadBoundOrigin::Grants, _) => "1, because nothing starts another one".to_owned(),
-        (ThreadBoundOrigin::Depth, _) => "1, set by the limit of depth".to_owned(),
-        (ThreadBoundOrigin::Spawns, Some(most)) => format!("at most {most}, set by the limit of spawns"),
+        (ThreadBoundOrigin::Depth, _) => "1, set by the limit `depth`".to_owned(),
+        (ThreadBoundOrigin::Spawns, Some(most)) => format!("at most {most}, set by the limit `spawns`"),
         (ThreadBoundOrigin::Raise | ThreadBoundOrigin::Spawns, _) => {
-            "no bound, because a hook may raise the limit of spawns".to_owned()
+            "no bound, because a hook may raise the limit `spawns`".to_owned()
         }
     }
 }
 
 fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
-    let least = format!("at least {}, set by the limit of {}", group_thousands(at_least.turns), at_least.set_by);
+    let least = format!("at least {}, set by the limit `{}`", group_thousands(at_least.turns), at_least.set_by);
     match at_most {
-        Some(most) => format!("{least}; at most {}, set by the limit of {}", group_thousands(most.turns), most.set_by),
+        Some(most) => format!("{least}; at most {}, set by the limit `{}`", group_thousands(most.turns), most.set_by),
         None => format!("{least}; no upper bound, because a hook may raise the limits"),
     }
 }
@@ -108,7 +108,7 @@ fn format_row(name: &str, estimate: &RunEstimate) -> Vec<String> {
         if estimate.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", group_thousands(estimate.turns)) };
     let end = match estimate.stopped {
         StopReason::Done => "until it is done".to_owned(),
-        StopReason::Limit(limit) => format!("until the limit of {limit}"),
+        StopReason::Limit(limit) => format!("until the limit `{limit}`"),
         StopReason::Window => "until the context window is full".to_owned(),
     };
     vec![
