@@ -1,5 +1,5 @@
 //! Shell completion: ids of the project for arguments that take an id. The shell runs this binary with
-//! [`COMPLETE_VARIABLE`] set. Only the data for listing names is read; unreadable items give no candidates.
+//! [`COMPLETE_VARIABLE`] set. Only the data for listing names is read; unreadable items are left out.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -30,7 +30,7 @@ const EXPORT_PREFIX: &str = "agent/threads/";
 /// Id prefix of provider files.
 const PROVIDER_PREFIX: &str = "agent/providers/";
 
-/// Answers a completion request; returns false if this is not one.
+/// Answers a completion request. Returns false if this process was not started for a completion request.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ impl CandidateKind {
             Self::Things => {
                 let limits = LimitName::ALL.into_iter().map(|name| format!("limit.{name}"));
                 let own = ["model", "extends"].map(str::to_owned);
-                // The exports of threads are knowledge that no directive is made of.
+                // Exports of threads are left out: no plan contains them.
                 let items = Self::Items.names(words).into_iter().filter(|id| !id.starts_with(EXPORT_PREFIX));
                 own.into_iter().chain(limits).chain(items).collect()
             }
@@ -160,7 +160,7 @@ fn project_spaces(words: &[OsString]) -> Option<Spaces> {
     Spaces::find(named.as_deref()).ok()
 }
 
-/// Returns ids, those of the project and the user before the many ids of the standard library.
+/// Returns ids: the ids of the project and the user before the many ids of the standard library.
 fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();

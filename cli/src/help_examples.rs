@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(example_faults(&with_unknown_command), ["no command `no such`"]);
     }
 
-    /// Returns the commands without an example, the examples that do not parse, and those of unknown commands.
+    /// Returns the commands without an example, the examples that do not parse, and the examples of unknown commands.
     fn example_faults(examples: &[(&str, &[&str])]) -> Vec<String> {
         let (mut commands, mut wrong) = (Vec::new(), Vec::new());
         list_leaf_commands(&Args::command(), "", &mut commands);

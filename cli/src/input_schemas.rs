@@ -33,12 +33,12 @@ pub fn annotate(path: &str, text: String) -> String {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     let Some(schema) = schema_name_of_path(path).filter(|_| is_yaml) else { return text };
     let inside = SCHEMA_FOLDER.trim_start_matches(".ai/");
-    // The folders between the file and `.ai/`.
+    // The path from the folder of the file up to `.ai/`.
     let up = "../".repeat(path.matches('/').count().saturating_sub(1));
     format!("# yaml-language-server: $schema={up}{inside}/{schema}.json\n{text}")
 }
 
-/// Writes the schema of a new YAML file, which its comment names, to the project.
+/// Writes the schema that the comment of a new YAML file names to the project.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {

@@ -10,10 +10,10 @@ use crate::options::Global;
 /// Environment variable with the filter of the log: a level, or targets with levels (`rye_engine=debug`).
 const LOG_VARIABLE: &str = "RYE_LOG";
 
-/// Starts the log if it is requested; returns true if it is. `RYE_LOG` overrides the level of `-vv`.
+/// Starts the log and returns true if a log is requested. `RYE_LOG` overrides the level of `-vv`.
 ///
 /// # Errors
-/// An invalid filter.
+/// The filter is invalid.
 pub fn start_log(global: &Global) -> Result<bool, CommandError> {
     let Some(directives) = log_filter(std::env::var(LOG_VARIABLE).ok(), global.verbose) else { return Ok(false) };
     let filter = EnvFilter::try_new(&directives).map_err(|error| {

@@ -143,7 +143,7 @@ impl From<rye_engine::store::StoreError> for CommandError {
 }
 
 impl From<WorldError> for CommandError {
-    /// Converts the error; an invalid signature gives [`Exit::Refused`], as it does during a run.
+    /// Converts the error. An invalid signature results in [`Exit::Refused`], as during a run.
     fn from(error: WorldError) -> Self {
         let (exit, code) = match &error {
             WorldError::Unreadable { .. } => (Exit::Failed, "item::unreadable"),

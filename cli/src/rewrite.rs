@@ -1,5 +1,5 @@
 //! Safe rewriting of project files that may change concurrently: each file is replaced as a whole, and only if its
-//! contents are still those that were read.
+//! contents have not changed since they were read.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,8 @@ fn temporary_path(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Returns a rewrite of this many lines between two lines that stay; each tenth line stays too.
+    /// Returns a rewrite of `lines` lines between an unchanged first and last line. Every tenth of the `lines` is
+    /// unchanged too.
     fn rewrite(lines: usize) -> FileRewrite {
         let text = |mark: &str| {
             let line = |n: usize| if n % 10 == 9 { format!("same {n}\n") } else { format!("{mark} {n}\n") };

@@ -146,8 +146,9 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs of which a parent declares some that a routing hook selects. The parent may depend on the inputs, so
-/// the texts are parsed as strings, then as JSON, until the types of the resulting chain give the same values.
+/// Parses inputs if a routing hook selects a parent that declares some of them. The selection may depend on the inputs,
+/// so the texts are first taken as strings, then as JSON, until the declared types of the resulting chain lead to the
+/// same values.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

@@ -163,7 +163,7 @@ fn child_policy_applies_to_children_in_other_processes() {
     }
 }
 
-/// A killed process still leaves a parent: the command that ends the orphan cancels its children.
+/// The process of a parent is killed. The command that ends the orphaned parent cancels its children.
 #[test]
 fn ending_an_orphan_cancels_its_children() {
     let place = endless();
@@ -175,7 +175,7 @@ fn ending_an_orphan_cancels_its_children() {
     assert_eq!(shell.end().1["status"], "cancelled");
 }
 
-/// A killed process leaves a root and the child that it waits for.
+/// The process of a root and of the child that the root waits for is killed.
 #[test]
 fn ending_an_orphaned_root_ends_its_synchronous_child() {
     for (how, status) in [("cancel", "cancelled"), ("kill", "killed")] {

@@ -253,7 +253,7 @@ fn settings_of_a_run_survive_a_crash_and_an_approval() {
     process.wait().unwrap();
     for (resume, done) in [
         (vec!["run", "--resume", &id], ""),
-        // The request is older than the process.
+        // An earlier process recorded the approval request.
         (vec!["threads", "resume", &id], ""),
         (vec!["threads", "approve", &id], "one\n"),
     ] {

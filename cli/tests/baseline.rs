@@ -54,7 +54,7 @@ struct Recorded {
     plan: Value,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     run: Value,
-    /// Per API format, the requests of a run.
+    /// The requests of a run, by API format.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     requests: Value,
 }
@@ -132,7 +132,7 @@ impl Workspace {
         (code, text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null))
     }
 
-    /// Replaces what differs between two folders and two starts: paths and the numbers of thread ids.
+    /// Replaces paths and the numbers of thread ids, which differ between two folders and two starts.
     fn normalized(&self, text: &str) -> String {
         let text = text.replace(&self.project().display().to_string(), "<project>");
         let mut out = String::new();
@@ -168,7 +168,7 @@ fn hash(text: &str) -> String {
     format!("{} bytes, sha256 {digest:012x}", text.len())
 }
 
-/// Checks, plans, runs and sends with a binary.
+/// Records the results of a project with a binary: check, plan, run, and the requests in every API format.
 fn record(project: &BaselineProject, binary: &Path) -> Recorded {
     let check = record_check(&Workspace::new(project, binary));
     let plan =
@@ -241,7 +241,7 @@ fn record_run(space: &Workspace, id: &str, project: &BaselineProject) -> Value {
             }
             fields.get_mut("parent").and_then(Value::as_object_mut).map(|parent| parent.remove("spawn"));
             order.push(kind.clone());
-            // Calls of a group end in any order.
+            // Parallel calls end in any order, so their events are identified by the id of the call.
             let call = fields.get("call_id").and_then(Value::as_str).map(str::to_owned);
             let number = order.iter().filter(|known| **known == kind).count();
             events.insert(format!("{kind} {}", call.unwrap_or_else(|| number.to_string())), event);
@@ -341,12 +341,12 @@ fn facts(recorded: &Recorded) -> Facts {
     found
 }
 
-/// Renames of version 0.1, by which its results are translated before the comparison.
+/// Renames since version 0.1. The recorded results are translated before the comparison.
 #[derive(Deserialize)]
 struct Renamed {
     /// Fields of JSON outputs and transcripts.
     fields: BTreeMap<String, String>,
-    /// Texts of settings files in the projects, by the beginning of their path.
+    /// Replacements in the settings files of the projects: the start of a path, the old text and the new text.
     settings: Vec<(String, String, String)>,
 }
 
@@ -513,11 +513,11 @@ fn results_equal_those_of_version_0_1_except_for_listed_differences() {
     assert!(unused.is_empty(), "reasons without a difference:\n{}", unused.join("\n"));
 }
 
-/// A run that ended within its limits in version 0.1, and that a limit ends now, with both figures of each limit.
+/// A run that ended within its limits in version 0.1, and that a limit ends now.
 #[derive(Debug, PartialEq, Deserialize)]
 struct RefusedRun {
     case: String,
-    /// Per limit that was hit, its current value and its maximum.
+    /// The current value and the maximum of each limit that was hit.
     limits: BTreeMap<String, [Value; 2]>,
 }
 

@@ -284,7 +284,7 @@ fn session_without_a_key_names_the_variables_and_servers_it_looked_for() {
 
 #[test]
 fn typed_commands_of_a_file_take_effect_one_after_another() {
-    // A script counts the replies of a thread.
+    // The steps of a script are counted for each thread, so the prompt in the new thread gets the first reply.
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     place.write("AGENTS.md", "Answer in one sentence.\n");
     let lines =
@@ -373,7 +373,7 @@ fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
     );
     let done = chat(&place, &["talk"], b"first\n/model high\n/model high confirm\nsecond\n/tree\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
-    // The first model reads its cache at a lower price.
+    // Cached tokens cost less with the first model than with the second one.
     let dearer = "+ widened scripted/scripted → scripted/other: may spend more";
     assert_eq!(done.stderr.matches(dearer).count(), 2, "{}", done.stderr);
     assert_eq!(done.stderr.matches("the new plan allows more; repeat it").count(), 1, "{}", done.stderr);
@@ -436,7 +436,7 @@ fn commands_of_the_settings_run_a_tool_and_their_answer_is_shown_or_sent() {
     };
     assert!(sent("prompt").ends_with("What is a haiku?"), "{}", sent("prompt"));
     assert_eq!(sent("next_turn"), "Also be short.");
-    // Neither a hook event nor a model call belongs to a command.
+    // A command causes neither a hook event nor a model call.
     assert_eq!((count(&events, "attempt_intended"), count(&events, "prompt_started")), (1, 1));
     assert!(!events.iter().any(|event| event["type"] == "hook_point" && event["point"] == "command"));
     place.run_ok(&["threads", "verify", "--last"]);

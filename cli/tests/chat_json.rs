@@ -44,7 +44,7 @@ impl Client {
         writeln!(self.stdin, "{request}").unwrap();
     }
 
-    /// Reads lines up to one that fits.
+    /// Reads lines until one meets the condition, and returns that line.
     fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
@@ -89,7 +89,7 @@ fn client_answers_approvals() {
         let asked = client.event("approval_asked");
         let state = client.ask(json!({"type": "state"}));
         assert_eq!(state["data"]["question"]["question"], asked["seq"], "{state}");
-        // Another number answers nothing.
+        // An answer with a number of no open request has no effect.
         client.ask(json!({"type": "answer", "question": 100_000, "approve": true}));
         client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
         let result = client.event("tool_call_result");

@@ -18,7 +18,7 @@ const TOOL: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
 const CALLS: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }, \
                      { name: rye_bash_bash, input: { command: 'echo two >> out/log' } }] }";
 
-/// Returns a project with the directive `talk`, which asks before each command, and this script.
+/// Returns a project with the directive `talk`, whose commands need approval, and this script.
 fn project(steps: &str) -> TestProject {
     let place = TestProject::own();
     place.write(".ai/directives/talk.md", &talk_directive(9, TOOL));
@@ -299,7 +299,7 @@ fn idle_terminal_does_not_wake_up() {
         line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
     };
     let written = terminal.bytes().len();
-    // The draft of the sent prompt is settled.
+    // Waits until the draft, which the sent prompt has changed, is written.
     std::thread::sleep(Duration::from_millis(1200));
     let before = switches();
     std::thread::sleep(Duration::from_secs(2));
@@ -490,7 +490,7 @@ fn incomplete_row_is_shown_and_the_reply_after_an_interruption_is_printed_once()
     let place = project(&format!("{{ text: \"{words}\", pace_ms: 60 }}"));
     let mut terminal = start(&place, (80, 24));
     terminal.press("go\r");
-    // The row has space for more words.
+    // The row is shown before it is full.
     terminal.wait_until("the first words", |rows| rows.iter().any(|row| row.starts_with("one two") && row != words));
     terminal.press("\x1b");
     wait_idle(&terminal, 1);

@@ -45,7 +45,8 @@ fn image_is_sent_stored_once_and_verified() {
     let thread = only_thread(&place);
     let record = place.read(&format!(".ai/state/threads/{thread}/transcript.jsonl"));
     let lines: Vec<&str> = record.lines().filter(|line| line.contains("image/png")).collect();
-    // The launch and the message; neither holds the bytes, whose base64 starts like this.
+    // The two lines are the `opened` event and the message. Neither contains the bytes of the image, whose base64 text
+    // starts with `iVBORw0KGgo`.
     assert_eq!(lines.len(), 2, "{record}");
     assert!(!record.contains("iVBORw0KGgo"));
     let opened: serde_json::Value = serde_json::from_str(lines[0]).unwrap();

@@ -25,8 +25,9 @@ struct InterruptPhase {
     files: &'static [(&'static str, &'static str)],
     /// Condition under which the phase has been reached.
     reached: PhaseCondition,
-    /// Texts that the transcript must contain after one signal; `never` holds those that it must not.
+    /// Texts that the transcript must contain after one signal.
     once: &'static [&'static str],
+    /// Texts that the transcript must not contain after one signal.
     never: &'static [&'static str],
     /// Texts that the transcript must contain after two signals.
     twice: &'static [&'static str],
@@ -66,7 +67,7 @@ fn phases() -> Vec<InterruptPhase> {
         InterruptPhase {
             name: "streaming a reply",
             script: "steps:\n  - { text: LONG, pace_ms: 60, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  - Late.\n",
-            // The tool call of the reply gets a result without being made.
+            // The tool call of the reply is not made, but gets a result.
             once: &["cognition_out", "tool_call_result"],
             never: &["tool_started"],
             twice: &["unknown_outcome\":true"],
@@ -209,7 +210,7 @@ fn is_in_order(place: &TestProject, what: &str, status: &str, done: &ProcessResu
         wait_until(&format!("{what}: the tool's end"), || !living());
     }
     let id = result["thread_id"].as_str().unwrap();
-    // The hook names files that its first run wrote.
+    // The first run wrote files that the hook names, so trust is needed again.
     place.run_ok(&["trust"]);
     let (code, next) = place.json(&["run", "--resume", id, "--message", "go on", "--script", "last.yaml"]);
     assert_eq!((code, &next["result"]), (Some(0), &json!("Gone on.")), "{what}: {next}");
@@ -256,8 +257,8 @@ fn second_ctrl_c_ends_immediately() {
     }
 }
 
-/// Before the first event the process just exits. A thread that it left can be ended, even if its registry row exists
-/// and its transcript does not.
+/// A signal before the first event only ends the process. A thread that the process left behind can be ended, even if
+/// the thread has a registry row and no transcript.
 #[test]
 fn early_ctrl_c_leaves_no_stuck_thread() {
     let phase = phases().remove(0);
@@ -288,7 +289,7 @@ impl TerminalRun {
     fn start(place: &TestProject) -> Option<Self> {
         place.run_ok(&["trust"]);
         let rye = env!("CARGO_BIN_EXE_rye");
-        // The terminal belongs to the run; `script` forwards its own input to it.
+        // The terminal belongs to the run; `script` forwards its own input to the terminal.
         let mut command = Command::new("script");
         command.args(["-q", "-e", "-c", &format!("{rye} run work --format human"), "/dev/null"]);
         command.current_dir(place.project()).env("RYE_USER_SPACE", place.user()).env("SHELL", "/bin/sh");
@@ -322,7 +323,7 @@ impl TerminalRun {
     }
 }
 
-/// Starts a thread that asks for approval at a terminal.
+/// Starts a thread that requests an approval at a terminal.
 fn asking() -> Option<(TestProject, TerminalRun, String)> {
     let place = place(&InterruptPhase {
         script: "steps:\n  - tool_calls: [{ name: rye_bash_bash, input: { command: 'echo ran > out/ran' } }]\n  - Done.\n",

@@ -1,5 +1,6 @@
 //! Tests of `kill -9` after the events of different runs: parallel calls, children, failed attempts, threads resumed
-//! twice. Each recovered run gives the same result. `just crash` kills after every event, other runs after a sample.
+//! twice. Each recovered run has the same result. `just crash` kills after every event; other test runs kill after a
+//! sample of the events.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -198,7 +199,7 @@ fn picture(place: &TestProject, what: &str) -> Vec<Value> {
     threads
 }
 
-/// The number of events after which a run is killed, unless `RYE_EVERY_CRASH` is set.
+/// Approximate number of kills of each run, unless `RYE_EVERY_CRASH` is set. Each kill is in a new project.
 const SAMPLED_KILLS: usize = 12;
 
 /// Kills the run after a sample of its events, and sometimes once more during recovery; after each event if
@@ -225,7 +226,7 @@ fn kill_and_recover(run: &KilledRun) {
         to_the_end(&place, run, &what);
         assert_eq!(picture(&place, &what), whole, "{what}");
     }
-    // The last events are written together.
+    // The last events are written together, so the run may end before a kill among them.
     assert!(killed + 8_usize.div_ceil(step) >= points, "{killed} of {points}");
 }
 

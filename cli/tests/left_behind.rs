@@ -209,7 +209,7 @@ fn is_temporary(path: &str) -> bool {
     path.extension().is_some_and(|extension| extension == "tmp" || extension == "new")
 }
 
-/// Returns a number of the environment, or the number for a sample.
+/// Returns the number in an environment variable, or `sample` if the variable is not set.
 fn count(variable: &str, sample: usize) -> usize {
     std::env::var(variable).map_or(sample, |text| text.parse().unwrap())
 }
@@ -233,7 +233,7 @@ fn mcp_input() -> String {
 const COMMANDS: [KilledCommand; 7] = [
     KilledCommand { args: &["run", "endless"], input: NO_INPUT, is_due: Leftovers::has_started },
     KilledCommand { args: &["run", "waiting"], input: NO_INPUT, is_due: |left| left.has_temporary("called") },
-    // The folder exists before its helper.
+    // The temporary folder exists before its helper runs: the kill can happen between them.
     KilledCommand { args: &["run", "quick"], input: NO_INPUT, is_due: |left| !left.temporary_paths().is_empty() },
     KilledCommand { args: &["chat", "endless", "--format", "json"], input: chat_input, is_due: Leftovers::has_started },
     KilledCommand { args: &["mcp", "serve", "endless"], input: mcp_input, is_due: Leftovers::has_started },
@@ -258,7 +258,7 @@ fn killed_commands_leave_nothing_after_the_next_run() {
         killed += usize::from(left.kill(command, how));
         match how {
             Killed::Rye => {
-                // The helpers work alone.
+                // The helpers clean up without the killed process.
                 left.wait_for_processes(&what);
                 assert_eq!(left.temporary_paths(), Vec::<PathBuf>::new(), "{what}");
             }

@@ -171,7 +171,7 @@ fn cancelled_calls_end_what_they_started_and_free_the_session() {
     let mut client = McpClient::new(&place, &["--directive", "face"], &json!({}));
     let call = client.start("tools/call", &sleep("rye-test-cancelled-call"));
     wait_until("the tool runs", || is_running("rye-test-cancelled-call"));
-    // A call that waits behind it is cancelled too, and never runs.
+    // A call that waits behind the running call is cancelled too, and never runs.
     let queued = client.start("tools/call", &sleep("rye-test-queued-call"));
     let started = Instant::now();
     client.send(&cancelled(queued));

@@ -19,8 +19,9 @@ use serde_json::Value;
 const INPUT: u64 = 1_000;
 const OUTPUT: u64 = 5_000;
 const CACHE_READ: u64 = 100;
-/// Output tokens of each reply, and the most that the model writes.
+/// Output tokens of each reply.
 const REPLY: u64 = 40;
+/// Maximum output tokens of the model.
 const MAX_OUTPUT: u64 = 2_000;
 
 /// Counts of a report: prompt, output and cached tokens, as JSON.
@@ -29,7 +30,7 @@ type Counts = [String; 3];
 /// The price that the provider charges for a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bill {
-    /// Any amount that the request allows: the model has not reported it.
+    /// Any amount up to the worst case of the request: the provider has not reported usable counts.
     Unknown,
     Nanos(u64),
 }
@@ -46,7 +47,7 @@ enum ProviderAnswer {
     Document(String),
 }
 
-/// Numbers as JSON that are no count of tokens.
+/// JSON values that are not valid token counts.
 const UNUSABLE: [&str; 9] = ["-1", "90.5", "90.0", "1e3", "\"90\"", "null", "true", "[90]", "18446744073709551616"];
 
 fn counts(counts: [&dyn ToString; 3]) -> Counts {
@@ -212,7 +213,7 @@ fn every_call_is_booked_at_what_it_may_cost_on_every_wire() {
         let most = answers(wire, 1).len();
         let server = Recorder::start_with(move |n, request| {
             let answers = answers(wire, request.body.len() as u64);
-            // The thread ends with the first answer that repeats.
+            // After the last answer, a complete reply ends the thread.
             answers.get(n).map_or_else(|| done(wire), |(answer, _)| response(wire, answer.clone()))
         });
         let place = project(wire, &server.url, "9");

@@ -120,7 +120,7 @@ fn holds(place: &TestProject, call: &[&str], system: &[&str], first_message: &[&
     }
 }
 
-/// Returns the tool definitions of a plan as it says they are sent, as bytes of JSON.
+/// Returns the tool definitions of a plan in the form in which the plan states that they are sent, as JSON texts.
 fn planned_definitions(plan: &Value) -> Vec<String> {
     let tools = plan["palette"].as_array().unwrap().iter();
     let sent = |tool: &Value| if tool["sent"].is_null() { tool.clone() } else { tool["sent"].clone() };

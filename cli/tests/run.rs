@@ -439,7 +439,7 @@ fn run_stopped_by_worst_case_settlements_names_the_setting() {
     assert_eq!(stopped.code, Some(4), "{}", stopped.stderr);
     assert!(stopped.stderr.contains("error: spend_exceeded"), "{}", stopped.stderr);
     assert!(stopped.stderr.contains("`budget.unknown_outcome: estimate` in `agent/resilience`"), "{}", stopped.stderr);
-    // A limit that reported usage reached has another cause.
+    // The setting is not named if reported usage reached the limit.
     let spends = "steps:\n  - { text: a, usage: { input: 50000, output: 1000 } }\n";
     let place = talker("<limits spend=\"0.06\"/><nudge>always</nudge>", spends);
     let stopped = place.rye(&["run", "talk"]);

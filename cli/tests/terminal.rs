@@ -80,7 +80,7 @@ fn two_calls_are_asked_one_at_a_time_on_their_own_lines() {
     assert_eq!(lines[first + 3], "  sandbox: a process; reads the project, writes out/ of it; no network");
     let second = at("approval 2 of 2: thread shell-");
     assert_eq!(lines[second + 2], "  command: echo two >> out/log");
-    // The result of the first call stands between the questions, the second one after them.
+    // The result of the first call is printed between the questions, the result of the second call after both.
     let denied = at("error rye_bash_bash {\"command\":\"echo one >> out/log\"}: denied by you");
     let ran = at("ok    rye_bash_bash {\"command\":\"echo two >> out/log\"}");
     assert!(first < denied && denied < second && second < ran, "{shown}");
@@ -165,7 +165,7 @@ fn keys_typed_before_a_question_do_not_answer_it() {
     run.wait_for("rye_bash_bash ·", 1);
     run.press("y\n");
     run.wait_for("Allow?", 2);
-    // The early key is gone: without another one, the question stays open.
+    // The early key was discarded: without another key, the question stays open.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(place.read("out/log"), "one\n");
     run.press("n\n");

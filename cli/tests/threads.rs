@@ -153,7 +153,8 @@ fn escalated_limit_waits_for_an_answer() {
     assert_eq!(bare.code, Some(2));
     assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
-    // A value that raises nothing, or another limit than the one reached, is rejected before the thread is touched.
+    // The command rejects a value that does not raise the limit, and a limit other than the reached one, before it
+    // changes the thread.
     for (raise, message) in [
         ("turns=3", "is already 3"),
         ("turns=1", "is already 3"),
@@ -382,7 +383,7 @@ fn finished_thread_resumes_with_another_model() {
     let (code, second) = place.json(&other);
     assert_eq!((code, &second["status"]), (Some(0), &json!("completed")), "{second}");
     assert_ne!(model(&place, &second), model(&place, &first));
-    // The new thread keeps the model.
+    // A thread that resumes the new thread keeps the model.
     let second_id = second["thread_id"].as_str().unwrap();
     let (code, third) = place.json(&["run", "--resume", second_id, "--message", "more"]);
     assert_eq!((code, model(&place, &third)), (Some(0), model(&place, &second)), "{third}");

@@ -157,7 +157,7 @@ fn child_limit_is_raised_up_to_its_parent() {
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "turns=3"]).code, Some(0));
 }
 
-/// The calls name the children, and the results hold their ids and the process id.
+/// The recorded calls and results contain ids of children and process ids, which differ in a replay.
 #[test]
 fn recorded_script_replays_a_thread_with_children() {
     let place = TestProject::own();

@@ -1,5 +1,5 @@
-//! Tests of workspace trust: what a cloned project would execute is printed and refused until its user trusts it;
-//! everything else runs.
+//! Tests of workspace trust: programs and requests of a cloned project are printed and refused until the user trusts
+//! the project; everything else runs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -145,10 +145,10 @@ fn project_tool_needs_trust_at_run_and_call() {
     place.write("scripts/mine.sh", "echo changed\n");
     assert_eq!(place.rye(&["run", "talk"]).code, Some(5));
 
-    // Tools that no plan lists, those of children or of a disabled palette, are checked at the call.
+    // A tool that no plan lists, such as a tool of a child or of a disabled palette, is checked at the call.
     place.write(".ai/config/agent/resilience.yaml", "tool_preload: { enabled: false }\n");
     let call = "{ name: rye_execute, input: { item_type: tool, item_id: mine, parameters: {} } }";
-    // The script is one that the user names, so that the tool alone has to be trusted.
+    // The user names a script outside of the project, so only the tool has to be trusted.
     place.write("../script.yaml", &format!("steps:\n  - tool_calls: [{call}]\n  - text: Done.\n"));
     let run = ["run", "talk", "--script", "../script.yaml"];
     let ran = place.rye(&run);

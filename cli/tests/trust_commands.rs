@@ -1,4 +1,4 @@
-//! Tests of trust in the files that a command names: a changed file asks again, however the command spells its path.
+//! Tests of trust in the files that a command names: a changed file needs trust again, in every spelling of its path.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

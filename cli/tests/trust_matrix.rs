@@ -1,5 +1,5 @@
-//! Tests of the trust matrix in docs/security.md: what a directive of a project may do before and after its user trusts
-//! the project.
+//! Tests of the tables in `docs/explanation/security.md`: what a directive of a project may do before and after the
+//! user trusts the project.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

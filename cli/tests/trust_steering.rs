@@ -1,5 +1,5 @@
-//! Tests of project files that decide what the model of a directive of the user or of the standard library reads, and of
-//! hooks that raise limits: a shell or the network in such a thread needs trust in these files.
+//! Tests of project files that change the prompt of a directive from the user space or the standard library, and of
+//! hooks that raise limits: if the thread has a shell or network access, these files need trust.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -72,7 +72,7 @@ fn hook_that_changes_what_a_model_reads_needs_trust_where_the_thread_has_a_shell
         assert_eq!(refused.stderr.matches("hook sly").count(), 1, "{event}: {}", refused.stderr);
         let session = chat(&place, &[], "hello\n");
         assert_eq!(session.code, Some(5), "{event}: {}", session.stderr);
-        // The same hook changes nothing beyond the project where the thread only reads.
+        // A thread that only reads runs with the same hook, although the hook is not trusted.
         assert_eq!(run(&place, "reader").code, Some(0), "{event}");
         let listed = place.run_ok(&["trust", "--list"]);
         assert!(listed.contains(&format!("hook sly  at {event}: {how}")), "{listed}");

@@ -111,8 +111,8 @@ fn a_relative_home_names_no_project() {
         command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE");
         assert_no_project(&ProcessResult::from(command.output().unwrap()), home);
     }
-    // Without any variable the search ends at the account's real home folder; this one is an ordinary folder and not
-    // trusted.
+    // Without any variable the search ends at the account's real home folder. The folder `home` is then an ordinary
+    // project, which is not trusted.
     machine.write("home/.ai/config/agent/hooks.yaml", "hooks:\n  - { id: h, event: thread_started, action: { primary: execute, item_type: tool, item_id: rye/bash/bash, params: { command: id } } }\n");
     let ran = machine.rye("home/code", &[], &["run", "talk", "--script", "../script.yaml"]);
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);

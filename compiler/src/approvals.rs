@@ -59,7 +59,8 @@ impl HeadlessPolicy {
         let setting_of = |space: Space| {
             let (_, node) = nodes.iter().find(|(whose, _)| *whose == space)?;
             let approvals = node.get("approvals")?;
-            // The check refuses the former name; a run stays as strict as it was.
+            // The check reports the former name `unattended` as an error; a run still applies the value under that
+            // name.
             let policy = approvals.get("headless").or_else(|| approvals.get("unattended"));
             Self::parse(policy?.as_str()?)
         };
@@ -94,7 +95,7 @@ pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let tool = id.and_then(|id| items.tool(&id));
     tool.is_some_and(|tool| match tool.file.space {
         Space::User => true,
-        // Trusting a built-in tool, or the hosts of an HTTP tool, does not cover the arguments of its calls.
+        // The trust in a built-in tool, or in the hosts of an HTTP tool, does not cover the arguments of its calls.
         Space::Project if matches!(tool.spec.kind, ToolKind::Builtin { .. }) => false,
         Space::Project if matches!(tool.spec.kind, ToolKind::Http(_)) && tool.spec.environment.is_empty() => false,
         Space::Project => requirement_of_tool(&tool, String::new(), &items.sources()).is_some(),
@@ -108,12 +109,12 @@ pub struct ApprovalRequired {
     pub pattern: String,
     /// `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
-    /// True if no tool that it reaches needs an approval without a terminal.
+    /// True if no tool that the grant reaches needs an approval without a terminal.
     pub vouched: bool,
 }
 
 impl ApprovalRequired {
-    /// Describes the effect on its calls, for human output.
+    /// Describes the effect of the grant on its calls, for human output.
     pub fn describe_effect(&self, unattended: HeadlessPolicy) -> String {
         let alone = if self.vouched { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
         format!("approval required for {}: {}, not acknowledged; without a terminal: {alone}", self.pattern, self.tier)
@@ -124,7 +125,7 @@ impl ApprovalRequired {
 pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
     let risk = |pattern: &str| match plan.settings.risk() {
         Ok(table) => table.map(|table| table.classify_grant(pattern)).map(|risk| (risk.tier, risk.policy)),
-        // An invalid table makes every grant a risk.
+        // If the table is invalid, every grant counts as `unrestricted`.
         Err(_) => Some((Tier::Unrestricted, Policy::AcknowledgeRequired)),
     };
     let risks = plan.capabilities.grants.iter().filter_map(|grant| Some((grant, risk(&grant.pattern)?)));

@@ -56,7 +56,8 @@ pub struct Violation {
     pub description: String,
     /// The spawn chain of the thread, beginning with the directive that is run.
     pub trace: Vec<TraceStep>,
-    /// The reasons: each function of the assertion with its answer, and an example if it reaches a capability.
+    /// The reasons: each function of the assertion with its result for the thread, and an example for a reached
+    /// capability.
     pub because: Vec<String>,
 }
 
@@ -77,14 +78,14 @@ pub struct TraceStep {
     pub source: Option<SourceReport>,
 }
 
-/// A directive that starts another one, and the first capability that exceeds its own.
+/// A spawn of a directive by another one, and the first capability of the child that the parent does not have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spawn {
     pub from: String,
     pub to: String,
     pub by: String,
     pub source: Option<SourceReport>,
-    /// A capability that the child declares and the parent does not have: a run refuses its calls.
+    /// A capability that the child declares and the parent does not have: a run refuses calls that need the capability.
     pub exceeds: Option<String>,
     pub parent_grants: Option<SourceReport>,
     pub child_grants: Option<SourceReport>,
@@ -123,7 +124,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
         report.cycles = cycles.into_iter().collect();
-        // A part of the directives or of the threads proves nothing about the others.
+        // A check of only some directives or threads does not show that the others include no witness.
         if only.is_empty() && !report.incomplete {
             report.without_witness = without_witness(&assertions, &witnessed);
         }
@@ -270,7 +271,7 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
     let holds = |answers: &[bool]| assertion.condition_holds(&thread.directive, answers);
     let result = holds(&answers);
     assertion.functions.iter().any(|flipped| {
-        // Equal functions have one answer.
+        // Equal functions have equal results, so they are flipped together.
         let same = assertion.functions.iter().map(|function| function == flipped);
         let other: Vec<bool> = answers.iter().zip(same).map(|(answer, same)| answer ^ same).collect();
         holds(&other) != result
@@ -330,8 +331,8 @@ fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     Some(cycle)
 }
 
-/// Records the spawns that a line declares, with capabilities that the parent lacks; `recorded` holds those of earlier
-/// threads.
+/// Records each spawn that a source line declares, with the first capability of the child that the parent lacks.
+/// `recorded` holds the spawns of earlier threads.
 fn record_spawns(
     items: &Items<'_>,
     threads: &[PossibleThread],

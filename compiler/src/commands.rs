@@ -1,5 +1,5 @@
-//! Commands of a chat: the `commands:` of `agent/chat`. A command is a hook at the point `command` whose condition names
-//! the command, so trust, grants, placeholders and the check are those of hooks.
+//! Commands of a chat: the `commands:` of `agent/chat`. A command is a hook at the point `command` whose condition
+//! names the command, so the rules of hooks apply to its trust, grants, placeholders and checks.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
     commands
 }
 
-/// Returns the commands as hooks of a plan. A run has none.
+/// Returns the commands as hooks of a plan. The plan of a run has none.
 pub(crate) fn composed_commands(items: &Items<'_>, mode: PlanMode, found: &mut Diagnostics) -> Vec<ComposedHook> {
     match mode {
         PlanMode::Run => return Vec::new(),
@@ -85,7 +85,7 @@ fn is_command_name(name: &str) -> bool {
     name.bytes().next().is_some_and(is_word) && name.bytes().all(|b| is_word(b) || matches!(b, b':' | b'_' | b'-'))
 }
 
-/// Checks the keys that a command needs. Reports a name that cannot be typed or that a front end has.
+/// Checks the keys that a command needs. Reports a name that cannot be typed or that a built-in command has.
 fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
     let (Some(id), Some(execute)) = (entry.get("id"), entry.get("execute")) else { return false };
     let Some(name) = id.as_str() else { return false };
@@ -109,7 +109,7 @@ fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
 /// Placeholders of other clients for the text after a command's name.
 const FOREIGN_ARGUMENTS: [&str; 3] = ["$ARGUMENTS", "{args}", "{arguments}"];
 
-/// Reports a command that is documented to take arguments, and takes none.
+/// Reports a command that has an `argument_hint` or a foreign placeholder, but does not use its arguments.
 fn check_arguments(name: &str, entry: &Node, execute: &Node, found: &mut Diagnostics) {
     let mut texts = Vec::new();
     collect_texts(execute, &mut texts);

@@ -1,5 +1,5 @@
 //! The compiler's entry point: compiles one directive and its request to a plan. `check`, `plan` and `run` share this
-//! path, so a run executes exactly what was checked. Pure: the same sources and request give the same bytes.
+//! path, so a run executes exactly what was checked. Pure: equal sources and requests yield equal bytes.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub struct Compilation {
     pub sandboxes: Vec<ToolSandbox>,
     /// Grants whose calls need approval because their risk is not acknowledged.
     pub approvals_required: Vec<ApprovalRequired>,
-    /// Policy for such calls when there is no terminal, from the settings.
+    /// Policy for calls that need approval when there is no terminal, from the settings.
     pub headless_policy: HeadlessPolicy,
     /// Set if the settings require bubblewrap around programs.
     pub bubblewrap: bool,

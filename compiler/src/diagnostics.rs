@@ -254,7 +254,8 @@ impl Diagnostics {
         self.all.retain(keep);
     }
 
-    /// Joins the reports about files that were signed with the same untrusted key: one key is one decision of the user.
+    /// Joins the reports about files that were signed with the same untrusted key, because the user trusts or rejects a
+    /// key, not a file.
     pub fn group_untrusted_keys(&mut self) {
         let is_of_key = |one: &Diagnostic| matches!(one, Diagnostic::Item(ItemError::UntrustedKey { .. }));
         let (keyed, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all).into_iter().partition(is_of_key);

@@ -203,8 +203,8 @@ fn add_return_tool(
     }
 }
 
-/// Returns the size of the offered tools without the return tool. [`try_lower`] does not know the outputs, so both
-/// count alike.
+/// Returns the offered tools without the return tool, for the checks of the tools' size. [`try_lower`] does not know
+/// the outputs, so neither [`lower`] nor `try_lower` counts the return tool.
 fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }

@@ -60,7 +60,8 @@ pub struct Plan {
     pub palette: Vec<PaletteTool>,
     pub dropped_tools: Vec<DroppedTool>,
     pub capabilities: Capabilities,
-    /// The effective limits: of the run, or of each prompt of a chat. A child's are already bounded by its parent's.
+    /// The effective limits: of the run, or of each prompt of a chat. The limits of a child are already within the
+    /// limits of its parent.
     pub limits: PlanLimits,
     /// The limits of a whole chat; `None` for a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,7 +158,7 @@ pub enum PalettePrimary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedTool {
     pub item_id: ItemId,
-    /// Characters / 4 for every model, as `tool_preload.max_tokens` counts.
+    /// A token estimate, characters / 4 for every model: `tool_preload.max_tokens` counts in the same way.
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
@@ -281,7 +282,7 @@ impl FieldType {
         }
     }
 
-    /// Returns the name of the type in declarations, which is also JSON Schema's.
+    /// Returns the name of the type in declarations, which is also its name in JSON Schema.
     pub const fn name(self) -> &'static str {
         self.value_type().name()
     }

@@ -47,7 +47,7 @@ impl Primary {
     }
 }
 
-/// Returns the capability for an action on an item; without an id, the one for a query: `rye.fetch.knowledge`.
+/// Returns the capability for an action on an item; without an id, the capability for a query: `rye.fetch.knowledge`.
 pub fn format_capability(primary: Primary, item_type: ItemType, item_id: Option<&ItemId>) -> String {
     let stem = format!("rye.{}.{}", primary.as_str(), item_type.as_str());
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))

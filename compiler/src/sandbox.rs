@@ -24,7 +24,7 @@ pub struct ToolSandbox {
     /// The tool's name in the palette.
     pub name: String,
     pub kind: SandboxKind,
-    /// Folders of the project that its process may write, besides its own scratch folder.
+    /// Folders of the project that the tool's process may write, besides its own scratch folder.
     pub write: Vec<String>,
     /// Granted hosts. Requests that the engine sends go to these hosts only. A process with a granted host can reach
     /// the whole network, because the sandbox cannot distinguish hosts.

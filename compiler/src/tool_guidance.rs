@@ -1,5 +1,5 @@
-//! The text that tools contribute to the system prompt: a snippet in the list of tools, and guidelines for their use. The
-//! text grants nothing; only tools of the palette contribute.
+//! The text that tools contribute to the system prompt: a snippet in the list of tools, and guidelines for their use.
+//! Only tools of the palette contribute. The text grants nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -131,7 +131,7 @@ pub enum ScriptEntry {
     Execute,
     /// `main()`, with the parameters as JSON on stdin; the returned or printed value is the result.
     Main,
-    /// The first line of the file, as in shells, from which the whole file runs.
+    /// The whole file, run by a shell from its first line.
     Whole,
 }
 

@@ -51,7 +51,7 @@ pub struct TrustRequirement {
     pub name: String,
     /// A description for humans, on one line.
     pub what: String,
-    /// The files that declare it. All of them must be trusted.
+    /// The files that declare the requirement. All of them must be trusted.
     pub subjects: Vec<Subject>,
     /// Words of a command that may name project files or folders ([`command_files`]). A named file, and every file in a
     /// named folder, must be trusted like the tool's own file. `${NAME}` represents the words in the value of an
@@ -92,14 +92,14 @@ impl TrustRequirementKind {
     }
 }
 
-/// Lists the trust requirements of a plan, except for its tools: a plan does not contain how a tool runs. [`requirements_of_tools`]
-/// lists those.
+/// Lists the trust requirements of a plan, except for its tools. A plan does not contain how a tool runs;
+/// [`requirements_of_tools`] lists the requirements of tools.
 pub fn requirements_of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     requirements_of_granted_plan(plan, &plan.capabilities.grants, traces)
 }
 
-/// Lists the requirements like [`requirements_of_plan`], for a thread with these grants: a child can get more grants than its plan
-/// declares.
+/// Lists the requirements like [`requirements_of_plan`], for a thread with these grants. A child can get more grants
+/// than its plan declares.
 pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate().filter(|(_, hook)| needs_trust(hook)) {
@@ -218,12 +218,12 @@ pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }
 
-/// Describes an effect of a hook beyond the text that its model reads, for humans: the hook starts something, or raises a
-/// limit. `None` if the hook only reads or returns a value.
+/// Describes an effect of a hook beyond the text that its model reads, for humans: the hook starts something, or raises
+/// a limit. `None` if the hook only reads or returns a value.
 pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String]) -> Option<String> {
     let raises = match action {
         HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),
-        // Its answer is an action of the point if the text of the knowledge is one.
+        // If the text of the knowledge is an action of the point, the hook returns that action.
         HookAction::Execute { item_type: ItemKind::Knowledge, item_id, .. } if event == HookPoint::Limit => {
             Some(one_line(&format!("answers with knowledge `{item_id}`, which can raise the limit")))
         }
@@ -252,7 +252,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
     describe_start(action, grants).or(raises)
 }
 
-/// Describes how a hook changes what a model reads; `None` if it does not.
+/// Describes how a hook changes what a model reads; `None` if the hook does not.
 pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     match action {
         HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
@@ -278,7 +278,7 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     }
 }
 
-/// Describes what a hook itself starts, for humans; `None` if it only reads or returns a value.
+/// Describes what a hook itself starts, for humans; `None` if the hook only reads or returns a value.
 pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.call()? {

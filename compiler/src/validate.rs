@@ -87,12 +87,12 @@ pub struct CheckReport {
     pub directives: usize,
     /// Severity overrides from `check.yaml`.
     pub levels: SeverityOverrides,
-    /// The work that this check did itself.
+    /// The work of this check, without results that an earlier check computed.
     pub work: CheckStats,
     _rest: DeferredDrop,
 }
 
-/// Statistics of one check, without what it reused from an earlier one.
+/// Statistics of one check, without the results that it reused from an earlier one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckStats {
     /// Number of files that were parsed.
@@ -111,7 +111,7 @@ impl CheckReport {
     }
 }
 
-/// Checks a world once, without a cache; [`CheckSession::check`] gives the same result incrementally.
+/// Checks a world once, without a cache; [`CheckSession::check`] returns the same result incrementally.
 pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     let items = Items::new(world);
     let checked = run_checks(&items, Invalidation::default(), CheckCache::default(), selection);
@@ -460,7 +460,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
         let of = || shares.iter();
         let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
-        // A condition with an error is not reported as constant too.
+        // The fault of a condition is reported first, so that the condition is not reported as constant too.
         interface::check_hook_files(items, &inputs, &mut found);
         let hooks = HookUses::together(of().map(|s| &s.hooks));
         hooks.report_unreached_routes(items, &self.shadowed, &mut found);

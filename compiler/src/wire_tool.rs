@@ -102,7 +102,7 @@ fn convert_parameters(schema: &Value, dialect: SchemaDialect) -> (Value, Vec<Str
         if references_resolve(&whole, &whole, 0) {
             return (whole, more);
         }
-        // The conversion of the root moved the target of a reference.
+        // A reference does not resolve: flattening the root moved its target. The subset has no references.
     }
     let subset = subset::convert_root(&original, map, &mut notes);
     (subset, notes)
@@ -158,7 +158,7 @@ fn take_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
             map.shift_remove("required");
         }
     }
-    // The removed properties would be additional ones.
+    // The removed properties would now count as additional properties.
     for key in ["additionalProperties", "unevaluatedProperties", "propertyNames"] {
         map.shift_remove(key);
     }

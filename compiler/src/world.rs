@@ -119,7 +119,8 @@ impl ItemKind {
         }
     }
 
-    /// Returns all folders of the kind, highest precedence first: that in `.ai/`, then those of other clients.
+    /// Returns all folders of the kind, highest precedence first: the folder in `.ai/`, then the folders of other
+    /// clients.
     pub fn folders(self) -> &'static [&'static str] {
         match self {
             Self::Directive => &[".ai/directives/"],
@@ -267,7 +268,7 @@ impl PartialEq for WorldState {
 
 impl Eq for WorldState {}
 
-/// The answers of [`World::list`] and [`World::candidates`] that may have changed.
+/// The results of [`World::list`] and [`World::candidates`] that may have changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedAnswers {
     pub lists: BTreeSet<ItemKind>,
@@ -293,7 +294,7 @@ pub trait World {
     fn state(&self) -> Option<WorldState> {
         None
     }
-    /// Returns the answers that may differ from those in an earlier state; `None` if any answer may.
+    /// Returns the results that may differ from the results in an earlier state; `None` if any result may differ.
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
@@ -303,18 +304,19 @@ pub trait World {
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
-    /// Returns a file in the folder of a skill; `None` if there is none. No link leads out of the folder, and the result is
-    /// not part of a plan. The default has no such files.
+    /// Returns a file in the folder of a skill; `None` if there is none. Implementations follow no link out of the
+    /// folder. Plans do not record these files. The default implementation has no files.
     fn read_skill_file(&self, _skill: &LocatedFile, _path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
         Ok(None)
     }
-    /// Returns the reader of constants in Python and JavaScript tools: pure, from the text alone (decision 0006).
+    /// Returns the reader of constants in Python and JavaScript tools. The reader is pure: it reads the text alone
+    /// (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
     /// Returns true if the project is the user space itself, so that its settings are the user's own.
     fn project_is_user_space(&self) -> bool;
 }
 
-/// Compares two answers of [`World::candidates`]: the same files with the same content.
+/// Compares two results of [`World::candidates`]: the same files with the same content.
 pub fn same_candidates(
     one: &Result<Vec<LocatedFile>, WorldError>,
     other: &Result<Vec<LocatedFile>, WorldError>,

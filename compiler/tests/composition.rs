@@ -155,7 +155,7 @@ proptest! {
         };
         files.push((".ai/directives/flat.md".into(), text("flat", None, &flat)));
         prop_assert_eq!(composed(&files, "flat").places, once.places.clone());
-        // A directive that adds nothing to the chain does, too.
+        // A directive that adds nothing to the chain composes to the same result too.
         let nothing = ChainFile { places: Default::default(), ..flat };
         files.push((".ai/directives/more.md".into(), text("more", Some(&leaf), &nothing)));
         prop_assert_eq!(composed(&files, "more"), once);

@@ -1,6 +1,6 @@
 //! Directions of `rye plan --diff` for edits whose direction is known: a seeded list of narrowing and neutral edits of
-//! several projects. None of them widens, at most five are unknown, and the reverse of a narrowing edit widens. A plain test
-//! run compares every fourth edit; with `RYE_DIFFERENTIAL`, all of them (`just differential`).
+//! several projects. None of them widens, at most five are unknown, and the reverse of a narrowing edit widens. A plain
+//! test run compares every fourth edit; with `RYE_DIFFERENTIAL`, all of them (`just differential`).
 
 #![allow(clippy::disallowed_methods, reason = "the environment selects the whole list, nothing else")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -23,9 +23,9 @@ use rye_grammar::ItemId;
 
 /// Step through the list in a plain test run, because a comparison compiles each plan that can start.
 const SAMPLE: usize = 4;
-/// Most harmless edits whose direction may be unknown.
+/// Maximum number of harmless edits whose direction may be unknown.
 const MAX_UNKNOWN: usize = 5;
-/// Fewest harmless edits of the list.
+/// Minimum number of harmless edits in the list.
 const MIN_EDITS: usize = 100;
 
 fn compiled(world: &MapWorld<'_>, project: &EditedProject) -> Result<Compilation, Vec<String>> {

@@ -1,6 +1,7 @@
-//! Claims of the compiler against an evaluator and an enumerator of their own, on generated projects: verdicts and
-//! layers of plans, plans without inputs, the regions of `rye plan --all`, the warnings of `rye check`, and the directions
-//! of `rye plan --diff`.
+//! Claims of the compiler, compared with an independent evaluator and enumerator on generated projects: verdicts and
+//! layers of plans, plans without inputs, the regions of `rye plan --all`, the warnings of `rye check`, and the
+//! directions of `rye plan --diff`.
+//!
 //! `RYE_DIFFERENTIAL=1000` sets the number of projects (`just differential`).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]

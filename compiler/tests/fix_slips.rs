@@ -1,5 +1,5 @@
-//! Fixes of slips: in valid projects, one word of a closed vocabulary gets a typo. The repair restores the text or changes
-//! nothing, adds no diagnostic, and finds nothing more to do in its own result.
+//! Fixes of slips: in valid projects, one word of a closed vocabulary gets a typo. The repair restores the text or
+//! changes nothing, adds no diagnostic, and finds nothing more to do in its own result.
 
 #![allow(clippy::disallowed_methods, reason = "the environment selects the number of slips, nothing else")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -16,10 +16,11 @@ use rng::Rng;
 use rye_compiler::edit::repair;
 use rye_compiler::validate::{CheckReport, Selection, check};
 
-/// Most slips of the test, and the fewest that a fix repairs.
+/// Number of slips that the test tries, and the minimum number that a fix repairs.
 const SLIPS: usize = 200;
 const MIN_REPAIRED: usize = 60;
-/// Divisor of the repaired slips in a plain test run; with `RYE_DIFFERENTIAL`, all slips are checked (`just differential`).
+/// Divisor of the repaired slips in a plain test run; with `RYE_DIFFERENTIAL`, all slips are checked
+/// (`just differential`).
 const SAMPLE: usize = 4;
 
 /// Words of the closed vocabularies: elements, attributes, keys, events, actions, facts and limits.

@@ -1,5 +1,5 @@
-//! Hostile projects: the work of `check`, `assert`, renderings, `fmt` and calls of templates grows linearly with the size of a file, counted in allocations,
-//! and the bounds of the language are reported.
+//! Hostile projects: the work of `check`, `assert`, renderings, `fmt` and calls of templates, counted in allocations,
+//! grows linearly with the size of a file, and the bounds of the language are reported.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
@@ -326,7 +326,7 @@ fn values_that_a_prompt_repeats_too_often_are_refused_in_bounded_memory() {
     };
     let (_, has_plan, found) = plan(1_000, 1_000);
     assert!(has_plan, "{found}");
-    // The body alone, and the body with the knowledge of a hook.
+    // First the body alone, then the body with the knowledge of a hook.
     for (bytes, times) in [(40_000, 4_000), (3_000, 4_000)] {
         let (memory, has_plan, found) = plan(bytes, times);
         assert!(!has_plan && found.contains("limit::cannot-afford-one-turn"), "{found}");

@@ -15,14 +15,15 @@ use rye_grammar::condition::{ArithmeticOp, CompareOp, Expr, ExprKind, Path, Segm
 use rye_grammar::{SourceId, Span};
 use serde_json::{Value, json};
 
-/// A failing input is written into a test by hand, not into a file beside it.
+/// Returns a configuration without a file of failures: a failing input is written into a test by hand.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 // ---- patterns ----
 
-/// The text of a regular expression that means the same, by Python's own rules; its engine is another.
+/// Returns the regular expression with the meaning of a pattern by Python's own rules. Its engine is independent of
+/// `glob`.
 fn as_regex(pattern: &str) -> regex::Regex {
     let mut out = String::from(r"(?s)\A");
     let chars: Vec<char> = pattern.chars().collect();
@@ -72,7 +73,8 @@ fn as_regex(pattern: &str) -> regex::Regex {
     regex::Regex::new(&(out + r"\z")).unwrap()
 }
 
-/// Pieces of patterns; a class begins with no `!` after an empty range, where Python's rules turn on themselves.
+/// Pieces of patterns. No class has a `!` after an empty range: Python drops the range and then reads `!` as a
+/// negation.
 fn pattern_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a", "b", "ab", ".", "-", "*", "**", "?", "[ab]", "[!a]", "[a-c]", "[!a-c]", "[c-a]", "[!c-a]", "[]a]",
@@ -101,8 +103,8 @@ proptest! {
     }
 }
 
-/// Every well-formed capability of two heads whose tail is at most `longest` characters over a small alphabet. Only a
-/// query goes without an id, so only `rye.fetch.tool` stands alone.
+/// Every well-formed capability of two heads whose tail is at most `longest` characters over a small alphabet. A query
+/// needs no id, so `rye.fetch.tool` is a capability by itself.
 fn small_world(longest: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();
@@ -142,7 +144,7 @@ proptest! {
             Coverage::Counterexample(example) => {
                 prop_assert!(wanted.matches(&example), "{}", example);
                 prop_assert!(!globs.iter().any(|g| g.matches(&example)), "{}", example);
-                // The world is listed shortest first.
+                // `small_world` lists the shortest capabilities first.
                 prop_assert!(found.is_none_or(|shortest| shortest.len() >= example.len()), "{} {:?}", example, found);
             }
             Coverage::TooComplex => prop_assert!(false, "too complex"),
@@ -247,7 +249,7 @@ proptest! {
         known in prop::collection::vec(prop::option::of(value()), 2),
         completions in prop::collection::vec(prop::collection::vec(prop::option::of(value()), 2), 6),
     ) {
-        // What compiles is enough: static errors are another matter.
+        // Skip conditions with static errors.
         let Ok(condition) = Condition::compile(&expr) else { return Ok(()) };
         let mut facts = Facts::new();
         for (name, value) in PATHS.iter().zip(&known) {
@@ -373,7 +375,7 @@ proptest! {
                 Step::HandOver(t, a) => Operation::HandOver { thread: name(t), next: name(threads), most: Nanos(a) },
                 Step::Drain(t) => Operation::Drain { thread: name(t) },
                 Step::Release(t) => Operation::Release { thread: name(t) },
-                // The root's own limit stays what it was, or there would be nothing to compare with.
+                // Never raise the root: `check_books` compares the total with the root's first limit.
                 Step::Raise(t, a) => Operation::Raise { thread: name(t.max(1)), spend: Nanos(a) },
             };
             match ledger.apply(&operation) {
@@ -383,7 +385,7 @@ proptest! {
             }
             check_books(&ledger, settled)?;
         }
-        // What goes to disk comes back.
+        // Serialization and parsing yield an equal ledger.
         let text = serde_json::to_string(&ledger).unwrap();
         prop_assert_eq!(serde_json::from_str::<Ledger>(&text).unwrap(), ledger);
     }
@@ -426,7 +428,8 @@ fn account_below_an_overspent_ancestor_starts_no_attempt() {
     assert_eq!(ledger.apply(&issue("c", "2", 1)), LedgerReply::Done, "a raise covers it again");
 }
 
-/// Every account holds together, and the whole tree has spent exactly what was settled, within the root's amount.
+/// Checks that every account is consistent, and that the whole tree has spent exactly the settled amount, within the
+/// root's amount.
 fn check_books(ledger: &Ledger, settled: i64) -> Result<(), TestCaseError> {
     let mut spent_by_open = 0;
     for (thread, account) in ledger.accounts() {

@@ -178,7 +178,8 @@ async fn children(count: usize, pause: Duration) {
     let took = began.elapsed();
     let rows = need(engine.threads().list());
     let done = rows.iter().filter(|listed| listed.row.status == Status::Completed).count();
-    // Two model calls in sequence: the lead's first, then its second in parallel with the children's.
+    // The shortest possible time is that of two model calls in sequence: the first call of the lead, then its second
+    // call in parallel with the calls of the children.
     let beyond = took.saturating_sub(pause * 2);
     println!(
         "{count} children: {done} of {} threads completed ({}), {} commits, {} ms beyond the model's time, peak {:.0} MiB",

@@ -9,7 +9,7 @@ use crate::BoxFuture;
 pub trait Clock: Send + Sync {
     /// Returns milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Completes at that time.
+    /// Completes at the time `until`, in milliseconds since 1970.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
     /// Completes after this many milliseconds; used as the timeout of other work. A clock that skips sleeps does not
     /// let timeouts expire.
@@ -79,7 +79,7 @@ impl ManualClock {
     fn wait_until(&self, until: i64) -> BoxFuture<'_, ()> {
         let mut time = self.0.subscribe();
         Box::pin(async move {
-            // The sender lives as long as the clock.
+            // The wait cannot fail: the sender lives as long as the clock.
             let _ = time.wait_for(|now| *now >= until).await;
         })
     }

@@ -49,7 +49,7 @@ pub(crate) use providers::PlanProviders;
 /// Opens the current state of all spaces. Each call can see newer versions of the files.
 pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Sync>;
 
-/// Compiles the plan of a child. Pure: the same world and request give the same plan.
+/// Compiles the plan of a child. Pure: the same world and request produce the same plan.
 pub type Compile = Arc<dyn Fn(&dyn World, &CompileRequest) -> Checked<Compilation> + Send + Sync>;
 
 /// Checks a plan before a thread of it starts or is recovered. Returns the reason for a refusal. Blocks.
@@ -80,7 +80,7 @@ impl<P: Provider + 'static> Providers for Arc<P> {
 /// The parameters of a thread's start.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
-    /// The validated inputs. If empty, the inputs of the plan with their defaults.
+    /// The validated inputs; if empty, the thread uses the inputs of the plan with their defaults.
     pub inputs: Map<String, Value>,
     /// The parent. The plan was compiled with the parent's bounds ([`ParentThread::bounds`]).
     pub parent: Option<ParentThread>,
@@ -234,7 +234,7 @@ impl EngineContext {
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
     }
 
-    /// Checks that a thread of this plan, or a hook of it, may be given an item of the user space.
+    /// Checks that a thread of this plan, or a hook of the plan, may receive an item of the user space.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ impl RecordWaiter {
 #[derive(Debug)]
 pub struct ControlReceiver {
     receiver: mpsc::UnboundedReceiver<Incoming>,
-    /// Items that were received early and put back.
+    /// Inputs that were received early and put back.
     again: VecDeque<Incoming>,
     state: StateCell,
 }
@@ -76,7 +76,7 @@ pub struct ControlReceiver {
 pub struct ControlSender {
     sender: mpsc::UnboundedSender<Incoming>,
     state: StateCell,
-    /// The sender of the thread that continues this one. Once set, it gets every item.
+    /// The sender of the thread that continues this one. Once set, this sender receives every input.
     next: Arc<RwLock<Option<ControlSender>>>,
     /// Name of this process; makes its message ids different from those of other processes.
     owner: String,
@@ -93,22 +93,22 @@ pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlRecei
 }
 
 impl Incoming {
-    /// Returns true if the item ends the thread.
+    /// Returns true if the input ends the thread.
     pub fn ends_thread(&self) -> bool {
         matches!(self, Self::Message { message, .. } if message.end_status().is_some())
     }
 }
 
 impl ControlSender {
-    /// Sends everything to the thread that continues this one from now on, for all clones.
+    /// From now on, sends every input of all clones to the thread that continues this one.
     pub fn redirect(&self, to: &Self) {
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();
     }
 
-    /// Passes an item on to the last thread of the chain; returns false if that thread has ended.
+    /// Passes an input on to the last thread of the chain; returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
-        // The lock holds off a redirection, which moves the unread items, until this one is sent.
+        // A redirection moves the unread inputs. The lock delays a redirection until this input is sent.
         match &*self.next() {
             Some(next) => next.forward(item),
             None => self.sender.send(item).is_ok(),
@@ -119,9 +119,8 @@ impl ControlSender {
         self.next.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state cell of the last thread of the chain.
     /// Returns a receiver that wakes when the state of a chat changes, and when another thread continues the chat.
-    /// Receivers of the new thread's state have to be requested again.
+    /// After such a continuation, call this method again for a receiver of the new thread's state.
     pub fn state_changes(&self) -> watch::Receiver<Option<LiveState>> {
         self.state().subscribe()
     }
@@ -135,7 +134,7 @@ impl ControlSender {
         self.send_with_id(message).is_some()
     }
 
-    /// Submits a message to a chat. Returns the id of the message, which its events have; `None` if the thread has
+    /// Submits a message to a chat. Returns the id that the events of the message contain; `None` if the thread has
     /// ended.
     pub fn submit(&self, input: UserInput, delivery: Delivery) -> Option<String> {
         self.send_with_id(ControlMessage::Submit { input, delivery })
@@ -155,7 +154,7 @@ impl ControlSender {
             if let Some(live) = live {
                 return live;
             }
-            // This sender keeps the cell alive. A redirection wakes the wait.
+            // This sender keeps the cell alive. A redirection ends the wait too.
             states.changed().await.ok();
         }
     }
@@ -212,7 +211,7 @@ impl ControlReceiver {
         self.state.publish(plan, state);
     }
 
-    /// Waits for the next item; returns `None` once every sender is dropped.
+    /// Waits for the next input; returns `None` once every sender is dropped.
     pub async fn next(&mut self) -> Option<Incoming> {
         match self.again.pop_front() {
             Some(post) => Some(post),
@@ -220,12 +219,12 @@ impl ControlReceiver {
         }
     }
 
-    /// Returns the next item if one is available now.
+    /// Returns the next input if one is available now.
     pub fn try_next(&mut self) -> Option<Incoming> {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
-    /// Waits for an item that ends the thread. Items received while waiting stay in the queue.
+    /// Waits for an input that ends the thread. Inputs received while waiting stay in the queue.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
             let stops = post.ends_thread();

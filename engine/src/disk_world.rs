@@ -50,7 +50,8 @@ pub struct DiskWorld {
     trust: TrustStore,
     require: OnceCell<Result<SignaturePolicy, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
-    /// Device and inode numbers of keys and trust records, so that no item is one of these files under another name.
+    /// Device and inode numbers of keys and trust records, used to refuse an item that is one of these files under
+    /// another name.
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
     /// The roots of `spaces`.
     roots: Vec<PathBuf>,

@@ -81,7 +81,8 @@ pub struct EffectStep {
 pub struct Deadline {
     /// Milliseconds from the start of the effect.
     pub remaining_ms: u64,
-    /// The deadline in milliseconds since 1970: the earliest time of a signal of work that was cut at the deadline.
+    /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline has this time or a later
+    /// one.
     pub at: i64,
 }
 
@@ -142,7 +143,7 @@ pub async fn drive(
     let mut settled = Vec::new();
     let mut exported = false;
     loop {
-        // An ended thread records nothing: its continuation gets the items that were not read.
+        // An ended thread records nothing: its continuation receives the inputs that were not read.
         while thread.state.ended.is_none()
             && let Some(post) = control.try_next()
         {
@@ -237,7 +238,8 @@ async fn perform(
         | Effect::Await(_)
         | Effect::Sleep { .. }
         | Effect::Ask { .. } => true,
-        // The hooks of two points do not run at the same time. The other effects are short, or end with the message.
+        // The hooks of two points do not run at the same time. The other effects are short, or end when the message
+        // arrives.
         Effect::RunHooks(_)
         | Effect::RunCommand { .. }
         | Effect::Record
@@ -329,7 +331,7 @@ fn ends_intake(state: &ThreadState) -> bool {
     state.mail.killed || state.mail.cancelled || state.is_interrupted()
 }
 
-/// Records an item that arrived during an effect; returns true if the item ends the effect.
+/// Records an input that arrived during an effect; returns true if the input ends the effect.
 async fn record_and_check_interrupt(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

@@ -46,7 +46,7 @@ pub use crate::parent_thread::ParentThread;
 /// The dependencies and settings of an engine.
 pub struct EngineOptions {
     pub world: OpenWorld,
-    /// The compiler. Tests substitute a caching one.
+    /// The compiler. Tests substitute a caching compiler.
     pub compile: Compile,
     pub providers: Arc<dyn Providers>,
     pub clock: Arc<dyn Clock>,
@@ -59,7 +59,7 @@ pub struct EngineOptions {
     pub tools: Tools,
     /// The user's trust in the project's files.
     pub trust: Trust,
-    /// The time that commits wait for others, to be committed as one group.
+    /// The time that a commit waits for further commits, so that the registry writes all of them as one group.
     pub group_commit: GroupCommit,
     /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
@@ -238,8 +238,8 @@ impl Engine {
         self.inner.accept_unverified();
     }
 
-    /// Reads and verifies a thread, and returns the data with which the gate will check it; `None` if nothing was
-    /// recorded. Changes nothing.
+    /// Reads and verifies a thread, and returns the data with which the gate will check its calls; `None` if nothing
+    /// was recorded. Changes nothing.
     ///
     /// # Errors
     ///

@@ -108,7 +108,7 @@ pub enum EngineError {
     NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
-    /// The thread was to end but could not be recovered, so this process finalized it.
+    /// The thread was to be cancelled or killed, but could not be recovered. This process finalized it instead.
     #[error("the thread `{thread}` was finalized without being recovered: {why}")]
     Closed { thread: String, why: String },
     #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::message::{ContentBlock, SharedMessage};
 
-/// A complete model call: the same value gives the same bytes on the wire.
+/// A complete model call: equal values produce equal bytes on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Request {
     /// The provider's own model id.
@@ -46,7 +46,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
 
-/// The position of a call in its thread, with which a script can be played from any point, also after a crash.
+/// The position of a call in its thread. With the position, a script can be played from any point, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
     /// Full id of the directive; selects the branch of a script.
@@ -124,7 +124,7 @@ impl Usage {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
-    /// Returns the larger count of each side.
+    /// Returns the input counts of the usage with the larger whole input, and the larger of both output counts.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
         let side = if self.whole_input() < other.whole_input() { other } else { self };

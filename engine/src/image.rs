@@ -1,6 +1,6 @@
 //! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire accepts it, and
-//! makes the reference that the transcript stores. The bytes are an object of the store; no request but the one being
-//! sent contains them.
+//! makes the reference that the transcript stores. The bytes are an object of the store, and only a request that is
+//! being sent contains them.
 
 use rye_compiler::plan::hex;
 use serde::{Deserialize, Serialize};

@@ -67,7 +67,7 @@ impl Journal {
         event
     }
 
-    /// Returns the time of the buffered events, which further events get until the buffer is written.
+    /// Returns the time of the buffered events. Further events get the same time until the buffer is written.
     pub fn pending_time(&self) -> Option<i64> {
         self.pending.last().map(|event| event.ts)
     }

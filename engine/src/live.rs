@@ -68,7 +68,7 @@ impl EventSink {
             }
         }
         drop(incomplete);
-        // Counted before the receiver can take the item, because the receiver subtracts it.
+        // The item is counted before the receiver can take it, because the receiver decrements the count.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(live).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

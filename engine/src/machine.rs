@@ -35,7 +35,7 @@ use rye_compiler::plan::Plan;
 use crate::event::EventBody;
 use crate::exchange::{Request, RequestTurns};
 
-/// Returns the next effect. Equal states give equal effects.
+/// Returns the next effect. Equal states produce equal effects.
 pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
     walk::next(plan, state)
 }

@@ -53,7 +53,7 @@ pub struct DirectiveServer {
     context: Arc<SessionContext>,
     tools: Arc<[Tool]>,
     tasks: TaskManager,
-    /// The session of clients that send every request independently, as the newest protocol does over HTTP.
+    /// The session of all clients that open none: in the newest protocol over HTTP, every request is independent.
     common: Arc<Session>,
 }
 
@@ -68,7 +68,7 @@ struct ClientSide {
 }
 
 impl DirectiveServer {
-    /// Creates the server of a compiled directive. The engine was opened with these providers; `render` makes the
+    /// Creates the server of a compiled directive. `engine` must have been opened with `providers`; `render` makes the
     /// progress lines.
     pub fn new(engine: &Engine, compilation: Compilation, providers: &ClientProviders, render: EventRenderer) -> Self {
         let offered = compilation.plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
@@ -92,7 +92,7 @@ impl DirectiveServer {
         let (transport, mut ended) = LineTransport::open(input, output);
         let service = match self.client_side().serve(transport).await {
             Ok(service) => service,
-            // A client that leaves before it says anything wants nothing.
+            // A client that closes the input before the handshake is not an error.
             Err(_) if *ended.borrow() => return Ok(()),
             Err(rmcp::service::ServerInitializeError::ExpectedInitializeRequest(_)) => {
                 return Err("the client's first message is not `initialize`".to_owned());
@@ -189,7 +189,7 @@ impl ServerHandler for ClientSide {
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let name = request.name.into_owned();
         let input = request.arguments.unwrap_or_default();
-        // On standard streams, a request has no head.
+        // On standard streams, a request has no HTTP head.
         let head = context.extensions.get::<hyper::http::request::Parts>();
         let has_session = head.is_none_or(|head| head.headers.contains_key(SESSION_HEADER));
         let session = Arc::clone(if has_session { &self.own } else { &self.common });
@@ -245,7 +245,7 @@ impl CallObserver for RequestObserver {
         let Some(token) = self.token.clone() else { return };
         self.sent += 1.0;
         let progress = ProgressNotificationParam::new(token, self.sent).with_message(line);
-        // The transport notices a client that is gone.
+        // A failure is ignored, because the transport itself detects that a client has disconnected.
         self.context.peer.notify_progress(progress).await.ok();
     }
 }

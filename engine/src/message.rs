@@ -56,7 +56,7 @@ pub enum ContentBlock {
     },
     /// An image by reference: its bytes stay in the object store until a request is sent.
     Image(ImageRef),
-    /// Model reasoning, sent back unchanged; `signature` is the provider's.
+    /// Model reasoning, sent back unchanged; `signature` comes from the provider.
     Thinking {
         text: String,
         signature: Option<String>,

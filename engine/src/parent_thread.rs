@@ -1,4 +1,4 @@
-//! A thread as the parent of threads that are started from outside of it.
+//! A thread as the parent of threads that it does not start itself.
 
 use rye_compiler::compile::SpawnParent;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};

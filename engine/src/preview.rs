@@ -40,7 +40,7 @@ pub struct Preview {
     /// The limit that forbids the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Hooks that the run will run and the preview did not. They can change the request.
+    /// Hooks that will run before the request and did not run for the preview. These hooks can change the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
 }
@@ -114,7 +114,7 @@ fn play_prompt(
         bounds: input.bounds.clone(),
     };
     if let Some(chat) = &mut state.chat {
-        // The message would wait behind these.
+        // The message would wait behind the queued messages, so the copy of the state drops them.
         chat.queue.clear();
     }
     fold(state, EventBody::Mail(ReceivedMessage { id, message }));

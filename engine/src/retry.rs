@@ -26,7 +26,7 @@ pub fn classify_failure(
     now: i64,
 ) -> (FailureClassification, Option<u64>) {
     let failure = failure(error, failures.saturating_add(1));
-    // An invalid table repeats no call.
+    // If the table is invalid, no call is repeated.
     let Ok(table) = plan.settings.classification() else { return (unclassified(error), None) };
     let class = table.classify(&failure);
     let named = FailureClassification {

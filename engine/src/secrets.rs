@@ -216,8 +216,8 @@ fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Co
     Cow::Owned(masked)
 }
 
-/// Returns the forms of a value in a compact stream: the value itself, in an address with `+` for blanks, and in base 64
-/// at every alignment.
+/// Returns the forms of a value in a compact stream: the value itself, the value in a URL with `+` for blanks, and the
+/// value in base 64 at every alignment.
 fn compact_forms(value: &str) -> Vec<Vec<u8>> {
     let bytes = value.as_bytes();
     let mut all = vec![Stream::of(value).compact().bytes, Stream::of(&value.replace(' ', "+")).compact().bytes];

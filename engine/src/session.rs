@@ -83,7 +83,7 @@ impl ThreadInit {
 pub(crate) enum RowsToWrite {
     /// A row and an account. If `durable` is true, the first lines of the transcript are synced.
     Root { durable: bool },
-    /// A row, an account, and the link from the thread that it continues.
+    /// A row, an account, and the link from the thread that the new thread continues.
     Linked,
     /// No rows, because row and account exist.
     There,
@@ -192,7 +192,7 @@ impl EngineContext {
         let engine = Arc::clone(self);
         let (name, plan, plan_id) = (id.clone(), Arc::clone(&init.plan), init.plan_id.clone());
         let (images, shown) = (init.images(), init.shown);
-        // The thread's own set, including the grants of the hook that starts it.
+        // The first set is the thread's own, including the grants of the hook that starts the thread.
         let granted = init.grants.first().cloned().unwrap_or_default();
         let prepare = move || -> Result<Transcript, DriveError> {
             engine.check_admission(&plan, &granted)?;
@@ -225,7 +225,7 @@ impl EngineContext {
             limits: init.limits,
             ceiling: init.parent.as_ref().map(|above| above.limits),
             grants: init.grants,
-            // JSON readers keep 53 bits.
+            // The seed has 53 bits, because JSON readers may not preserve more.
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
             attended: self.approvals.is_attended(),
@@ -264,8 +264,8 @@ impl EngineContext {
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
         }
-        // The registry does not survive a power failure, so the first lines of the thread have to: the parent records a child
-        // after this, and a resume has taken the message of the user.
+        // A power failure may lose the registry, so the first lines of the transcript are synced: the parent records
+        // the child after this point, and a resume has already accepted the message of the user.
         let durable = match rows {
             RowsToWrite::Root { durable } => durable,
             RowsToWrite::Linked | RowsToWrite::There => true,
@@ -352,7 +352,7 @@ impl EngineContext {
 
 /// Sends the messages that the thread has not handled, and all later messages of its handles, to its continuation.
 fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
-    // The end of the input arrives once.
+    // A `close` message arrives only once, so it is repeated for the continuation.
     if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
         next.send(ControlMessage::Close);
     }

@@ -41,7 +41,7 @@ pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
                 marked.extend(to_mark(half));
                 6
             }
-            // Another escape: the backslash and the character behind it.
+            // Any other escape consists of the backslash and the character behind it.
             None => {
                 let length = 1 + escape.get(1..).and_then(|text| text.chars().next()).map_or(0, char::len_utf8);
                 marked.push_str(escape.get(..length).unwrap_or_default());
@@ -61,7 +61,7 @@ fn half_of(text: &str) -> Option<u32> {
     (HIGH.contains(&half) || LOW.contains(&half)).then_some(half)
 }
 
-/// Replaces marks: those of both halves with their character, a single one with U+FFFD.
+/// Replaces marks: the marks of two matching halves with their character, a single mark with U+FFFD.
 pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -209,7 +209,7 @@ fn decimal(value: u64, scale: u64, digits: usize) -> Value {
 }
 
 /// The first spawn number of children started with `rye run --parent`. Children of the parent's own calls count from 1;
-/// those of hooks have higher numbers.
+/// children of hooks have higher numbers.
 pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
 
 /// The first spawn number of children of hooks, above all others. JSON readers represent integers of 53 bits exactly.

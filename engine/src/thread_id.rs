@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use rye_grammar::item_id::InvalidId;
 use serde::{Deserialize, Serialize};
 
-/// A thread's id, which also names its folder below `.ai/state/threads/`. A `/` in the directive id gives nested
+/// A thread's id, which also names its folder below `.ai/state/threads/`. A `/` in the directive id leads to nested
 /// folders (`agency-kiwi/discover_leads-1739820456`).
 ///
 /// INVARIANT: a well-formed item id whose segments are valid file names, so the path never leaves that folder.

@@ -268,7 +268,7 @@ impl Threads {
     pub fn result(&self, thread: &ThreadId) -> Result<Option<RunResult>, StoreError> {
         let events = self.transcript(thread)?;
         let Some(mut result) = result_of(thread, &events) else { return Ok(None) };
-        // A hook may have changed the result; its version is kept.
+        // A hook may have changed the result; the hook's version is returned.
         let unchanged = |(content, _): &(&str, &str)| result.result.as_deref() == Some(*content);
         if result.tool.is_some()
             && let Some((_, object)) = events.iter().find_map(|event| event.body.shortened_result()).filter(unchanged)

@@ -59,8 +59,8 @@ pub struct Invocation {
     pub write_bounds: Vec<Vec<String>>,
     /// Hosts that a process may reach (`needs.net` as granted).
     pub net: Vec<String>,
-    /// The grant patterns of every link of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each link
-    /// (`language.md` 9). Without links, no item may be written.
+    /// The grant patterns of every thread of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each of
+    /// these threads (`language.md` 9). If the list is empty, no item may be written.
     pub may_write_item: Vec<Vec<String>>,
     /// Cancelled when the thread is cancelled.
     pub halt: CancellationToken,

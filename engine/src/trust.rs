@@ -132,7 +132,7 @@ impl Trust {
                 record.trusted.push(entry);
             }
         }
-        // An approval for the project was given to the files as they were.
+        // The user approved the capabilities for the earlier files, so a change revokes these approvals.
         if is_changed {
             record.capabilities.clear();
         }
@@ -216,7 +216,7 @@ impl TrustSnapshot<'_> {
             Err(error) => return Err(error),
         };
         if one.kind == TrustRequirementKind::Script && programs.is_empty() && !file.is_there(&one.name) {
-            // A missing script simulates nothing.
+            // A script that does not exist cannot replace a model, so it needs no trust.
             return Ok(true);
         }
         let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));

@@ -40,7 +40,8 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
             let xml = xml::parse(source, text, xml_range(text, fence, content));
-            // Without its end, the fence takes the body, so only the end is missing for sure.
+            // An unclosed fence also contains the body, whose errors mean nothing; then only the missing end is
+            // reported.
             if fence.closed || xml.tree.is_some() && xml.errors.is_empty() {
                 errors.extend(xml.errors);
             }

@@ -51,7 +51,7 @@ pub fn find_misplaced(source: SourceId, text: &str) -> Option<Span> {
     let mut start = 0;
     for line in text.split_inclusive('\n').take(MISPLACED_SCAN_LINES) {
         let written = line.trim_end();
-        // An example in prose leaves parts out.
+        // An example in prose is not reported: its line lacks some parts.
         let whole =
             parse(source, written).filter(|line| !line.node.sha256.is_empty() && !line.node.timestamp.is_empty());
         if whole.is_some_and(|line| line.node.sha256.len() == 64) {

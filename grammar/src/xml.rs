@@ -42,8 +42,8 @@ impl Element {
         self.children.iter().filter_map(|n| if let XmlNode::Element(e) = n { Some(e) } else { None })
     }
 
-    /// Returns all text directly inside, joined and trimmed; the span covers the trimmed text, or the whole element if
-    /// it is empty.
+    /// Returns all text directly inside the element, joined and trimmed; the span covers the trimmed text, or the whole
+    /// element if the text is empty.
     pub fn text(&self) -> Spanned<String> {
         let mut texts = self.children.iter().filter_map(|n| match n {
             XmlNode::Text(t) if !t.node.trim().is_empty() => Some(t),

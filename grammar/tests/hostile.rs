@@ -194,8 +194,8 @@ fn timed(what: &str, work: impl FnOnce()) {
     assert!(took < Duration::from_secs(30), "{what} took {took:?}");
 }
 
-/// Fifty megabytes of text, and five where every few bytes are allocated. The time limit is far above linear time in a
-/// debug build and far below quadratic time.
+/// Parses fifty megabytes of text, and five megabytes of texts for which a parser allocates every few bytes. The time
+/// limit is far above linear time in a debug build and far below quadratic time.
 #[test]
 fn large_files_parse_in_linear_time() {
     const SIZE: usize = 50_000_000;

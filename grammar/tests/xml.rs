@@ -32,7 +32,7 @@ fn show(element: &Element) -> String {
     out + "</>"
 }
 
-/// Renders the other parser's tree in the same format. It splits texts that this parser joins.
+/// Renders the other parser's tree in the same format. The other parser splits texts that this parser joins.
 fn show_other(node: roxmltree::Node<'_, '_>) -> String {
     let mut out = format!("<{}", node.tag_name().name());
     for a in node.attributes() {

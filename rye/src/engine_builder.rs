@@ -48,8 +48,8 @@ pub struct Engine {
 }
 
 impl EngineBuilder {
-    /// Creates the settings for a project, in which calls that need an approval are refused and models are those of the
-    /// plans.
+    /// Creates the settings for a project. By default, calls that need an approval are refused, and the models of the
+    /// plans are used.
     pub fn new(project: &Project) -> Self {
         Self { project: project.clone(), approvals: Approvals::Deny, providers: None, tools: Vec::new() }
     }
@@ -64,7 +64,7 @@ impl EngineBuilder {
     /// Replaces every model by a script (`docs/reference/scripted.md`).
     ///
     /// # Errors
-    /// [`Error::Script`].
+    /// [`Error::Script`] if the script cannot be read.
     pub fn script(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
         self.providers = Some(Arc::new(ScriptedProviders::read(path.as_ref())?));
         Ok(self)
@@ -140,7 +140,7 @@ impl ScriptedProviders {
     /// Reads a script file.
     ///
     /// # Errors
-    /// [`Error::Script`].
+    /// [`Error::Script`] if the script cannot be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let fault = |reason: String| Error::Script { path: PathBuf::from(path), reason };
         let script = read_script(path).map_err(fault)?;

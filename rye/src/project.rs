@@ -38,11 +38,11 @@ enum TrustSource {
 }
 
 impl Project {
-    /// Opens the project in a folder that contains `.ai/`. The user space is that of the environment (`RYE_USER_SPACE`, else
-    /// `HOME`), and the project executes only what its user trusts.
+    /// Opens the project in a folder that contains `.ai/`. The environment selects the user space (`RYE_USER_SPACE`,
+    /// else `HOME`), and the project executes only what its user trusts.
     ///
     /// # Errors
-    /// [`Error::NotAProject`].
+    /// [`Error::NotAProject`] if the folder does not exist or does not contain `.ai/`.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
         let path = root.as_ref();
         let found = path.canonicalize().ok().filter(|root| root.join(".ai").is_dir());

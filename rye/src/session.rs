@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::Error;
 
-/// A request for a session: with a new thread, or with an earlier one that continues.
+/// A request to open a session, with a new thread or with an existing thread that is recovered, resumed or forked.
 pub struct SessionRequest(Request);
 
 enum Request {
@@ -52,12 +52,12 @@ impl SessionRequest {
         Self(Request::Recover { thread, messages })
     }
 
-    /// Continues an ended thread with a message.
+    /// Resumes an ended thread: starts a linked thread with a message.
     pub fn resume(thread: ThreadId, message: impl Into<UserMessage>) -> Self {
         Self(Request::Resume { thread, message: message.into() })
     }
 
-    /// Continues a thread from the end of an earlier turn (counted from 1) with a message.
+    /// Forks a thread at the end of a turn (counted from 1), with a message.
     pub fn fork(thread: ThreadId, turn: u64, message: impl Into<UserMessage>) -> Self {
         Self(Request::Fork { thread, turn, message: message.into() })
     }
@@ -178,7 +178,7 @@ impl Hub {
         let (sender, receiver) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(first.len()));
         for event in first {
-            // The receiver is still here.
+            // Sending cannot fail, because the receiver exists.
             let _ = sender.send(event);
         }
         lock(&self.subscribers).push(Subscriber { sender, queued: Arc::clone(&queued) });
@@ -214,7 +214,8 @@ impl Session {
     }
 
     /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later
-    /// one everything from now on. Each receives the open questions. Must be called within a Tokio runtime.
+    /// one everything from now on. Every subscription receives the open questions. Must be called within a Tokio
+    /// runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
         let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
         let events = self.hub.subscribe(open);
@@ -298,8 +299,8 @@ impl Session {
         Ok(())
     }
 
-    /// Continues a chat from the end of the previous prompt, at the next idle step. The threads with later prompts
-    /// remain stored.
+    /// Continues a chat from the end of the prompt before `prompt`, at the next idle step. The threads with later
+    /// prompts remain stored.
     pub fn fork(&self, prompt: u64) {
         self.handle.send(ControlMessage::Fork { prompt });
     }

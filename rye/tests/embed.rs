@@ -1,4 +1,4 @@
-//! The examples of the library run and print what their texts promise.
+//! The examples of the library run and print the expected output.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,7 +1,8 @@
-//! Costs that must not grow: allocations of a late turn, child or call beside those of an early one, over real HTTP.
+//! Costs that must not grow: allocations of a late turn, child or call, compared with those of an early one, over real
+//! HTTP.
 //!
-//! The allocations of all threads of this process are counted, those of the model server included: these are the same for
-//! every request. `RYE_GROWTH=whole` (`just growth`) counts at turn 1,000 and child 4,000.
+//! The allocations of all threads of this process are counted, including those of the model server, which are the same
+//! for every request. `RYE_GROWTH=whole` (`just growth`) counts at turn 1,000 and child 4,000.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "tests")]
 
@@ -87,7 +88,8 @@ impl ModelServer {
         Self { port, marks: found }
     }
 
-    /// Returns the allocations and the allocated bytes, beyond those of the requests, between two marks for each request.
+    /// Returns the allocations and the allocated bytes per request, averaged between two marks. The bytes of the
+    /// requests themselves are not counted.
     fn cost(&self, from: usize, to: usize) -> (usize, usize) {
         let marks = self.marks.lock().unwrap();
         let (from_mark, to_mark) = (marks[&from], marks[&to]);

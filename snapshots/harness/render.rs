@@ -22,7 +22,7 @@ pub fn render_diagnostics(diagnostics: &Diagnostics, sources: &Sources) -> Strin
         let _ = writeln!(out, "{}{}", header.marker, header.text);
         let mut rendered = String::new();
         match handler.render_report(&mut rendered, &body) {
-            // The first line is the message, which the header has.
+            // Skips the first line: it is the message, which the header contains.
             Ok(()) => out.push_str(rendered.split_once('\n').map_or("", |(_, rest)| rest)),
             Err(_) => out.push_str("(this diagnostic cannot be rendered)\n"),
         }

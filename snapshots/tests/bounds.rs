@@ -1,6 +1,5 @@
-//! Witnesses of the bounds that a plan states: scripted runs that reach at least 90 % of the bound on the cost, the turns
-//! and the threads, in single threads, trees of children, with hooks that spend, and over handoffs, so that none of the
-//! bounds is loose.
+//! Tests that the bounds of a plan are tight: scripted runs reach at least 90 % of the bounds on cost, turns and
+//! threads. The runs are single threads, trees of children, hooks that spend, and chains of handoffs.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -62,7 +61,7 @@ fn assert_reached(value: u64, bound: u64, totals: &RunTotals) {
 
 const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
 
-/// Returns a script of replies that read a file, with these tokens of output each.
+/// Returns a script of `count` replies, each of which reads a file and has `output` output tokens.
 fn reads(count: usize, output: u64) -> String {
     let step = format!(
         "  - tool_calls:\n      - {{ name: rye_file_system_read, input: {{ path: plain.txt }} }}\n    usage: {{ input: 600, output: {output} }}\n"

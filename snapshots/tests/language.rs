@@ -97,7 +97,7 @@ fn documented_requests_produce_the_documented_answers() {
     assert!(asked > 60, "{asked}");
 }
 
-/// Compares deeply; of an error, only the code counts.
+/// Compares two values deeply. If the wanted value is an error with only a code, only the codes are compared.
 fn holds(got: &Value, wanted: &Value) -> bool {
     match (got, wanted) {
         (Value::Object(got), Value::Object(wanted)) if wanted.contains_key("code") && wanted.len() == 1 => {

@@ -43,8 +43,9 @@ const START_TIME_MS: i64 = 1_767_225_600_000;
 struct RunCounts {
     threads: usize,
     children: usize,
-    /// Openings without and with a placeholder.
+    /// Threads whose first request has no placeholder and no conditional layer.
     whole: usize,
+    /// Threads whose first request has a placeholder or a conditional layer.
     open: usize,
     routed: usize,
     /// Runs that cost money.

@@ -33,7 +33,7 @@ pub struct AssertOutput {
     pub report: AssertReport,
     /// Errors in the files themselves; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
-    /// The diagnostics beyond that bound, by file and code.
+    /// Numbers of the diagnostics that are left out beyond 100, by file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<OmittedDiagnostics>,
 }

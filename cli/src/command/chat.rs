@@ -90,7 +90,7 @@ pub enum FaceInput {
     Lines(Arc<PromptLines>),
 }
 
-/// The directive of a session that names none.
+/// The directive of a session if the command line names no directive.
 pub const DEFAULT_DIRECTIVE: &str = "rye/agent/chat";
 
 #[derive(Debug, Args)]
@@ -180,7 +180,7 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStar
             let mut sessions = reader.list()?;
             sessions.retain(|entry| entry.row.status == Status::Idle || entry.is_orphaned());
             let newest = sessions.into_iter().filter(|entry| entry.row.parent.is_none()).max_by_key(|entry| {
-                // Threads of the same millisecond differ by their id.
+                // Threads that were updated in the same millisecond are ordered by their ids.
                 (entry.row.updated_at, entry.row.id.clone())
             });
             let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");

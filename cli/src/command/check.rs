@@ -54,7 +54,7 @@ pub struct CheckArgs {
 pub struct CheckOutput {
     /// Sorted by file, then by position; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
-    /// The diagnostics beyond that bound, by file and code.
+    /// Numbers of the diagnostics that are left out beyond 100, by file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<OmittedDiagnostics>,
     pub summary: CheckSummary,
@@ -136,7 +136,7 @@ fn selection_of(args: &CheckArgs, spaces: &Spaces, world: &dyn World) -> Result<
     })
 }
 
-/// Returns the severity overrides of the project, with those of the command line on top.
+/// Returns the severity overrides of the project, to which the command line adds its own overrides.
 fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result<SeverityOverrides, CommandError> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {

@@ -13,8 +13,8 @@ use crate::exit::Exit;
 /// The variable that the scripts of `rye completions` set.
 pub const COMPLETE_VARIABLE: &str = "RYE_COMPLETE";
 
-/// Reading of the words in the script of `clap_complete`, and its replacement. Bash splits a word at `:` and `=`; the
-/// replacement joins the parts, so that `hook::al` and `--limit=tu` are one word.
+/// Replacements in the Bash script of `clap_complete`: each old text with the new text. Bash splits a word at `:` and
+/// `=`; the new text joins the parts, so that `hook::al` and `--limit=tu` are one word.
 const BASH_WORDS: [(&str, &str); 3] = [
     ("local _CLAP_COMPLETE_INDEX=${COMP_CWORD}\n", "local _CLAP_COMPLETE_INDEX=0\n"),
     (

@@ -71,8 +71,8 @@ pub fn run(args: &EvalArgs, report: &Printer) -> Result<Exit, CommandError> {
     }
 }
 
-/// Answers every line of stdin. An invalid line, even with invalid UTF-8, gives an error line and does not end the
-/// loop.
+/// Answers every line of stdin. For an invalid line, including a line with invalid UTF-8, prints an error line and
+/// continues.
 fn eval_lines() -> Result<Exit, CommandError> {
     let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());
     let mut output = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());

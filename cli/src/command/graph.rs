@@ -42,7 +42,7 @@ pub struct GraphArgs {
 pub enum GraphLanguage {
     Mermaid,
     Dot,
-    /// An image with layout
+    /// A rendered image
     Svg,
 }
 
@@ -51,7 +51,7 @@ pub enum GraphLanguage {
 pub enum ItemGraphLanguage {
     Mermaid,
     Dot,
-    /// An image with layout
+    /// A rendered image
     Svg,
     /// A searchable page with the image and the relations of every item
     Html,
@@ -131,7 +131,7 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, 
         }
         graph = graph.around(&center, args.depth.unwrap_or(1));
     }
-    // The items around another one are few, and those of the standard library are among them.
+    // With `--focus`, few items are drawn, so the items of the standard library are drawn one by one.
     let around = args.focus.as_ref().map(|_| DetailLevel::Full);
     let detail = args.detail.map(DetailLevel::from).or(around).unwrap_or_else(|| graph.readable_detail());
     let language = match (args.to, report.format()) {

@@ -49,7 +49,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut lock = known.clone().unwrap_or_default();
     lock.format = LOCK_FORMAT;
     if args.directives.is_empty() && !args.check {
-        // Removed directives are not kept.
+        // Drops the entries of removed directives.
         lock.directives.clear();
     }
     let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };

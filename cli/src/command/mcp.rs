@@ -300,7 +300,7 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
     Ok(found)
 }
 
-/// Writes the items of a server's current tools, and removes the others.
+/// Writes the items of a server's current tools, and removes the items of other tools.
 fn write_items(
     project: &Path,
     server: &McpServer,

@@ -118,7 +118,8 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(Exit::Fine)
 }
 
-/// Prints the first request of a plan: with margins for a person, without them as plain text.
+/// Prints the first request of a plan. Human output has a margin that names the source of each part; plain output has
+/// none.
 fn print_prompt(
     compilation: &Compilation,
     diagnostics: &Diagnostics,

@@ -234,7 +234,7 @@ fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) 
     Ok(if signature { Exit::Refused } else { Exit::Failed })
 }
 
-/// Returns the parent of a new thread. Fails if it has ended or never started.
+/// Returns the parent of a new thread. Fails if the parent has ended or never started.
 fn parent_of_new_thread(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, CommandError> {
     let row = ThreadReader::open(&spaces.project)?.find(id)?.row;
     if row.status.has_ended() {
@@ -257,7 +257,7 @@ pub fn select_resume(
     spaces: &Spaces,
 ) -> Result<ThreadStart, CommandError> {
     let reader = ThreadReader::open(&spaces.project)?;
-    // A turn belongs to this thread; otherwise continue from the last thread of the chain.
+    // A turn is a turn of the named thread. Without a turn, the last thread of the chain is resumed.
     let row = if turn.is_some() { reader.find(id)?.row } else { reader.last_of_chain(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if message.is_some() {
@@ -268,7 +268,7 @@ pub fn select_resume(
     }
     let over = match row.status {
         Status::Suspended | Status::Idle => false,
-        // The thread ended for a handoff, but nothing continues it: recovery starts the continuation.
+        // The thread ended for a handoff, but the new thread was not started: recovery starts it.
         Status::Continued => message.is_some(),
         Status::Created | Status::Running | Status::Completed | Status::Error | Status::Cancelled | Status::Killed => {
             row.status.has_ended()
@@ -313,7 +313,7 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
     Ok(compilation.plan.model)
 }
 
-/// Converts a storage error. Damaged data gives the exit code of an invalid signature.
+/// Converts a storage error. Damaged data results in the exit code of an invalid signature.
 fn storage_failure(error: StoreError) -> CommandError {
     if matches!(error, StoreError::Damaged { .. } | StoreError::Altered { .. }) {
         let help = "run `rye threads verify` for the details; restore the files, or start a new thread";

@@ -68,7 +68,7 @@ pub struct InputSchemasOutput {
 pub struct InputSchemaOutput {
     /// Name of the schema, and of its file.
     pub name: String,
-    /// Pattern of the files that it describes, below the project.
+    /// Pattern of the paths of the described files, relative to the project.
     pub files: String,
     /// File with the schema; absent without `--to`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -234,7 +234,8 @@ pub fn require_trust(
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
-    // The plan may be older than the listing of the folder. Its own words name the grants of this thread.
+    // All requirements of the folder are listed, with the wording of the plan where both have a requirement: the plan
+    // may be older than the files, and it names the grants of this thread.
     let is_same = |one: &TrustRequirement, other: &TrustRequirement| {
         one.kind == other.kind && one.name == other.name && one.subjects == other.subjects
     };
@@ -247,7 +248,7 @@ pub fn require_trust(
     }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
     let mut shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
-    // Requirements of the same text differ only in their recorded content.
+    // Requirements with equal text differ only in their recorded content, so the text is printed once.
     let mut seen = BTreeSet::new();
     shown.retain(|line| seen.insert(line.clone()));
     let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));

@@ -34,7 +34,7 @@ pub struct WhyArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WhyOutput {
     pub thing: String,
-    /// The files of that id, highest precedence first; the first of a kind is used.
+    /// The files with the id `thing`, highest precedence first; the first file of each kind is used.
     pub items: Vec<ItemOutput>,
     pub answers: Vec<AnswerOutput>,
 }

@@ -199,7 +199,8 @@ fn read_sources(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the variable names in string literals: those with the prefix of `rye`, and those on a line that reads one.
+/// Returns the variable names in string literals: names with the prefix `RYE_`, and names on a line that reads an
+/// environment variable.
 fn variables_in(sources: &[String]) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     for line in sources.iter().flat_map(|source| source.lines()) {

@@ -91,7 +91,8 @@ fn format_outputs() -> String {
 /// Describes a type: its meaning, and a table of its fields, values or forms.
 fn describe(name: &str, schema: &Value, out: &mut String) {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    // The commands of an output stand above its description.
+    // A list of the commands that print an output precedes the description, which is left out if it only names a
+    // command.
     let is_new = !text.starts_with("Output of `rye") || text.contains(':');
     if is_new && !text.is_empty() {
         let _ = write!(out, "\n{}\n", text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -126,7 +127,7 @@ fn format_table(name: &str, schema: &Value) -> String {
     if rows.is_empty() { rows } else { format!("\n| field | type | meaning |\n|---|---|---|\n{rows}") }
 }
 
-/// Renders a row for each field of an object, and of objects without a name inside.
+/// Renders a row for each field of an object, and for each field of the unnamed objects in it.
 fn write_fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
     let required: Vec<&str> = list_elements(schema, "required").iter().filter_map(Value::as_str).collect();
     for (name, field) in object_entries(schema, "properties") {
@@ -140,7 +141,7 @@ fn write_fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
     }
 }
 
-/// Renders the fields of an object without a name: in a field, a list or a map.
+/// Renders the fields of an unnamed object, which is the value of a field, the element of a list or the value of a map.
 fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     write_fields(of, field, &format!("{path}."), rows);
     if let Some(items) = field.get("items") {
@@ -151,7 +152,7 @@ fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     }
 }
 
-/// Returns the description of a field, else its meaning in [`FIELD_MEANINGS`]; none for a constant.
+/// Returns the description of a field, else its meaning in [`FIELD_MEANINGS`]; empty for a constant.
 fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let own = meaning(field);
     if !own.is_empty() || is_value(field) {

@@ -144,7 +144,7 @@ pub fn render_with_source(diagnostic: &Diagnostic, severity: Severity, sources: 
     if handler.render_report(&mut rendered, &body).is_err() {
         return render_plain(diagnostic, severity, sources);
     }
-    // The first line is the message, which the header has.
+    // Skips the first line: it is the message, which the header contains.
     let source = rendered.split_once('\n').map_or("", |(_, rest)| rest);
     let style = if is_colored { severity_style(severity) } else { Style::new() };
     format!("{style}{}{style:#}{}\n{source}\n", header.marker, header.text)

@@ -1,4 +1,4 @@
-//! References to threads on the command line: an id, a unique prefix of one, the id of a directive with a single
+//! References to threads on the command line: an id, a unique prefix of an id, the id of a directive with a single
 //! thread, or the newest thread.
 
 use std::cmp::Reverse;
@@ -62,7 +62,7 @@ impl ThreadReader {
     /// Returns the thread that a reference selects.
     ///
     /// # Errors
-    /// No thread, or several threads.
+    /// The reference selects no thread, or several threads.
     pub fn resolve(&self, reference: &str) -> Result<ThreadId, CommandError> {
         if reference == LAST_THREAD {
             let newest = self.newest_first(|_| true)?.into_iter().next();

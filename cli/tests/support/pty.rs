@@ -137,7 +137,8 @@ impl PtyTerminal {
         self.master.as_ref().unwrap().resize(size(columns, rows)).unwrap();
     }
 
-    /// Waits for the end of the process; returns its exit code and the rows of the scrollback and the screen.
+    /// Waits for the end of the process; returns its exit code, the rows of the scrollback and the screen, and all
+    /// bytes.
     pub fn end(mut self) -> (u32, Vec<String>, Vec<u8>) {
         let until = Instant::now() + OUTPUT_TIMEOUT;
         let code = loop {

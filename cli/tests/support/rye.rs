@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct TestProject {
     folder: tempfile::TempDir,
     is_own: bool,
-    /// Files were written since `rye trust` was run.
+    /// True if files were written since the last `rye trust`.
     is_changed: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl TestProject {
         Self { is_own: true, ..Self::new() }
     }
 
-    /// Returns the project as a clone, trusted only if the test does so.
+    /// Returns the project as if it were cloned from elsewhere: the test has to trust it explicitly.
     pub fn cloned(self) -> Self {
         Self { is_own: false, ..self }
     }
@@ -86,7 +86,7 @@ impl TestProject {
             let trusted = ProcessResult::from(self.bare(&["trust"]).output().unwrap());
             assert_eq!(trusted.code, Some(0), "{}", trusted.stderr);
         }
-        // A signature changes its file, and the keys decide which files compile.
+        // A signature changes a file, and the keys decide which files compile, so trust may be needed again.
         if matches!(args, ["sign" | "keys", ..]) {
             self.is_changed.store(true, Ordering::SeqCst);
         }

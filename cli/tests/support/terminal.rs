@@ -44,7 +44,7 @@ impl Terminal {
         self.shown.lock().unwrap().clone()
     }
 
-    /// Waits until the output contains this text this often.
+    /// Waits until the output contains a text `times` times.
     pub fn wait_for(&self, text: &str, times: usize) {
         let until = Instant::now() + OUTPUT_TIMEOUT;
         while self.shown().matches(text).count() < times {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::threads::{PossibleThread, ReachMemo};
 
-/// The threads of one directive, with the directives whose outputs carry no untrusted text.
+/// The threads that one directive can lead to, and the directives whose outputs contain no untrusted text.
 pub struct TextFlow<'t> {
     threads: &'t [PossibleThread],
     declassifying: &'t BTreeSet<&'t str>,
@@ -26,7 +26,7 @@ impl<'t> TextFlow<'t> {
     /// Returns a path of text from a use of `from` to a use of `to` in a thread; `None` if there is none.
     pub fn find(&self, thread: &PossibleThread, from: &str, to: &str, memo: &mut ReachMemo) -> Option<FlowPath> {
         let to = thread.reads_from(to, memo)?;
-        // Breadth first, against the direction of the text.
+        // Breadth first, from the reader back to the sources of its text.
         let mut queue: Vec<(&PossibleThread, usize)> = vec![(thread, usize::MAX)];
         let mut seen: BTreeSet<Vec<&str>> = BTreeSet::from([path_of(thread)]);
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! Reads `assertions.yaml`: conditions with four functions of their own. Each function is evaluated before the
-//! condition, which reads its answer as a fact.
+//! Reads `assertions.yaml`: conditions that may also call functions about a thread ([`AssertionFunction`]). Each
+//! function is evaluated before the condition, which reads the result as a fact.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::semantics::money::Nanos;
 pub struct Assertions {
     pub list: Vec<Assertion>,
     pub trifecta: Trifecta,
-    /// The directives whose outputs carry no untrusted text: a `flows` ends at them.
+    /// The directives whose outputs contain no untrusted text: a flow of text ends at such an output.
     pub declassifying: Vec<Spanned<String>>,
 }
 
@@ -32,7 +32,7 @@ pub struct Assertion {
     pub condition: Condition,
     /// The n-th function sets the fact `assertion.cN`.
     pub functions: Vec<AssertionFunction>,
-    /// The directives that it applies to; `None` means all.
+    /// The directives that the assertion applies to; `None` means all.
     pub only: Option<Condition>,
     /// The span of the condition.
     pub span: Span,
@@ -52,7 +52,7 @@ pub enum AssertionFunction {
 }
 
 impl Assertion {
-    /// Returns the patterns of its functions.
+    /// Returns the patterns of the assertion's functions.
     pub fn patterns(&self) -> Vec<Pattern> {
         let patterns = |function: &AssertionFunction| match function {
             AssertionFunction::Reaches(pattern) => vec![Pattern(pattern.clone())],

@@ -153,9 +153,9 @@ assertions:
             .map(|violation| (violation.trace.len(), violation.because[0].clone()))
             .collect::<Vec<_>>()
     };
-    // In one thread.
+    // Within one thread: the parent reads the web and runs commands.
     assert_eq!(found(&format!("{WEB}{BASH}"), "", RULE).len(), 1);
-    // From the parent's message into a child, whose grants the parent has too.
+    // From the parent's message into a child. The parent has the child's grants too.
     let down = found(&format!("{WEB}{BASH}"), BASH, RULE);
     assert_eq!(down[0].0, 1, "{down:?}");
     // The child reads the web, and the parent runs commands.

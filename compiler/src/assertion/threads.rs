@@ -1,5 +1,6 @@
-//! The threads that a directive can lead to: itself, those that its body or a hook names, and those that a grant allows
-//! it to start. Each thread has the permission sets that must all allow an action (`language.md` 9).
+//! The threads that a directive can lead to: the thread of the directive itself, and threads of directives that its
+//! body or a hook names, or that a grant allows it to start. Each thread has the permission sets that must all allow an
+//! action (`language.md` 9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -45,7 +46,8 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     /// The directives of the project and user spaces, each with its `execute` capability.
     directives: Vec<(ItemId, String)>,
     routes: BTreeMap<ItemId, Rc<[RouteSummary]>>,
-    /// By the permission sets of a thread: indexes into `directives` with the grant of the thread's own set.
+    /// The directives that a thread may start, by the thread's permission sets: the index of each directive in
+    /// `directives`, and the grant of the thread's own set that allows the start.
     allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
     /// Number of threads that may still be spawned, of [`MAX_SPAWNED_THREADS`].
     remaining: usize,
@@ -59,15 +61,16 @@ type PermissionSets = Vec<Rc<[String]>>;
 pub struct PossibleThread {
     pub directive: ItemId,
     pub trace: Vec<SpawnStep>,
-    /// The thread's own permission set first, then those of its spawn parents: all must allow.
+    /// The thread's own permission set first, then those of its spawn parents. An action is allowed only if every set
+    /// allows it.
     sets: PermissionSets,
     /// Hooks that are live in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     asks: bool,
     pub spend: Nanos,
-    /// A grant with the hosts that the grant allows.
+    /// The text of a grant with `net`: its pattern and its hosts. `None` if no grant has hosts.
     pub net: Option<String>,
-    /// The capabilities that the thread's own hooks use: the thread reads their answers.
+    /// The capabilities that the thread's own hooks use. The thread reads the results of these calls.
     hook_calls: Vec<String>,
     /// Knowledge that every continuation of the thread contains.
     pub survivors: Rc<BTreeSet<ItemId>>,
@@ -84,11 +87,11 @@ pub struct SpawnStep {
     pub declares: bool,
     pub grants: Vec<String>,
     pub granted: Option<Span>,
-    /// The grants of the hook that starts the directive: they count as its parent's.
+    /// The grants of the hook that starts the directive. They count as grants of the parent.
     pub of_hook: Vec<String>,
 }
 
-/// The properties of a directive itself, on one route.
+/// The properties of a directive on one route, without those of its spawn parents.
 struct RouteSummary {
     grants: Option<Vec<String>>,
     granted: Option<Span>,
@@ -119,7 +122,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         while let Some(thread) = queue.pop_front() {
             let (sets, hooks, survivors) = (thread.sets.clone(), thread.hooks.clone(), thread.survivors.clone());
             if !seen.insert((thread.directive.clone(), sets, hooks, thread.asks, survivors)) {
-                // Keep the repeated thread: `spawns` finds cycles by it.
+                // Keep the repeated thread: its trace may close a cycle, which the report lists.
                 if thread.trace.len() > 1 {
                     threads.push(thread);
                 }
@@ -225,8 +228,8 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     }
 }
 
-/// Returns a child with its own set and its parent's; without `<permissions>`, only the parent's apply. The grants of
-/// the hook that starts the child count as its parent's.
+/// Returns a child thread with the child's own set and the sets of its parent. Without `<permissions>`, only the
+/// parent's sets apply. The grants of the hook that starts the child count as grants of the parent.
 fn child_thread(
     parent: &PossibleThread,
     id: &ItemId,
@@ -241,7 +244,8 @@ fn child_thread(
         }
     }
     if let Some(own) = &alone.grants {
-        // A repeated set allows nothing less: without it, a recursive directive has the same sets at every depth.
+        // A repeated set would restrict nothing further. Without repeats, a recursive directive has equal sets at every
+        // depth.
         sets.retain(|set| **set != **own);
         sets.insert(0, own.as_slice().into());
     }
@@ -346,8 +350,8 @@ impl PossibleThread {
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
     }
 
-    /// Returns a capability that matches the pattern and whose result the thread reads: one that it may use, or one
-    /// that a hook of its own uses.
+    /// Returns a capability that matches the pattern and whose result the thread reads: a capability that the thread
+    /// itself may use, or one that its own hooks use.
     pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let glob = Glob::new(pattern);
         let of_hook = || self.hook_calls.iter().find(|call| glob.matches(call)).cloned();

@@ -137,7 +137,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// Marks hooks behind a firing hook as removed, at events where the first match answers.
+/// Marks hooks as removed that follow a certainly firing hook, at events where only the first matching hook acts.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
@@ -152,9 +152,10 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// Removes repeated provisions of an item by hooks and the chain. A provision that is certain keeps its first position;
-/// a hook that may fire yields to it. A hook that depends on a fact that is known before every run, such as an input,
-/// yields only to certain provisions before it, because it is certain itself with other values.
+/// Removes repeated provisions of an item by hooks and the chain. Of the certain provisions, the first one stays. A
+/// hook that may fire is removed if any certain provision exists. A hook that depends on a fact that is known before
+/// every run, such as an input, is removed only if an earlier provision is certain, because other values of the fact
+/// make the hook certain.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {

@@ -70,7 +70,7 @@ pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers 
         layers.defaults = settings_of(&id, defaults);
     }
     if let Ok(id) = ItemId::parse("agent/agent") {
-        // Every space can lower a bound, so each one applies.
+        // Every space can lower a bound, so the bounds of all spaces apply.
         for (_, config) in items.config_layers(&id).iter() {
             let ceilings = config.get("limits").and_then(|limits| limits.get("max"));
             layers.ceilings.extend(ceilings.into_iter().flat_map(|node| settings_of(&id, node)));

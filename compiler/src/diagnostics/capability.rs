@@ -17,7 +17,7 @@ pub enum CapabilityError {
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` has the risk `{tier}`, which is not acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
-    /// Acknowledges a risk tier that no grant of the same file has.
+    /// An acknowledgement of a risk tier that no grant of the same file has.
     #[error("no grant has the risk `{tier}`")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
@@ -33,10 +33,11 @@ pub enum CapabilityError {
     /// A hook blocks every call that the grant allows.
     #[error("every call of `{item}` that `{pattern}` allows is refused: the hook `{hook}` blocks it")]
     BlockedGrant { pattern: String, item: String, hook: String, tokens: u64, span: Span, hook_span: Span },
-    /// A grant of a hook that its action never uses.
+    /// A grant of a hook that the hook's action never uses.
     #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
     UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
-    /// A literal argument of a call is outside of the folders and hosts that the grants allow. `opened` is a phrase.
+    /// A literal argument of a call is outside of the folders and hosts that the grants allow; `why` completes the
+    /// sentence.
     #[error("`{value}` is refused: {why}")]
     OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.

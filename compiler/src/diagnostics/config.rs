@@ -25,7 +25,7 @@ pub enum ConfigError {
     /// A value that is valid, but probably a mistake; `why` completes the sentence.
     #[error("`{key}` in `{file}` is probably a mistake: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
-    /// A rule of the error classification; `why` completes the sentence.
+    /// A rule of the error classification that never matches; `why` completes the sentence.
     #[error("the rule `{id}` never matches: {why}")]
     NeverMatches { id: String, why: String, span: Span },
     #[error("the assertion `{id}` names an unknown hook `{hook}`")]

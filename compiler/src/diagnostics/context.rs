@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContextError {
-    /// `by_hook` is the hook that fetches it.
+    /// `by_hook` is the hook that fetches the item, if a hook does.
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// `left` is the number of tokens left in the budget.
@@ -28,7 +28,7 @@ pub enum ContextError {
     /// `pattern` is a grant of the continuation directive that the continued thread does not have.
     #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
-    /// A placeholder in knowledge whose text is sent as it is; `reason` names the text that would be filled in.
+    /// A placeholder in knowledge that is sent unfilled; `reason` names the texts in which it would be filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a continuation cannot start with {tokens} tokens of earlier messages")]

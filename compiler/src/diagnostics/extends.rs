@@ -7,7 +7,7 @@ use super::{Label, Problem, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExtendsError {
-    /// `by_hook` is the `resolve_extends` hook that set the parent.
+    /// `by_hook` is the `resolve_extends` hook that set the parent, if a hook did.
     #[error("unknown parent directive `{id}`")]
     Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.

@@ -1,5 +1,6 @@
-//! Words of other agent systems and workflow languages, with the word or the place that has their meaning here. Looked
-//! up before did-you-mean suggestions, because the nearest word of another system is rarely the intended one.
+//! Words of other agent systems and workflow languages, each with help that names the equivalent word or place of this
+//! system. Looked up before did-you-mean suggestions, because the nearest word of another system is rarely the intended
+//! one.
 
 /// The place where a word was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,14 +86,14 @@ impl WordPlace {
     }
 }
 
-/// Returns the help for a word of another system at this place.
+/// Returns the help for a word of another system at a place.
 pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     let plain = normalize(word);
     let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;
     Some(row.help)
 }
 
-/// Returns the help for an unknown element, attribute or key; `of` quotes its parent, as in messages.
+/// Returns the help for an unknown element, attribute or key. `of` is its parent as a message quotes it.
 pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     let place = match (what, of) {
         ("element", "`<metadata>`" | "`<directive>`") => P::Element,
@@ -124,7 +125,7 @@ pub(crate) fn help_for_tool_word(is_kind: bool, word: &str) -> Option<&'static s
     help_for(if is_kind { P::ToolKind } else { P::ToolKey }, word)
 }
 
-/// Returns the help for an unknown action: the first action of the event that has the meaning.
+/// Returns the help for an unknown action: the first action in `allowed` that matches the meaning of the unknown word.
 pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String> {
     const MEANINGS: [(&str, &[&str]); 10] = [
         (
@@ -182,7 +183,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
             "{known} a grant has no rule for arguments: a hook on `tool_call` can block some of them"
         ));
     }
-    // An id with folders is written for this system.
+    // An id with folders is an id of this system, not a tool name of another one.
     help_for(P::Tool, name).filter(|_| !name.contains(['.', '/'])).map(str::to_owned)
 }
 

@@ -19,7 +19,7 @@ pub enum HookError {
         suggestion: Option<String>,
         known: Vec<String>,
     },
-    /// A condition compares a fact of calls with an item or a tool that does not exist.
+    /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
@@ -68,7 +68,7 @@ pub enum HookError {
     /// `why` completes the sentence.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
-    /// A hook without a condition that sends the model on after each final answer.
+    /// A hook without a condition that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
     /// A text with commas on the right side of `in`.
@@ -76,7 +76,7 @@ pub enum HookError {
     TextList { id: String, text: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
-    /// `path` is a fact that the model or a tool controls; `parameter` is the parameter it would fill.
+    /// `path` is a fact that the model or a tool controls; `parameter` is the parameter that the fact would fill.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the item of hook `{id}` is a placeholder, but the hook has no grants")]

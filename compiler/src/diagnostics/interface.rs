@@ -47,7 +47,8 @@ pub enum InterfaceError {
     /// `used` is the location that needs the value; `None` if only the caller can supply it.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
-    /// A hook on `directive_return` reads an output that its directive, or any directive, does not declare.
+    /// A hook on `directive_return` reads an output that `directive` does not declare; `None` if no directive declares
+    /// the output.
     #[error("{} output `{name}`", directive.as_ref().map_or("no directive has an".to_owned(), |d| format!("`{d}` has no")))]
     UnknownOutput {
         name: String,
@@ -59,7 +60,7 @@ pub enum InterfaceError {
     /// `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
-    /// `of` names the input or output, `why` completes the sentence.
+    /// Unusable choices: `of` names the input or output, `why` completes the sentence.
     #[error("{of} {why}")]
     Choices { of: String, why: String, help: String, span: Span },
     /// A value inside an array or an object does not have its declared type; `problem` completes the sentence.

@@ -56,7 +56,7 @@ pub enum ItemError {
     ServerTask { id: String, span: Span, label: String },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
-    /// `own_item` is the only item that may use it.
+    /// `own_item` is the only item that may use the built-in tool, if it is reserved for an item.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
@@ -103,7 +103,7 @@ pub enum ItemError {
     /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
-    /// `tokens` are those of the project's text and of the shadowed text.
+    /// `tokens` are the token counts of the project's text and of the shadowed text.
     #[error("the {} `{id}` shadows the standard library's", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
     /// `path` is a file with the id of a prompt template or a skill of higher precedence.
@@ -114,7 +114,7 @@ pub enum ItemError {
     InvalidFrontMatter { kind: ItemKind, reason: String, span: Span },
 }
 
-/// Returns the verb after the first file, with the number of the others.
+/// Returns the text after the first path: the number of the other files and the verb.
 fn count_others(others: &[String]) -> String {
     match others.len() {
         0 => " is".to_owned(),

@@ -22,7 +22,7 @@ pub enum LimitError {
     /// The values that fill the placeholders are longer than a prompt may be.
     #[error("the prompt of `{directive}` has more than {mebibytes} MiB of values in its placeholders")]
     PromptTooLong { directive: String, mebibytes: usize, span: Option<Span> },
-    /// A directive with tools, whose results would be read in a second turn.
+    /// A directive that has tools and only one turn: a second turn would be needed to read the tools' results.
     #[error("with one turn, the model never reads the result of a tool")]
     OneTurn { has_outputs: bool, span: Span },
     #[error("the limit `{name}` is never reached: {because}")]

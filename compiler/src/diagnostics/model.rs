@@ -23,8 +23,8 @@ pub enum ModelError {
         "`{provider}` does not list `{model}`: its price is unknown, and {context_window} tokens of context and {max_output} of output are assumed"
     )]
     Unlisted { model: String, provider: String, context_window: u64, max_output: u64, suggestion: Option<String> },
-    /// Requested by a directive, by the command line (then without a span), or as the `default_provider` of
-    /// `agent/models`; `known` lists the existing provider files.
+    /// A provider without a file, requested by a directive, by the command line (then without a span), or as the
+    /// `default_provider` of `agent/models`; `known` lists the existing provider files.
     #[error("unknown provider `{requested}`")]
     NoProvider { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// A tier that the settings name and no provider has.
@@ -36,7 +36,7 @@ pub enum ModelError {
     /// The fallback cannot take over the first request.
     #[error("the fallback `{fallback}` (`{model}`) cannot take over: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
-    /// A message with images is refused before it is sent to either model.
+    /// The fallback accepts no images, so a message with images is refused before it is sent to either model.
     #[error("the fallback `{fallback}` (`{model}`) accepts no images, so messages with images are refused")]
     FallbackWithoutImages { fallback: String, model: String, span: Span },
     #[error("`{model}` has no price: its tokens are counted, but not its cost")]

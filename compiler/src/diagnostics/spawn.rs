@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list, quote
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
-    /// `circle` begins and ends with the same directive; each of `spans` names the next one.
+    /// `circle` begins and ends with the same directive; each of `spans` names the next directive of the circle.
     #[error("{}, and only the default of `depth` ends that", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// `capability` is a shortest capability that the child grants and the parent does not.
@@ -28,7 +28,7 @@ pub enum SpawnError {
         asked_span: Option<Span>,
         above: Option<(String, Span)>,
     },
-    /// `above` is the directive whose `depth` leaves none for the child.
+    /// `above` is the directive whose `depth` does not allow the child to start.
     #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
     /// `limit` is `spawns` or `spend`; `requested` is the total that all children request.
@@ -42,7 +42,7 @@ pub enum SpawnError {
         span: Span,
         limit_span: Option<Span>,
     },
-    /// The child's explicit limit is above the parent's, which also bounds the child.
+    /// The child's explicit limit is above the parent's limit, which also bounds the child.
     #[error("`{child}` sets `{limit}` to {requested}, but `{parent}` starts it with at most {most}")]
     ClippedLimit {
         parent: String,

@@ -167,7 +167,7 @@ mod tests {
         let loose = "# one  \nhooks:   # two\n\n\n\n  - id: a  \n    action: { primary: load, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"  \n\n\n";
         let tight = "# one\nhooks:   # two\n\n  - id: a\n    action: { primary: fetch, item_id: 'x  ' }\n    text: |\n      kept  \n\n\n      kept too\n    b: \"two\n\n\n      lines\"\n";
         let once = format_data(loose).unwrap().text;
-        // The closing line of a quoted text of several lines belongs to it.
+        // The closing line of a quoted text of several lines is part of the text.
         assert!(once == tight || once == tight.replace("lines\"\n", "lines\"  \n"), "{once:?}");
         assert_eq!(format_data(&once).unwrap().text, once);
         assert_eq!(format_data("a: [").err(), Some(FormatRefusal::Broken));

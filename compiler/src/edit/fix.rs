@@ -11,7 +11,7 @@ use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 /// Maximum edits between the name of a constant and the name that replaces it.
 const MAX_CONSTANT_DISTANCE: usize = 2;
 
-/// The fix of one diagnostic: all edits of one text, or none.
+/// The fix of one diagnostic. All of its edits apply to one text, and they are applied together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
     pub source: SourceId,

@@ -1,4 +1,5 @@
-//! Repairs of a project: the fixes of a check whose result is checked again, so that no repair adds a diagnostic.
+//! Repairs of a project: applies the fixes of a check and checks the project again, so that no repair adds a
+//! diagnostic.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ struct Candidate {
     message: Option<String>,
 }
 
-/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics and none that
-/// it did not have before.
+/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics and no
+/// diagnostic that it did not have before.
 pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> Repairs {
     repair_within(world, selection, found, MAX_TRIALS)
 }
@@ -68,7 +69,7 @@ fn repair_within(world: &dyn World, selection: &Selection, found: &CheckReport, 
     };
     let mut used: Vec<Candidate> = Vec::new();
     if !candidates.is_empty() {
-        // The caller may have added diagnostics of its own.
+        // The caller may have added diagnostics of its own, so the diagnostics before the repair are computed here.
         let mut current = trial(&[]);
         let all = trial(&candidates);
         if is_better(&current, &all, &candidates) {
@@ -101,7 +102,7 @@ fn candidates(found: &CheckReport) -> Vec<Candidate> {
             candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
         }
     }
-    // A word in a file with other errors may mean something else than its preferred form.
+    // In a file with other errors, a word may not mean what its replacement means.
     let reported: Vec<SourceId> =
         found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
     for (source, file) in found.sources.iter() {
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn fixes_beyond_the_maximum_number_of_trials_are_counted() {
         let mut world = crate::compile::tests::world::stdlib_world();
-        // The fix of the last one would repeat a limit, so that all fixes together cannot be applied.
+        // The fix of the last directive would repeat a limit, so that all fixes together cannot be applied.
         for (name, limits) in
             [("a", "<limits trns=\"4\"/>"), ("b", "<limits trns=\"4\"/>"), ("c", "<limits turns=\"5\" trns=\"4\"/>")]
         {

@@ -28,7 +28,7 @@ pub use snapshot::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 pub struct Items<'w> {
     world: &'w dyn World,
     cache: Cache,
-    /// Records the reads of each answer; present only if a later compilation is to reuse the cache.
+    /// Records the reads behind each computed result; present only if a later compilation is to reuse the cache.
     log: Option<DependencyLog>,
 }
 
@@ -99,7 +99,7 @@ pub struct HookFiles {
     pub infra: Vec<Arc<HookDecl>>,
     /// All hooks, in the order for a directive without hooks of its own.
     pub line: OrderedHooks,
-    /// The hooks that can set the route of such a directive, in evaluation order.
+    /// The hooks that can set the route of a directive without hooks of its own, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,
 }
 
@@ -123,7 +123,7 @@ impl<'w> Items<'w> {
         self.cached_system(&self.cache.hidden_directives, ItemKind::Directive, id, parse_directive)
     }
 
-    /// [`Items::system_directive`] for knowledge.
+    /// Returns the standard library's knowledge of an id, even if a higher space shadows it.
     pub fn system_knowledge(&self, id: &ItemId) -> Option<Arc<Knowledge>> {
         let highest = self.knowledge(id)?;
         if highest.file.space == Space::System {
@@ -215,7 +215,7 @@ impl<'w> Items<'w> {
         layers
     }
 
-    /// [`Items::config`] by name; `None` also if the name is not a valid id.
+    /// Returns the merged settings file of a name; `None` also if the name is not a valid id.
     pub fn config_by_name(&self, name: &str) -> Option<Arc<Node>> {
         self.config(&ItemId::parse(name).ok()?)
     }
@@ -487,7 +487,8 @@ impl<'w> Items<'w> {
     }
 }
 
-/// Returns true for an item beyond [`MAX_ITEM_BYTES`]. Tools are programs, and exports of threads hold whole replies.
+/// Returns true for an item beyond [`MAX_ITEM_BYTES`]. The bound does not apply to tools, which are programs, and to
+/// exports of threads, which contain whole replies.
 fn is_too_long(located: &LocatedFile) -> bool {
     let bounded = match located.kind {
         ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => true,

@@ -31,8 +31,8 @@ pub struct Directive {
     pub category: Option<Spanned<String>>,
     pub author: Option<Spanned<String>>,
     pub model: Option<ModelRequest>,
-    /// Under normalized names (`max_turns` becomes `turns`), in file order. The limit table checks names and values
-    /// later.
+    /// The limits under normalized names (`max_turns` becomes `turns`), in file order. The limit table checks names and
+    /// values later.
     pub limits: Vec<DeclaredLimit>,
     pub context: ContextDecl,
     /// `None` if the element is missing; an empty element grants nothing.

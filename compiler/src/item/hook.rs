@@ -36,12 +36,12 @@ pub struct HookDecl {
     /// `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub placeholders: HookPlaceholders,
-    /// The knowledge it fetches, if the id is static.
+    /// The knowledge that the hook fetches, if the id is static.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
     pub description: Option<String>,
-    /// The kind of file that declares it: with `space`, this determines the layer.
+    /// The kind of source that declares the hook; determines the default layer.
     pub source: HookSource,
     pub space: Space,
     /// The span of the hook's id, for labels.
@@ -75,7 +75,7 @@ pub struct HookInputPlaceholder {
 pub struct HookFactPlaceholder {
     pub path: Path,
     pub span: Span,
-    /// The field that contains it: `item_id`, `params.command`, `reason`.
+    /// The field that contains the placeholder: `item_id`, `params.command`, `reason`.
     pub field: String,
 }
 
@@ -88,12 +88,12 @@ impl HookPlaceholders {
 }
 
 impl HookDecl {
-    /// Returns the span of the item that the action names, else of the whole action.
+    /// Returns the span of the item that the action names, else the span of the whole action.
     pub fn item_span(&self) -> Span {
         self.placeholders.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
 
-    /// Returns true if the item that it uses is known before the run.
+    /// Returns true if the id of the item that the action names contains no placeholder.
     pub fn has_static_id(&self) -> bool {
         self.placeholders.is_literal_field("item_id")
     }

@@ -93,7 +93,8 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     Knowledge { file, name, title, description, category, tags, metadata, names, body: tree.body }
 }
 
-/// Returns the ids in the keys that name items or the file itself, each a string or a list of strings; other values are ignored.
+/// Returns the ids in the keys that name items or the file itself. A value is a string or a list of strings; other
+/// values are ignored.
 fn referenced_ids<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
     let mut all = Vec::new();
     for key in ["id", "category", "references", "extends", "used_by"] {

@@ -28,7 +28,7 @@ pub struct Skill {
     /// SHA-256 of the whole file, in lowercase hex.
     pub sha256: String,
     pub description: String,
-    /// True if the model may not call the skill: it is not listed.
+    /// True if the model may not call the skill; the skill is then not listed.
     pub is_hidden: bool,
     /// The text without front matter.
     pub body: Spanned<String>,

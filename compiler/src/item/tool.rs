@@ -79,7 +79,7 @@ fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
 }
 
 /// Reports a built-in tool that the engine does not have, or that is reserved for another item. A program that embeds
-/// the engine may add built-in tools, so this must not prevent a run.
+/// the engine may add built-in tools, so this diagnostic must not prevent a run.
 fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;

@@ -40,7 +40,7 @@ impl RelationFilter {
 /// The level of detail of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DetailLevel {
-    /// Every item is a box, those of the standard library too.
+    /// Every item is a box, including the items of the standard library.
     Full,
     /// Every item is a box, except that the standard library is one box.
     Items,

@@ -1,5 +1,5 @@
-//! Fitness of a fallback: the first request has to fit its context window with the tools in its form, the spend limit has
-//! to pay for it, and it has to accept images if the model does.
+//! Fitness of a fallback. The first request, with the tools in the fallback's form, has to fit the fallback's context
+//! window, and the `spend` limit has to pay for it. A model that accepts images needs a fallback that accepts images.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError};
@@ -8,8 +8,8 @@ use crate::semantics::limits::Limits;
 
 use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_tokens, sum_first_request};
 
-/// Reports a fallback that cannot take over the first request. `opening_of` returns the size of the tools in a request to a
-/// model.
+/// Reports a fallback that cannot take over the first request. `opening_of` returns the size of the tools in a request
+/// to a model.
 pub fn check(
     composed: &Composed,
     model: &PlannedModel,
@@ -38,7 +38,7 @@ pub fn check(
             "its window of {window} tokens does not hold the first request of {prompt} tokens and a reply of {output}"
         )
     } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
-        // A limit that does not pay for the model either is reported as such.
+        // If the limit does not pay for the model itself either, the limit is reported instead of the fallback.
         format!("one of its turns may cost ${needed}, and `spend` is ${}", limits.spend)
     } else {
         return;

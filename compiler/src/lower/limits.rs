@@ -32,8 +32,8 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
     given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
 }
 
-/// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`; `None` if
-/// a layer is invalid.
+/// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`;
+/// `None` if a layer is invalid.
 pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     let mut limits = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits;
     for (name, value, _) in written_ceilings(&layers.ceilings) {
@@ -50,7 +50,7 @@ pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
 }
 
-/// Returns the location of the declared limit with the effective value; `None` if a caller gives the limit.
+/// Returns the location of the declared limit with the effective value; `None` if a caller set the limit.
 pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
     let written = layers.directive.iter().chain(&layers.defaults).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));

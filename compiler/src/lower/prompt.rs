@@ -29,8 +29,8 @@ pub struct RepeatedKnowledge {
 }
 
 /// Returns the layers of a directive. Adds knowledge that an earlier layer already contains to `repeats`. `body` is the
-/// directive's own layer, `alone` its body without the enclosing element. `session` holds the layers of the system prompt that follow
-/// the chain: tools, appended prompts, context files and skills.
+/// layer of the directive's own body, and `alone` the body without the enclosing element. `session` holds the layers of
+/// the system prompt that follow the chain: tools, appended prompts, context files and skills.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,
@@ -62,8 +62,8 @@ pub fn lower(
     Prompt { system, first_message, continued: collect.layers, body: alone }
 }
 
-/// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files and
-/// the list of skills.
+/// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files
+/// and the list of skills.
 pub fn chat_layers(
     composed: &Composed,
     items: &Items<'_>,
@@ -197,7 +197,8 @@ impl LayerCollector<'_, '_> {
         })
     }
 
-    /// Returns true if no earlier layer contains the item in every run; otherwise records a repeat.
+    /// Returns true if no earlier layer contains the item in every run; otherwise records a repeat. `depends` is true
+    /// if only some runs contain the item.
     fn is_first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });

@@ -81,7 +81,7 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
             from_project.push(entry.key.node.clone());
         }
     }
-    // Prices decide the effect of a spend limit as much as the limit itself, and so does a model without a price.
+    // Prices, and models without a price, change the effect of a `spend` limit as much as the limit itself does.
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
     let sets_prices = entries.any(|model| match model.get(PRICES) {
         Some(prices) => is_partly_in_project(sources, prices),

@@ -103,7 +103,7 @@ fn user_may_name_a_model_that_the_provider_does_not_list() {
     let model = named("alpha/new", UnlistedModels::Accept).unwrap();
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("alpha", "new"));
     assert_eq!((model.context_window, model.max_output, model.prices), (1000, 100, None));
-    // A call of a model, a name without its provider, an unknown provider, and a provider without models.
+    // Refused: a model named by a call, a name without its provider, an unknown provider, a provider without models.
     assert!(named("alpha/new", UnlistedModels::Refuse).is_err());
     for text in ["new", "gamma/new", "scripted/new"] {
         assert!(named(text, UnlistedModels::Accept).is_err(), "{text}");

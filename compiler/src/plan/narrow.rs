@@ -12,12 +12,13 @@ pub struct NarrowedGrants {
     pub grants: Vec<Grant>,
     /// Patterns of the set that share no capability with the grants.
     pub unused: Vec<String>,
-    /// Patterns of the set that match a part of a grant and more, each with the grant. Such a pair allows nothing.
+    /// Patterns of the set that overlap a grant, although neither covers the other, each with the grant. Such a pair
+    /// allows nothing.
     pub overlapping: Vec<(String, String)>,
 }
 
-/// Returns the grants within a set of patterns: of a pattern and a grant, the one that the other covers. Folders and
-/// hosts are those of the grant.
+/// Returns the grants within a set of patterns. If a pattern and a grant overlap, the one that the other covers is
+/// kept, with the folders and hosts of the grant.
 pub fn narrow_grants(grants: &[Grant], patterns: &[String]) -> NarrowedGrants {
     let mut narrowed = NarrowedGrants::default();
     for pattern in patterns {

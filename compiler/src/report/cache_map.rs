@@ -35,7 +35,7 @@ pub enum NextRequest {
     Continuation,
     /// The first request of another thread of the same plan.
     Thread,
-    /// A request to the fallback model in place of the same one to the model.
+    /// A request to the fallback model, in place of an equal request to the model.
     Fallback,
 }
 
@@ -151,8 +151,8 @@ impl CacheMapper<'_> {
         Some((Cut::Message(0), self.hook_end(&hook.id)))
     }
 
-    /// Returns the end of the prefix that the next prompt of a chat shares. Hooks on `before_agent_start` change the system
-    /// prompt for each prompt.
+    /// Returns the end of the prefix that the next prompt of a chat shares. Hooks on `before_agent_start` change the
+    /// system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
         let whole = self.system.text.len();
         let cut_of = |hook: &PlannedHook| {
@@ -177,8 +177,8 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that a continuation shares: at most the system prompt, because its messages are
-    /// others.
+    /// Returns the end of the prefix that a continuation shares: at most the system prompt, because the continuation
+    /// has other messages.
     fn continuation_end(&self) -> (Cut, PrefixEnd) {
         let is_changed = |root: &str| changes_in_continuation(root);
         match self.first_change(self.system, &is_changed) {

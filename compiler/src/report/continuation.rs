@@ -39,7 +39,7 @@ pub enum ContinuationFate {
 impl Plan {
     /// Returns each part of the first request with its state in a continuation, in the order of sending.
     pub fn continuation_items(&self) -> Vec<ContinuationItem> {
-        // A hook on `build_system_prompt` decides again in the continuation.
+        // A hook on `build_system_prompt` is evaluated again in the continuation.
         let system = self.prompt.system.iter().map(|layer| match &layer.hook {
             Some(hook) if layer.depends => item(layer, ContinuationFate::MayBeRestored, Some(hook.clone())),
             Some(_) | None => item(layer, ContinuationFate::Survives, None),

@@ -1,5 +1,5 @@
-//! Cost forecast of a run: its first request, a typical run, and the bounds on every run. A forecast uses only the plan's
-//! own prices and limits; the assumptions of the typical run are the constants below and are printed beside it.
+//! Cost forecast of a run: its first request, a typical run, and the bounds on every run. A forecast uses only the
+//! plan's own prices and limits. The assumptions of the typical run are the constants below; reports print them.
 
 use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
@@ -89,7 +89,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the bytes that the provider has not counted yet: the part of a turn's bound that exceeds its tokens.
+    /// Returns the amount by which the bound of a turn exceeds its tokens, until the provider has counted the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -157,7 +157,7 @@ impl Plan {
             } else {
                 Tokens { cache_read: cached, input: rest.saturating_add(grown), output, cache_write: 0 }
             };
-            // A cost that overflows is above what is left.
+            // A cost that overflows is above the remaining budget.
             let cost = self.model.prices.map(|prices| prices.cost(&tokens).unwrap_or(left).min(left));
             spent = spent.saturating_add(cost.unwrap_or_default());
             estimate.turns += 1;
@@ -181,7 +181,7 @@ impl Plan {
         if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output(&self.model)) > left {
             return StopReason::Limit(LimitName::Spend);
         }
-        // The first request is sent however large it is.
+        // The window does not stop the first request.
         let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
         let threshold = u128::from(self.settings.values().continuation_threshold);
         if estimate.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
@@ -220,7 +220,8 @@ impl Plan {
         u64::try_from(self.settings.values().max_result_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns the tokens that every turn of a thread repeats: the opening, unless a hook changes the start of the messages.
+    /// Returns the tokens that every turn of a thread repeats: the opening, unless a hook changes the start of the
+    /// messages.
     fn per_thread(&self, first: &RequestTokens) -> u64 {
         match self.hook_before_messages() {
             Some(_) => first.palette.saturating_add(first.system),
@@ -238,7 +239,8 @@ impl Plan {
     }
 }
 
-/// Counts the tokens up to the first placeholder that differs between threads, and returns true if there is none.
+/// Counts the tokens up to the first placeholder that differs between threads. The flag is true if there is no such
+/// placeholder.
 fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };
@@ -286,7 +288,7 @@ mod tests {
     fn typical_run_without_tools_has_one_turn() {
         let found = forecast("<metadata><permissions/></metadata>");
         assert_eq!((found.typical.turns, found.typical.stopped), (1, StopReason::Done));
-        // The message has 400 bytes; its frame, its block's and the request's have 128, 128 and 256 tokens.
+        // The message has 400 bytes. The frame of the message adds 128 tokens, its block 128, and the request 256.
         assert_eq!(found.first.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
         assert_eq!((found.first.turns, found.first.stopped), (1, StopReason::Done));
     }
@@ -303,7 +305,7 @@ mod tests {
 
     #[test]
     fn unaffordable_first_request_costs_nothing() {
-        // The limit pays for the body of the directive, and not for the 400 bytes of the rendered message.
+        // The limit pays for the body of the directive, but not for the 400 bytes of the rendered message.
         let found = forecast("<metadata><limits spend=\"0.0065\"/><permissions/></metadata>");
         for run in [found.first, found.typical] {
             assert_eq!((run.turns, run.cost), (0, Some(Nanos::ZERO)));

@@ -73,8 +73,8 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds of the settings, which do not apply to values that a caller passes, and those of the parent
-/// thread.
+/// Returns the bounds of the settings and of the parent thread. The bounds of the settings do not apply to values that
+/// a caller passes.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

@@ -99,7 +99,8 @@ pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Loc
     if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
 }
 
-/// Lists the parts of a plan that differ from a plan of the current files, ignoring parts that depend on the call.
+/// Lists the parts of a plan that differ from a plan compiled from the current files, except parts that depend on the
+/// call.
 fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {
@@ -155,7 +156,7 @@ fn lock_entry(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value
     LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
 }
 
-/// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal bytes.
+/// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal byte for byte.
 pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut tell = |what: &str, how: &str| {

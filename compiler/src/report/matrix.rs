@@ -151,8 +151,9 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
     Ok(matrix)
 }
 
-/// Merges the declarations of all routes by name. An input is required if every route requires it, and has a default if
-/// every route, and the choice of the route, has this default; otherwise a call without a value is a case of its own.
+/// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept
+/// only if it is the same on every route and decides the route too; otherwise a call without a value is a case of its
+/// own.
 fn merge_declarations(all: &[Composed]) -> IndexMap<String, InterfaceField> {
     let routes: Vec<IndexMap<String, InterfaceField>> =
         all.iter().map(|composed| lower_fields(&composed.inputs)).collect();

@@ -15,7 +15,7 @@ use crate::semantics::capability::{CapabilitySet, ItemType, Primary};
 use crate::semantics::risk::Policy;
 use crate::world::{ItemKind, World};
 
-/// Maximum number of grants that an answer compares.
+/// Maximum number of grants that an explanation compares.
 const MAX_GRANTS: usize = 3;
 
 /// An action that a plan may not allow.

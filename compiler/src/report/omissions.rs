@@ -38,7 +38,7 @@ impl OmittedTokens {
         Self(omitted_tokens)
     }
 
-    /// Returns the estimate of an item that is omitted for this reason, as [`OmissionReason::as_str`] writes it.
+    /// Returns the estimate of an omitted item. `why` is the reason, as [`OmissionReason::as_str`] returns it.
     pub fn get(&self, why: &str, id: &str) -> Option<u64> {
         self.0.iter().find(|((reason, of), _)| *reason == why && of == id).map(|(_, tokens)| *tokens)
     }

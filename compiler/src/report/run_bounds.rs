@@ -196,7 +196,7 @@ impl Plan {
     }
 
     /// Returns an upper bound on the input tokens of the first request for any values of its placeholders. `None` if a
-    /// value has no maximum length, if a hook may change the request, or if a hook may spend money before it.
+    /// value has no maximum length, if a hook may change the request, or if a hook may spend money before the request.
     fn bound_opening(&self) -> Option<u64> {
         let is_changing = |hook: &PlannedHook| {
             matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context)
@@ -402,7 +402,7 @@ mod tests {
             prop_assert!(raises || at_most.is_some_and(|most| most.turns <= plan.limits.turns), "{found:?}");
             prop_assert!(at_least.turns <= at_most.map_or(u64::MAX, |most| most.turns), "{found:?}");
             prop_assert!(found.typical.turns <= at_most.map_or(u64::MAX, |most| most.turns), "{found:?}");
-            // Where a turn is certainly paid, the forecast shows it.
+            // If the spend limit certainly pays for a turn, the forecast contains a turn too.
             prop_assert!(at_least.turns == 0 || (found.first.turns == 1 && found.typical.turns >= 1), "{found:?}");
         }
 

@@ -57,7 +57,7 @@ pub struct SummaryCost {
 /// Model calls of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryTurns {
-    /// The limit of turns.
+    /// The limit `turns`.
     pub limit: u64,
     /// Turns that the spend limit pays for in every run that starts with the planned prompt.
     #[serde(default)]
@@ -243,7 +243,7 @@ fn shorten(names: &[String], max_chars: usize) -> String {
     fits.unwrap_or_else(|| joined(1))
 }
 
-/// Formats an amount with four decimals of a dollar, rounded up; a smaller amount keeps its first digit.
+/// Formats an amount with four decimals of a dollar, rounded up; an amount below these decimals keeps its first digit.
 fn round_up(amount: Nanos) -> String {
     let nanos = amount.to_u64();
     let mut unit = 10u64.pow(9 - DOLLAR_DECIMALS);

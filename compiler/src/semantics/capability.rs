@@ -100,8 +100,8 @@ impl fmt::Display for ItemType {
     }
 }
 
-/// Returns true if a pattern, as written, matches a whole capability. For one match of a pattern; a [`CapabilitySet`] is
-/// faster for several.
+/// Returns true if a pattern, as written, matches a whole capability. To match a pattern several times, use a
+/// [`CapabilitySet`], which compiles its patterns once.
 pub fn pattern_matches(pattern: &str, capability: &str) -> bool {
     // No capability has a `/` or the prefix of an alias, so only a pattern with one of these needs its normal form.
     if pattern.contains('/') || pattern.starts_with("rye.search") || pattern.starts_with("rye.load") {
@@ -149,7 +149,7 @@ pub struct CapabilityRequest<'a> {
     pub item_type: ItemType,
     /// `None` for a query.
     pub item_id: Option<&'a ItemId>,
-    /// The space that the id resolved to; `None` if it was not looked up. Only the exceptions depend on it.
+    /// The space that the id resolved to; `None` if it was not looked up. Only the exceptions depend on the space.
     pub space: Option<Space>,
 }
 
@@ -197,8 +197,8 @@ pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Ca
     authorize_links(chain, request, CapabilitySet::first_match)
 }
 
-/// Like [`authorize`], for links of any type. `first_match` returns the first pattern of a link that matches a
-/// capability.
+/// Authorizes like [`authorize`], for links of any type. `first_match` returns the first pattern of a link that matches
+/// a capability.
 pub fn authorize_links<'c, L>(
     chain: &'c [L],
     request: &CapabilityRequest<'_>,
@@ -220,14 +220,14 @@ pub fn authorize_links<'c, L>(
 /// The prefixes of capabilities that start directives.
 const SPAWN_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.rye.agent.threads."];
 
-/// Returns true if a pattern could allow starting a directive. The answer may be true for a pattern that does not,
-/// never false for one that does.
+/// Returns true if a pattern could allow starting a directive. The result may be true for a pattern that allows no
+/// start, but is never false for a pattern that allows one.
 pub fn may_spawn(pattern: &str) -> bool {
     SPAWN_PREFIXES.iter().any(|prefix| may_match_prefix(pattern, prefix))
 }
 
-/// Returns true if a pattern could allow running a tool. The answer may be true for a pattern that does not, never
-/// false for one that does.
+/// Returns true if a pattern could allow running a tool. The result may be true for a pattern that allows no tool, but
+/// is never false for a pattern that allows one.
 pub fn may_run_tools(pattern: &str) -> bool {
     may_match_prefix(pattern, "rye.execute.tool.")
 }

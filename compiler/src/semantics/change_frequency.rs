@@ -1,5 +1,5 @@
-//! The frequency at which the facts of a run change. A text that holds a fact ends the cached prefix of every request in which the
-//! fact has another value.
+//! The frequency at which the facts of a run change. A text that contains a fact ends the cached prefix of every
+//! request in which the fact has another value.
 
 use rye_grammar::SourceId;
 use rye_grammar::condition::{Path, Segment};
@@ -12,7 +12,7 @@ pub enum ChangeFrequency {
     Never,
     /// Constant within a thread.
     PerThread,
-    /// Other in each turn or prompt.
+    /// Different in each turn or prompt.
     PerTurn,
 }
 
@@ -28,7 +28,8 @@ const THREAD_FACTS: [&str; 9] = [
     "max_turns",
     "capabilities_summary",
 ];
-/// Facts of a thread that its continuation has too. The limits differ: a continuation has the rest of them.
+/// Facts of a thread that its continuation has too. The limits are not among them: a continuation has only the amounts
+/// that its thread did not use.
 const INHERITED_FACTS: [&str; 9] = [
     "directive",
     "category",
@@ -41,7 +42,7 @@ const INHERITED_FACTS: [&str; 9] = [
     "capabilities_summary",
 ];
 
-/// Returns true if a continuation has another value of the fact with this first segment than its thread.
+/// Returns true if the fact with this first segment can have another value in a continuation.
 pub fn changes_in_continuation(root: &str) -> bool {
     !INHERITED_FACTS.contains(&root)
 }

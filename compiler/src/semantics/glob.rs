@@ -60,7 +60,7 @@ impl GlobShape {
     }
 }
 
-/// Returns true if a whole text matches a pattern. For one match of a pattern; a [`Glob`] is faster for several.
+/// Returns true if a whole text matches a pattern. To match a pattern several times, use a [`Glob`], which is faster.
 pub fn matches(pattern: &str, text: &str) -> bool {
     match GlobShape::of(pattern) {
         GlobShape::Exact => pattern == text,

@@ -121,7 +121,7 @@ const fn object(name: &'static str, fields: &'static [HookFact]) -> HookFact {
 pub const COMMON_FACTS: &[HookFact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
 const INPUTS: HookFact = HookFact { name: "inputs", shape: FactShape::Inputs };
-/// `current`, `limit` and `loop_count` are aliases of `spend`, the spend limit and `cost.turns`.
+/// The fact `cost`. `current`, `limit` and `loop_count` are aliases of `spend`, the spend limit and `cost.turns`.
 const COST: HookFact = object(
     "cost",
     &[
@@ -183,7 +183,7 @@ use ActionName as A;
 const EXECUTE_ONLY: &[ActionName] = &[A::Execute];
 const COLLECTED: &[ActionName] = &[A::Fetch, A::Execute];
 const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
-/// Points that are transcript events: their facts are the fields of the event.
+/// The mode of points that are transcript events. Their facts are the fields of the event.
 const EVENT_MODE: Mode = Mode::Observe;
 
 /// The whole table, in the order of [`HookPoint`].

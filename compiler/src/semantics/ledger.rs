@@ -31,7 +31,7 @@ pub enum Operation {
     KeepBack { thread: String, amount: Nanos },
     /// Reserves the worst case of an attempt, before the attempt is made.
     Issue { thread: String, attempt: String, worst_case: Nanos },
-    /// Books an amount that was spent. With an attempt, it replaces the amount issued for that attempt.
+    /// Books an amount that was spent. With an attempt, `spent` replaces the amount issued for that attempt.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
     /// Sets a new total for an account. An increase is reserved from the parent.
     Raise { thread: String, spend: Nanos },
@@ -42,7 +42,7 @@ pub enum Operation {
     HandOver { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
-    /// Closes an account: the parent books its spend and gets the rest back.
+    /// Closes an account: the parent books the account's spend, and the rest of the reservation is free again.
     Release { thread: String },
     /// Returns the amount that the thread could still spend or reserve for children; negative if overspent.
     Remaining { thread: String },
@@ -257,7 +257,7 @@ impl Ledger {
             self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         }
         self.accounts.insert(next.to_owned(), Account::new(Some(parent.clone()), amount));
-        // Adopted first, so that a draining parent is not released with the child that ends.
+        // The continuation is added first, so that a draining parent is not released with the child that ends.
         self.update(&parent, |account| account.add_child(amount))?;
         self.drain(thread)?;
         Ok(LedgerReply::Reserved { amount })
@@ -289,7 +289,7 @@ impl Ledger {
         self.release_if_drained(&parent)
     }
 
-    /// Releases an account that was only waiting for its last child.
+    /// Releases an account that only waited for the release of its last child.
     fn release_if_drained(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
         let account = self.account_of(thread)?;
         if account.status() == AccountStatus::Draining && account.children() == 0 {

@@ -10,7 +10,7 @@ pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
 }
 
 /// Returns true if a file or folder of this name is protected anywhere in a project, with everything below it. `name`
-/// must be [`fold_case`].
+/// must be a result of [`fold_case`].
 pub fn is_protected(name: &str) -> bool {
     matches!(name, ".git" | ".claude" | ".agents") || name.starts_with(".env")
 }

@@ -209,7 +209,7 @@ impl RiskTable {
         self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
-    /// The patterns, as capabilities are spelled.
+    /// Returns the patterns, as capabilities are spelled.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.normal.as_str())
     }
@@ -265,7 +265,7 @@ impl RiskTable {
             return self.risk(None);
         }
         let decides = |rule: &RiskRule, reach: &PatternReach<'_>| {
-            // The narrower of the two is their intersection.
+            // The narrower of the two reaches is their intersection.
             let common = if reach.covers(grant) {
                 grant
             } else if grant.covers(reach) {

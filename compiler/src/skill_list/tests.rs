@@ -80,12 +80,12 @@ fn chat_with_a_grant_for_a_skill_reads_skills_with_rye_fetch() {
     assert!(schema.contains("\"skill\"") && schema.contains("\"path\""), "{schema}");
     let text = format!("{:?}", compilation.plan.prompt.system);
     assert!(text.contains("read the skill with rye_fetch"), "{text}");
-    // The skill's own words are no grants.
+    // The key `allowed-tools` of the skill grants nothing.
     let patterns: Vec<&str> = compilation.plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str()).collect();
     assert_eq!(patterns, ["rye.execute.tool.rye.file-system.read", "rye.fetch.skill.notes"]);
     // Without a skill, a grant for skills alone offers no `rye_fetch`.
     assert_eq!(fetch(&chat(stdlib_world(), granted)), None);
-    // Another grant offers `rye_fetch` without skills.
+    // With another grant, `rye_fetch` is offered, but not for skills.
     let other = chat(with_skill(), "<fetch><knowledge>*</knowledge></fetch>");
     assert!(!fetch(&other).unwrap().contains("\"skill\""));
     assert!(format!("{:?}", other.plan.prompt.system).contains("read the skill at its location"));

@@ -42,10 +42,10 @@ fn granted_tools_contribute_snippets_and_guidelines_without_repeats() {
         layer_text(&compilation).unwrap(),
         "Available tools:\n- count: Count lines\n\nGuidelines:\n- Count before you read.\n- Prefer one call.\n- Name the folder."
     );
-    // The definitions that the model gets are those of the files.
+    // The definitions that the model receives have the descriptions of the files.
     let count = compilation.plan.palette.iter().find(|tool| &*tool.name == "count").unwrap();
     assert_eq!(&*count.description, "Counts the lines of files.");
-    // Nothing of the texts is a grant.
+    // The texts of the tools grant nothing.
     let patterns: Vec<&str> = compilation.plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str()).collect();
     assert_eq!(patterns, ["rye.execute.tool.count", "rye.execute.tool.list"]);
 }

@@ -487,7 +487,7 @@ impl ToolSpecReader {
                     span: entry.key.span,
                     label: "unknown key".into(),
                     help: Some(match entry.key.node.as_str() {
-                        // The former name.
+                        // `wall` is the former name of `sandbox`.
                         "wall" if keys.contains(&"sandbox") => {
                             "it is called `sandbox` now; `rye mcp refresh` writes it".to_owned()
                         }

@@ -148,7 +148,7 @@ const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", 
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
-/// Programs that only read the files that their arguments name. An argument of theirs needs no trust.
+/// Programs that only read the files that their arguments name. Their arguments need no trust.
 const READERS: [&str; 22] = [
     "basename",
     "cat",
@@ -375,14 +375,14 @@ fn reads_program(words: &[String]) -> bool {
     words.iter().enumerate().any(reads)
 }
 
-/// Returns true if a command writes only text that it contains itself, or files that it names.
+/// Returns true if a command outputs only text that it contains itself, or the content of files that it names.
 fn is_closed_reader(words: &[String]) -> bool {
     words.first().is_some_and(|program| READERS.contains(&program.as_str()))
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
-/// Returns true for each word that names a file that the command may execute: the program itself, and the
-/// words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
+/// Returns a flag for each word, true if the command may execute the file that the word names: the program itself, and
+/// the words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
 fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());
@@ -511,7 +511,7 @@ impl FileWords {
         if own.is_none_or(is_project) && !launches {
             return;
         }
-        // A value names its file; an expansion stands for the folder in which the word begins.
+        // A value names one file; an expansion can name any file of the folder at the start of the word.
         let folder = plain.find(EXPANSION).map(|at| plain.get(..at).unwrap_or_default());
         let folder = folder.map(|before| before.rsplit_once('/').map_or("", |(folder, _)| folder));
         match folder {

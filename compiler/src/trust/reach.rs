@@ -29,7 +29,7 @@ const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
-/// or if an untrusted project may use all of them.
+/// or if an untrusted project may use all of the grants.
 pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
     })
 }
 
-/// Describes the grants that an untrusted project may not use. `is_of_project` states that a directive of the project
+/// Describes the grants that an untrusted project may not use. `is_of_project` is true if a directive of the project
 /// declares the acknowledgements.
 fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String> {
     let table = plan.settings.risk();
@@ -86,8 +86,9 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
 }
 
 /// Lists the project files, other than the directives of the chain, that determine what the model of a thread with wide
-/// grants reads: hook files, knowledge that shadows knowledge of another space, and knowledge that `append_system` names. Without the requirement, an
-/// untrusted project could steer how a directive of the user or of the standard library uses its grants.
+/// grants reads: hook files, knowledge that shadows knowledge of another space, and knowledge that `append_system`
+/// names. Without the requirement, an untrusted project could steer how a directive of the user or of the standard
+/// library uses its grants.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     if wide.is_empty() {
@@ -366,8 +367,8 @@ fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
     space == Some(Space::User)
 }
 
-/// Returns true if a pattern can match a capability with this prefix. The answer may be true for a pattern that cannot,
-/// never false for one that can.
+/// Returns true if a pattern can match a capability with this prefix. The result may be true for a pattern that cannot,
+/// but is never false for a pattern that can.
 fn overlaps(pattern: &str, beginning: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     beginning.starts_with(literal) || literal.starts_with(beginning)

@@ -154,7 +154,7 @@ fn a_project_that_says_what_a_model_costs_is_asked_about() {
 #[test]
 fn builtin_under_another_id_needs_trust() {
     let builtin = |name: &str| format!("description: d\nkind: builtin\nbuiltin: {name}\n");
-    // In the place of a read-only tool, under whose id it is authorized, granted and shown.
+    // A built-in tool with the id of a read-only tool would be authorized, granted and shown under that id.
     for (id, name, asked) in [
         ("rye/file-system/read", "bash", true),
         ("rye/file-system/read", "write", true),

@@ -1,5 +1,6 @@
-//! Assertions that can never fail, because `for` selects no directive or the result is the same for every answer of the
-//! functions, and assertions of which `passes` names a hook that does not exist. `rye assert` looks for a witness among the threads.
+//! Assertions that can never fail, because `for` selects no directive or the result is the same for all results of the
+//! functions, and assertions whose `passes` names a hook that does not exist. `rye assert` searches the threads for a
+//! witness.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Maximum number of functions of an assertion whose combinations of answers are enumerated.
+/// Maximum number of functions of an assertion whose combinations of results are enumerated.
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {
@@ -69,7 +70,7 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
 }
 
 fn always_holds(assertion: &Assertion, directive: &ItemId) -> bool {
-    // Equal functions have one answer.
+    // Equal functions have equal results, so only distinct functions vary.
     let mut distinct: Vec<&AssertionFunction> = Vec::new();
     for function in &assertion.functions {
         if !distinct.contains(&function) {

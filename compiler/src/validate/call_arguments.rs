@@ -236,7 +236,7 @@ impl<'t> ArgumentReader<'t> {
     }
 }
 
-/// Returns false for a text that stands for another one: a placeholder, `<path>` or an ellipsis.
+/// Returns false for a text that stands in for another text: a placeholder, `<path>` or an ellipsis.
 fn is_literal_text(text: &str) -> bool {
     let marks = ["{input:", "${", "{{", "…", "..."];
     !(marks.iter().any(|mark| text.contains(mark)) || (text.contains('<') && text.contains('>')))

@@ -1,5 +1,5 @@
-//! Checks of grants: patterns that match nothing, exceed the base's, or carry a risk (`language.md` 9). Answers are
-//! memoized by pattern, since many directives grant the same.
+//! Checks of grants: patterns that match nothing, exceed the grants of the base, or have a risk (`language.md` 9).
+//! Match results are memoized by pattern, because many directives have equal grants.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,7 +61,7 @@ impl PatternMatcher {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
         for grant in &permissions.grants {
-            // The risk of a misspelt pattern says nothing about the grant that was meant.
+            // The risk of a misspelt pattern does not show the risk of the intended grant.
             if !matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Nothing { .. })) {
                 check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
             }
@@ -82,7 +82,7 @@ impl PatternMatcher {
             let text = &pattern.0;
             items.record_read(|| Dependency::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
-                // Depend on the answer, not on the lists it was found in.
+                // Depend on the match result, not on the lists that were searched.
                 let answer = items.untracked(|| self.match_pattern(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
@@ -138,8 +138,8 @@ impl PatternMatcher {
         PatternMatch::Nothing { suggestion }
     }
 
-    /// Revalidates the answers of an earlier check. Returns the patterns whose answer changed; none if the item lists
-    /// are unchanged.
+    /// Revalidates the match results of an earlier check. Returns the patterns whose result changed; none if the item
+    /// lists are unchanged.
     pub fn from_answers(answers: PatternAnswers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
             return (Self { reaches: answers.0, ..Self::default() }, Vec::new());
@@ -156,7 +156,7 @@ impl PatternMatcher {
         (reach, changed)
     }
 
-    /// Returns the answers for a later check.
+    /// Returns the match results for a later check.
     pub fn into_answers(self) -> PatternAnswers {
         PatternAnswers(self.reaches)
     }
@@ -304,7 +304,7 @@ fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics)
     }
 }
 
-/// Reports a grant of one tool whose needs no grant meets: every call of the tool is refused.
+/// Reports a grant of one tool if no grant meets the needs of the tool, so that every call of the tool is refused.
 fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) {
     let pattern = &grant.pattern.0;
     let id = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id));

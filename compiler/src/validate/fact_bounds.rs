@@ -1,6 +1,6 @@
-//! Bounds of facts that follow from a directive before a run: costs by its limits, calls by its grants, and the model by
-//! the provider files, because `--model` replaces the directive's own. Patterns of calls are evaluated over the calls that
-//! exist.
+//! Bounds of facts that follow from a directive before a run. The limits bound costs, the grants bound calls, and the
+//! provider files bound the model, because `--model` replaces the directive's own. Patterns of calls are evaluated over
+//! the calls that exist.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -44,28 +44,29 @@ impl BoundCause {
         [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction, Self::Retries, Self::Windows];
 }
 
-/// The highest usage of a context window that a condition can meet. An estimate may pass the window, but no request is
-/// several times as large.
+/// The highest usage of a context window that a condition can meet. An estimate may exceed the window, but no request
+/// is several times as large as the window.
 const MAX_USAGE_RATIO: f64 = 4.0;
 
 /// Requests between two checks of the token limit: a summary of the conversation, and the request itself.
 const REQUESTS_PER_CHECK: u64 = 2;
 
-/// The multiple of the token limit that a thread passes only by an unusually large request. The limit is checked before a
-/// request, so the last one may pass it.
+/// The multiple of the token limit that a thread exceeds only with an unusually large request. The limit is checked
+/// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens of a large request, so that a small limit does not count as passed several times by one of them.
+/// Tokens of a large request. They are added to the bound, so that one request alone does not exceed a small limit
+/// several times.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
-/// Seconds by which a thread may pass its duration: calls are cut at the limit and then have some time to end.
+/// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
 const DURATION_TOLERANCE: f64 = 60.0;
 
 /// Maximum number of granted calls that a condition is evaluated with.
 const MAX_MATCHING_CALLS: usize = 64;
 
-/// The calls that meet a condition, by the span of its hook and the fact. They are the same for every directive, so one
-/// check shares them.
+/// The calls that meet a condition, by the span of its hook and the fact. The calls are the same for every directive,
+/// so one check shares them.
 #[derive(Default)]
 pub struct MatchingCalls(RefCell<CallsByHook>);
 
@@ -135,8 +136,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. `is_usual` assumes
-    /// that no request takes several times the token limit.
+    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. `is_usual`
+    /// assumes that no request takes several times the token limit.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
@@ -164,7 +165,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
         let most = highest_limit(self.composed, limit, declared as f64)?;
         Some(match fact {
-            // The limit is checked before a request, which may pass it.
+            // The limit is checked before a request, and the request may exceed it.
             "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" => {
                 let request = self.models().largest_request()?.saturating_mul(REQUESTS_PER_CHECK);
                 #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
@@ -179,8 +180,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         })
     }
 
-    /// Returns the names of granted calls that a condition distinguishes, and one name for all others; `None` if they are
-    /// too many, or if the grants of the spawn parent apply.
+    /// Returns the names of granted calls that a condition distinguishes, and one name for all other calls; `None` if
+    /// there are too many names, or if the grants of the spawn parent apply.
     fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
         let condition = hook.compiled.as_ref()?;
@@ -202,7 +203,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
 
     /// Returns the names of existing calls with which a condition is not false.
     fn matching_calls(&self, hook: &HookDecl, condition: &Condition, path: &Path, fact: CallFact) -> Rc<[String]> {
-        // Read for every directive, so that each depends on the lists.
+        // Read the lists for every directive, so that each directive depends on them.
         let lists = ItemType::ALL.map(|item_type| self.items.list(item_type.kind()));
         if let Some(known) = self.matching.0.borrow().get(&(hook.span, fact)) {
             return known.clone();
@@ -242,7 +243,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     /// Returns true if a grant allows some call of an item.
     fn may_call(&self, id: &ItemId) -> bool {
         let Some(grants) = self.grants() else { return true };
-        // Tools of the engine that need no grant.
+        // Tools of the engine need no grant.
         if id.as_str().starts_with("rye/agent/threads/") {
             return true;
         }

@@ -314,8 +314,8 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports parameters of a call that a hook reads and that no tool has: none of the tools that the condition requires,
-/// or no tool at all if it requires none. This reads the tools, so only `check` calls it.
+/// Reports parameters of a call that a hook reads although no tool has them. If the condition requires certain tools,
+/// only their parameters count. This reads the tools, so only `check` calls it.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
@@ -387,8 +387,8 @@ fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)
 }
 
-/// Returns the tools that a condition requires of a call: `call.item_id == "…"`, `call.item_id in […]` or the same with
-/// `call.name`, alone or in `&&`.
+/// Returns the tools that a condition requires of a call: `call.item_id == "…"` or `call.item_id in […]`, or the same
+/// forms with `call.name`, alone or in `&&`.
 fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
         ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),

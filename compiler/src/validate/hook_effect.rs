@@ -1,5 +1,5 @@
-//! Hooks whose action changes nothing, hooks that let a thread end only at its limits, and comparisons with a text where a
-//! list is meant.
+//! Hooks whose action changes nothing, hooks that let a thread end only at its limits, and comparisons with a text
+//! where a list is meant.
 
 use rye_grammar::Span;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind};

@@ -43,7 +43,7 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which the condition of `hook` is true in vain.
+    /// The hook that sets the route of the first directive for which `hook` is true, but does not set the route.
     by: Arc<HookDecl>,
 }
 
@@ -119,7 +119,7 @@ impl HookUses {
             }
             earlier.push(hook);
         }
-        // A hook behind the one that routes is removed if the first one fires in any case.
+        // A hook after the hook that sets the route is removed if the earlier hook fires in any case.
         let behind = composed.hooks.iter().filter(|hook| {
             hook.decl.event == HookPoint::ResolveExtends
                 && hook.decl.space == Space::Project

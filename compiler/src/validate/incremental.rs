@@ -92,7 +92,7 @@ impl CheckCache {
         let shares = &self.shares;
         let is_used = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
         if self.sizes_after_eviction == (0, 0) {
-            // In the first check all of them are in use.
+            // In the first check, all entries are in use.
             self.sizes_after_eviction = (self.answers.len(), self.lowered.palette_count());
         }
         let (patterns, palettes) = self.sizes_after_eviction;

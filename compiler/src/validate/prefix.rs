@@ -19,8 +19,8 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum stable tokens of the first message behind a changing part. Providers cache no shorter prefix, and the threads of
-/// a directive share the first message only while the cache of an earlier one lasts.
+/// Minimum stable tokens of the first message behind a changing part. Providers cache no shorter prefix, and the
+/// threads of a directive share the first message only while the cache of an earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// The reported parts. The first affected directive of each part is the example.
@@ -75,8 +75,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Checks for hooks that inject text with facts that change per turn before the messages, or that replace the
-    /// system prompt with it, because everything after such a text is not cached.
+    /// Checks for hooks that insert text with facts that change per turn before the messages, or that replace the
+    /// system prompt with such a text, because everything after the text is not cached.
     fn check_messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
         let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));
@@ -216,7 +216,7 @@ fn includes_previous_prompt(placeholders: &[HookFactPlaceholder]) -> bool {
 fn hook_text_frequency(hook: &ComposedHook) -> ChangeFrequency {
     match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
         (Some(knowledge), _) => knowledge_frequency(knowledge, hook.decl.event),
-        // The result of a tool, or an item chosen at run time.
+        // The text is the result of a tool, or an item chosen at run time.
         (None, _) => ChangeFrequency::PerThread,
     }
 }

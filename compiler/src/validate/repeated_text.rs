@@ -53,8 +53,8 @@ struct ParagraphIndex {
     repeated: Vec<(Occurrence, Occurrence)>,
 }
 
-/// Paragraphs by text, and indexes by list of texts: most directives share the knowledge of their bases, so that the work
-/// grows with the size of the texts and not with the number of directives.
+/// Paragraphs by text, and indexes by list of texts. Most directives share the knowledge of their bases, so the cache
+/// lets the work grow with the size of the texts and not with the number of directives.
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<[Paragraph]>>>,
@@ -120,7 +120,7 @@ impl ParagraphCache {
         if let Some(known) = self.texts.borrow().get(&source) {
             return Rc::clone(known);
         }
-        // A text that is not a verbatim part of its file has no places of paragraphs.
+        // If the text is not a verbatim part of its file, its paragraphs have no positions there and are skipped.
         let is_verbatim = items.sources().slice(span) == text;
         let read: Rc<[Paragraph]> = if is_verbatim { split_paragraphs(text, span).into() } else { Rc::new([]) };
         self.texts.borrow_mut().insert(source, Rc::clone(&read));
@@ -201,7 +201,7 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     paragraphs
 }
 
-/// Joins repetitions of neighboring paragraphs. Leaves out those within the standard library.
+/// Joins repetitions of neighboring paragraphs. Omits repetitions within the standard library.
 fn join_neighbors(repeated: &[(Occurrence, Occurrence)]) -> Vec<(Span, Span, u64)> {
     let mut joined: Vec<(Span, Span, u64)> = Vec::new();
     let mut last: Option<(Occurrence, Occurrence)> = None;

@@ -124,7 +124,7 @@ pub(super) fn suggest_file(id: &str) -> Option<String> {
     if near_folder && let Some(near) = closest(name, names()) {
         return Some(format!("agent/{near}"));
     }
-    // A typo in the name of a folder that holds any number of files.
+    // Checks for a typo in the name of a folder that may contain any number of files.
     let folders = FILES.iter().filter_map(|f| f.id.strip_suffix('/'));
     closest(folder, folders).map(|near| format!("{near}/{name}"))
 }

@@ -12,7 +12,7 @@ use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::world::{Entry, ItemKind, Space};
 
-/// The tokenizer for both texts; independent of the model, because directives with different models may get them.
+/// The tokenizer for both texts; independent of the model, because directives with different models may use the texts.
 const TOKENIZER: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {

@@ -180,7 +180,7 @@ impl SpawnRoute {
 }
 
 /// Returns true if a thread of this directive may spawn: a grant allows it, or the chain declares no permissions and
-/// inherits the parent's.
+/// inherits those of the parent.
 pub fn directive_may_spawn(composed: &Composed) -> bool {
     let Some(permissions) = &composed.permissions else { return true };
     permissions.value.grants.iter().any(|grant| may_spawn(&grant.pattern.0))

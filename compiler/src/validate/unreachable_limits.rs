@@ -17,8 +17,8 @@ use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
-/// Factor on the largest number of repeated attempts of a call: those of the retry table, as many of `error` hooks, and the
-/// same of a fallback.
+/// Factor on the largest number of attempts of a call in the retry table: `error` hooks can repeat as many attempts,
+/// and a fallback has the attempts of the table and of the hooks too.
 const ATTEMPTS_PER_RETRY: u64 = 4;
 
 /// Retries of the built-in table.
@@ -46,8 +46,8 @@ impl RetryCounts {
     }
 }
 
-/// Reports grants of directives that a limit of 0 makes useless. A body that names a child is reported by the spawn
-/// checks.
+/// Reports grants of directives that a limit of 0 makes useless. If a body names a child, the spawn checks report the
+/// limit instead.
 pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: bool, found: &mut Diagnostics) {
     let limit = match (audit.limits.depth, audit.limits.spawns) {
         (0, _) => "depth",
@@ -98,8 +98,8 @@ pub fn check(
     }
 }
 
-/// The highest values that limits have in a run. A hook at a limit can raise it, or let the thread continue beyond it; no
-/// other hook can, because the limits are checked again after every other event.
+/// The highest values that limits have in a run. A hook at a limit can raise the limit, or let the thread continue
+/// beyond it. No other hook can, because the limits are checked again after every other event.
 struct ReachableLimits<'c, 'w> {
     items: &'c Items<'w>,
     retries: &'c RetryCounts,
@@ -137,7 +137,7 @@ impl ReachableLimits<'_, '_> {
         directive_may_spawn(self.composed) || actions.into_iter().any(|action| is_starting(&action.node))
     }
 
-    /// Returns the most attempts of one turn that are billed.
+    /// Returns an upper bound on the billed attempts of one turn.
     fn attempts(&self) -> u64 {
         let files = ["agent/resilience", "agent/error_classification"];
         let most =
@@ -163,11 +163,11 @@ impl ReachableLimits<'_, '_> {
                 // A fallback may cost less.
                 let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
                 let spend = self.spend()?;
-                // A turn starts only if the remaining spend covers its worst case; here that case without its prompt.
+                // A turn starts only if the remaining spend covers its worst case; the prompt is left out here.
                 let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
                 let left = Nanos(spend.0.saturating_sub(last.0).max(0));
                 let most = prices.max_turns_within(left, self.audit.opening, self.audit.opening, MIN_CALL_TOKENS)?;
-                // Token counts are estimates; a text can have half as many more characters per token.
+                // Token counts are estimates; a text can have half as many characters more per token.
                 (most.saturating_add(most / 2) < limits.turns).then(|| {
                     let what = format!("of {} turns at most {most} are affordable", limits.turns);
                     format!("{what} with a `spend` of {spend} and `{}`", model.id)
@@ -264,7 +264,7 @@ mod tests {
             (turns, raise("spend", "0.03"), vec!["turns"]),
             ("tokens=\"900000000\" turns=\"2\"", retry.to_owned(), vec!["tokens"]),
             ("output=\"900000\"", continues.clone(), vec!["output"]),
-            // A hook lifts it, or spends more.
+            // A hook raises the limit that binds first, or spends more.
             (spend, raise("turns", "100000"), vec![]),
             (spend, at_turns, vec![]),
             (turns, raise("spend", "100"), vec![]),

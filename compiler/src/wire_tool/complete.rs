@@ -47,7 +47,7 @@ fn complete_map(map: &mut Map<String, Value>, depth: usize) {
                     complete(schema, depth + 1);
                 }
             }
-            // Every wire accepts `additionalProperties: false`.
+            // Only schemas that are objects need completion here: every wire accepts `additionalProperties: false`.
             ("items" | "contains" | "not" | "if" | "then" | "else" | "propertyNames" | "contentSchema", schema)
             | ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", schema @ Value::Object(_)) => {
                 complete(schema, depth + 1);

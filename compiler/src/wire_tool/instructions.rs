@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, Segment};
 use crate::plan::{PaletteTool, Plan, PlannedModel, ToolUse};
 
-/// Start and end of a tool call in the text of a model.
+/// The tags around a tool call in the text of a model.
 pub const CALL_START: &str = "<tool_call>";
 pub const CALL_END: &str = "</tool_call>";
 /// Start of a tool result; a model that writes this tag invents the text that follows.
@@ -15,7 +15,7 @@ pub const RESULT_START: &str = "<tool_result";
 /// Id of the layer. No item has this id, because ids contain no spaces.
 pub const LAYER_ID: &str = "tool instructions";
 
-/// Returns the instructions as the last layer of the system prompt; `None` if the model takes tool definitions or is
+/// Returns the instructions as the last layer of the system prompt; `None` if the model has native tool use or is
 /// offered no tool.
 pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Option<Layer> {
     let text = instructions_text(model, palette)?;

@@ -51,7 +51,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     if let Some(Value::Array(all)) = map.shift_remove("allOf") {
         for member in &all {
             let mut member = flatten(root, member, depth + 1, notes);
-            // The description of the whole applies to the whole.
+            // A description of the whole takes precedence over the description of a member.
             if map.contains_key("description") {
                 member.shift_remove("description");
             }
@@ -61,7 +61,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(any)) = map.shift_remove(key) {
             notes.push(format!("{key} {}", Value::Array(any.clone())));
-            // The note holds the rules of the branches.
+            // The note states the rules of the branches, so their own notes are dropped.
             let branches: Vec<Map<String, Value>> = any
                 .iter()
                 .filter(|s| accepts_object(s))

@@ -216,7 +216,7 @@ impl SubsetConverter<'_> {
             match self.convert(&Value::Object(merged), depth + 1) {
                 Value::Object(map) if types_of(&map) == ["null"] && map.len() == 1 => nullable = true,
                 Value::Object(mut map) => match map.shift_remove("anyOf") {
-                    // Alternatives within alternatives.
+                    // Alternatives within alternatives become alternatives of the whole.
                     Some(Value::Array(inner)) if map.is_empty() => branches.extend(inner),
                     Some(inner) => {
                         map.insert("anyOf".to_owned(), inner);
@@ -346,7 +346,7 @@ impl SubsetConverter<'_> {
     }
 }
 
-/// Returns the named types, or those that the other keywords imply.
+/// Returns the named types, or the types that the other keywords imply.
 fn infer_types(map: &Map<String, Value>) -> Vec<&str> {
     let named = types_of(map);
     let has = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
@@ -463,7 +463,7 @@ fn or_null(schema: Value) -> Value {
     Value::Object(map)
 }
 
-/// Returns the first of a schema's alternatives, which carries the description of all.
+/// Returns the first of a schema's alternatives; its description applies to all alternatives.
 fn first_alternative(map: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     map.get_mut("anyOf")?.as_array_mut()?.first_mut()?.as_object_mut()
 }

@@ -36,7 +36,7 @@ impl<'b> MapWorld<'b> {
         Self { behind: Some(behind), ..Self::default() }
     }
 
-    /// Sets the reader of scripts. If there is none here nor in the world behind, every script is an error.
+    /// Sets the reader of scripts. If neither this map nor the world behind it has a reader, every script is an error.
     #[must_use]
     pub fn with_scripts(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
@@ -58,13 +58,13 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// [`MapWorld::with`] for the project.
+    /// Adds a file to the project, like [`MapWorld::with`].
     #[must_use]
     pub fn project(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.with(Space::Project, path, content)
     }
 
-    /// [`MapWorld::with`] in place; replaces the file of that path.
+    /// Adds a file like [`MapWorld::with`], in place; replaces the file of that path.
     pub fn insert(&mut self, space: Space, path: &str, content: impl AsRef<[u8]>) {
         if let Some((top, _)) = path.strip_prefix(".ai/").and_then(|p| p.split_once('/'))
             && space == Space::Project

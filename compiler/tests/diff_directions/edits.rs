@@ -9,7 +9,7 @@ use super::rng::Rng;
 pub enum ExpectedDirection {
     /// Less is allowed, so the reverse edit allows more.
     Narrower,
-    /// Nothing is allowed or forbidden, also by the reverse edit.
+    /// The edit and its reverse neither allow nor forbid anything.
     Neutral,
 }
 
@@ -20,9 +20,9 @@ pub struct PlanEdit {
     from: String,
     to: String,
     pub truth: ExpectedDirection,
-    /// The edited file before, if it differs from the project's.
+    /// The edited file before the edit, if it differs from the project's file.
     pub base: Vec<(String, String)>,
-    /// The edited file.
+    /// The edited file after the edit.
     pub changes: Vec<(String, String)>,
 }
 
@@ -252,7 +252,7 @@ fn drawn(project: &EditedProject) -> Vec<PlanEdit> {
             ("after_step", "continue", false),
             ("agent_end", "{ follow_up: { content: more } }", false),
         ]);
-        // A guard that fires more often narrows; a hook that lets the thread do more has to fire less often.
+        // To narrow, a guard has to fire more often, and a hook that lets the thread do more has to fire less often.
         let (before, after) = if is_guard { (narrow, wide) } else { (wide, narrow) };
         let hook = |condition: &str| {
             format!("  - {{ id: drawn{n}, event: {event}, layer: 1, condition: '{condition}', action: {action} }}\n")
@@ -287,7 +287,7 @@ fn implied(rng: &mut Rng, depth: usize) -> (String, String) {
         3 => (format!("cost.turns == {n}"), format!("cost.turns != {}", n + m)),
         4 => {
             let (narrow, wide) = implied(rng, depth - 1);
-            // Another fact than those of the conditions.
+            // A fact that neither condition reads.
             let other = format!("cost.output_tokens > {}00", 1 + rng.below(9));
             (format!("({narrow}) && {other}"), format!("({wide}) && {other}"))
         }

@@ -1,6 +1,6 @@
-//! Directions of changed guards and of hooks that let a thread continue, against an enumeration of the facts at which they
-//! fire: a change that lets a call pass, or a thread continue, at any point widens; a numeric one that does neither does
-//! not.
+//! Directions of changed guards and of hooks that let a thread continue, compared with an enumeration of the facts at
+//! which the hooks fire. A change widens if it lets a call pass, or a thread continue, at any point. Any other change
+//! between conditions on numbers does not widen.
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::report::diff::{DiffSide, Direction, PlanDiff, diff_trees};
@@ -159,7 +159,7 @@ fn widening(before: &[DirectedHook], after: &[DirectedHook]) -> Option<OraclePoi
     let mut all = all.flat_map(|(command, turn)| (0..=14).map(move |turns| OraclePoint { turn, turns, command }));
     all.find(|point| {
         let passes = fires(before, HookRole::Guard, point) && !fires(after, HookRole::Guard, point);
-        // A message of the agent is no call.
+        // The condition of a license does not read the command, because `agent_end` has no call.
         let continues = !fires(before, HookRole::License, point) && fires(after, HookRole::License, point);
         passes || continues
     })

@@ -27,7 +27,7 @@ pub enum OracleVerdict {
     Fires,
     Depends,
     Never,
-    /// Suppressed, or its item is already there.
+    /// Suppressed, or another part of the prompt certainly provides the item.
     Removed,
 }
 
@@ -96,7 +96,7 @@ impl RandomProject {
         for hook in &self.hooks {
             let RandomAction::Route(to) = hook.action else { continue };
             let truth = |facts: &dyn OracleFacts| hook.condition.as_ref().map_or(Some(true), |one| one.evaluate(facts));
-            // Evaluated to record its paths.
+            // Evaluate the condition to record the paths that it reads.
             truth(&read);
             let chosen = truth(&unknown);
             if chosen != Some(false) && !is_decided {
@@ -165,7 +165,7 @@ impl RandomProject {
     }
 }
 
-/// Orders the layers, each item once: at its first certain place, else where a hook may bring it.
+/// Orders the layers, each item once: at its first certain place, else at each place where a hook may add it.
 fn sections(
     chain: &[&RandomDirective],
     hooks: &mut [(&RandomHook, String, OracleVerdict)],

@@ -37,7 +37,8 @@ impl ApprovalRequest<'_> {
         let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);
         let mut sandbox = tool_sandbox(items, self.plan, name, call.tool.as_ref());
         let tool = call.tool.as_ref().and_then(|id| items.tool(id));
-        // The settings of an MCP server declare its sandbox, and a call is refused unless grants cover it.
+        // The settings of an MCP server declare the sandbox of its calls. A call is refused if the grants do not cover
+        // that sandbox, so nothing is narrowed here.
         if !tool.is_some_and(|tool| matches!(tool.spec.kind, ToolKind::Mcp { .. })) {
             narrow_sandbox(&mut sandbox, self.grants, &call.capability);
         }

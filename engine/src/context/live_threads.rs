@@ -25,7 +25,8 @@ pub(crate) struct RunningThreads {
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
-    /// Number of tasks that wait for a child on behalf of a parent, some after recovering the child.
+    /// Number of tasks that wait for a child on behalf of the child's parent. Some of these tasks recover the child
+    /// first.
     attended: usize,
     /// Number of open approval requests, by the root of the tree.
     asking: BTreeMap<String, usize>,
@@ -111,7 +112,8 @@ impl Drop for RecoveryGuard {
     fn drop(&mut self) {
         let undelivered = self.engine.live().taking.remove(&self.thread).unwrap_or_default();
         self.engine.thread_ended.notify_waiters();
-        // The recovery failed: the next one, perhaps in another process, takes the messages from the mailbox.
+        // The recovery failed. The messages return to the mailbox, where the next recovery finds them, perhaps in
+        // another process.
         for message in undelivered {
             if let Err(error) = self.engine.write_message(&self.thread, &message) {
                 tracing::warn!(thread = %self.thread, %error, "a control message is lost");
@@ -227,7 +229,7 @@ impl EngineContext {
         let read = self.with_world(|world| Ok(approvals::timeout_seconds(world)));
         let seconds = match read.await {
             Ok(Ok(seconds)) => seconds,
-            // A setting that cannot be read now has its default.
+            // If the setting cannot be read now, the default applies.
             Ok(Err(_)) | Err(_) => approvals::DEFAULT_TIMEOUT_SECONDS,
         };
         self.clock.elapse(seconds.saturating_mul(1000)).await;

@@ -1,5 +1,5 @@
-//! The plans of running threads. Threads share a plan, and its compiled hooks if their inputs are equal. A plan is
-//! stored once, together with its source files.
+//! The plans of running threads. Threads with the same plan share it. If their inputs are equal too, they also share
+//! the compiled hooks. A plan is stored once, together with its source files.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,7 +34,7 @@ impl EngineContext {
         if missing.is_empty() {
             return Ok(());
         }
-        // If the project cannot be read now, its files may have changed since the plan was compiled.
+        // If the project cannot be read now, nothing is stored: its files may have changed since the plan was compiled.
         let Ok(world) = (self.world)() else { return Ok(()) };
         for read in missing {
             let Ok(id) = ItemId::parse(&read.id) else { continue };

@@ -1,5 +1,5 @@
-//! A world for repeated checks: a cache of everything read, until it may have changed. Reports of changes come from
-//! [`super::Watcher`], or from an editor that has the files open.
+//! A world for repeated checks: caches every result until the files that it depends on may have changed. Reports of
+//! changes come from [`super::Watcher`], or from an editor that has the files open.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! Context files on the disk: one of each folder from the root of the git repository to the project, and the user's.
+//! Context files on the disk: one file of each folder from the root of the git repository to the project, and the file
+//! of the user.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -75,8 +75,8 @@ impl Listing {
                     continue;
                 }
                 let path = format!("{folder}/{name}");
-                // The target of a link counts; a link that leaves the space is refused. Some file systems do not report
-                // the type.
+                // For a link, the type of its target is used; a link that leaves the space is refused. Some file
+                // systems do not report the type.
                 let is_folder = match entry.file_type() {
                     FileType::Directory => true,
                     kind @ (FileType::Symlink | FileType::Unknown) => {
@@ -84,7 +84,8 @@ impl Listing {
                         match dir.metadata(&path) {
                             Ok(metadata) => metadata.is_dir(),
                             Err(error) if is_own => return Err(super::open_error(space, &path, &error)),
-                            // Another client may follow links out of the space: no item, and no reason to refuse all.
+                            // In a folder of another client, a link may lead out of the space. That link is not an
+                            // item, and the listing does not fail because of it.
                             Err(_) => {
                                 others.push(path.into());
                                 continue;

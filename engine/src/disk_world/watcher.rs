@@ -79,14 +79,14 @@ impl Watcher {
                 continue;
             }
             let Some(name) = event.file_name() else {
-                // The folder itself; its removal is reported by its parent.
+                // The event concerns the folder itself. The watch of the parent folder reports a removal.
                 changed.insert(FileChange::Folder { space, path: folder });
                 continue;
             };
             // A name that is not Unicode is not an item's.
             let Ok(name) = name.to_str() else { continue };
             let path = format!("{folder}/{name}");
-            // Other clients keep their state beside their items.
+            // The folders of other clients contain state beside the items. Changes of state are ignored.
             if !folder.starts_with(".ai") && !ItemKind::ALL.iter().any(|kind| kind.concerns(&path)) {
                 continue;
             }
@@ -113,7 +113,7 @@ impl Watcher {
         }
         for (space, path) in new {
             let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
-            // Adding a folder that is gone again reports it as changed.
+            // If the folder has disappeared meanwhile, `watch_folder` reports it as changed.
             if let Some(root) = root {
                 self.watch_folder(space, &root, &path)?;
             }

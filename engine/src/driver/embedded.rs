@@ -35,7 +35,7 @@ mod hook_runner;
 mod ledger;
 mod tools;
 
-/// Time that awaited children have after the deadline to end.
+/// Time after the deadline in which awaited children can end, in milliseconds.
 const CHILD_END_GRACE_MS: u64 = 5_000;
 /// A provider connection, or the error of connecting.
 type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
@@ -62,7 +62,8 @@ pub struct EmbeddedDriver {
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
-    /// The start of the thread with the grant sets of the current prompt, if it narrows them.
+    /// The start of the thread with the grant sets of the current prompt, if the prompt narrows the grants of the
+    /// thread.
     narrowed: Mutex<Option<Arc<Opened>>>,
 }
 
@@ -141,7 +142,7 @@ impl EmbeddedDriver {
 
     /// Completes once this call is stopped.
     async fn call_stopped(&self, call_id: &str) {
-        // The sender lives as long as this driver.
+        // The wait cannot fail: the sender lives as long as this driver.
         self.stopped_calls.subscribe().wait_for(|stopped| stopped.contains(call_id)).await.ok();
     }
 
@@ -387,7 +388,7 @@ impl Driver for EmbeddedDriver {
         let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
         Box::pin(async move {
             let outcome = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
-            // The event records the message, so a file that stays is recognized as taken.
+            // If the file stays in the mailbox, the recorded event shows that the message was already received.
             if let Ok(Err(error)) = outcome {
                 tracing::warn!(%error, "a recorded control message stays in the mailbox");
             }

@@ -44,7 +44,7 @@ impl From<&Delta> for LivePiece {
     }
 }
 
-/// Returns the number of bytes that a delta counts.
+/// Returns the size of a delta in bytes, as counted towards `MAX_PIECE_BYTES`.
 fn delta_bytes(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
@@ -67,7 +67,7 @@ impl LiveLine {
 
 /// Time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(60);
-/// Maximum number of buffered pieces. `MAX_PIECE_BYTES` bounds their bytes.
+/// Maximum number of buffered pieces. `MAX_PIECE_BYTES` bounds their total size.
 const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: usize = 512 * 1024;
 

@@ -22,7 +22,7 @@ pub struct ApprovalGiven {
 pub enum Approval {
     /// Approved by an approver.
     Approved,
-    /// Approved without a question: an earlier approval, the trust in the tool, or the kind of the call covers it.
+    /// Approved without a request: an earlier approval, the trust in the tool, or the kind of the call covers it.
     Preapproved,
     /// Refused by a user.
     Refused,

@@ -67,7 +67,7 @@ impl Opened {
 pub struct ParentLink {
     pub thread_id: String,
     /// Number of the child among the parent's children, from 1. With the parent's id it identifies the spawn, so that a
-    /// repeated spawn gives the same thread.
+    /// repeated spawn returns the same thread.
     pub spawn: u64,
 }
 
@@ -126,7 +126,7 @@ pub struct Continues {
     /// The mode of the session.
     #[serde(default, skip_serializing_if = "ChatMode::is_ask")]
     pub mode: ChatMode,
-    /// The grants of the continued prompt, if it narrows those of the session.
+    /// The grants of the continued prompt, if that prompt narrows the grants of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_grants: Option<Vec<Grant>>,
 }
@@ -190,7 +190,7 @@ pub struct AttemptIntended {
     pub unpriced: bool,
 }
 
-/// The reservation of an attempt: the ledger holds its worst case.
+/// The reservation of an attempt: the worst case of the attempt is reserved in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
     pub turn: u64,
@@ -210,7 +210,7 @@ pub struct CognitionOut {
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
-    /// Kinds of provider events and content that the wire does not know, so that `content` lacks them.
+    /// Kinds of provider events and content that the wire does not know. `content` lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -222,7 +222,7 @@ pub struct AttemptFailed {
     pub attempt: u32,
     pub error: CallError,
     pub classification: FailureClassification,
-    /// Delay before the next attempt; `None` if the table allows no further attempt.
+    /// Delay before the next attempt; `None` if the retry table allows no further attempt.
     pub retry_delay_ms: Option<u64>,
     /// The fallback model that takes over, as `provider/id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -109,7 +109,8 @@ pub struct AcceptedInput {
     /// The parts of `text` that come from skills and prompt templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expansions: Vec<InputExpansion>,
-    /// True if the model does not get the message: an `input` hook handled it, or it calls something unknown.
+    /// True if the model does not get the message: an `input` hook handled it, or the message calls a skill or prompt
+    /// template that does not exist.
     pub handled: bool,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
     pub bounds: PromptBounds,
@@ -182,7 +183,7 @@ pub enum CommandAction {
     Steer,
     /// The answer follows the user message of the next prompt.
     NextTurn,
-    /// The answer has no use.
+    /// The answer is not used.
     None,
 }
 

@@ -13,7 +13,8 @@ pub struct PromptStarted {
     /// The limits of the thread while the prompt runs: the amounts used before the prompt, plus the limits of the
     /// prompt.
     pub limits: PlanLimits,
-    /// The grants that also must allow each call of the prompt; `None` if only those of the thread apply.
+    /// The grants that must allow each call of the prompt in addition to the grants of the thread; `None` if only the
+    /// grants of the thread apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<Grant>>,
     #[serde(default, skip_serializing_if = "ChatMode::is_ask")]
@@ -23,14 +24,14 @@ pub struct PromptStarted {
     pub capped: bool,
 }
 
-/// The bounds of a prompt that its message sets. They only narrow those of the session.
+/// The bounds of a prompt that its message sets. These bounds only narrow the bounds of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBounds {
     /// The highest cost of the prompt, children included, in nano-dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spend: Option<u64>,
-    /// Capability patterns: the prompt may use those capabilities of the session that one of them matches. Empty for all
-    /// capabilities.
+    /// Capability patterns: the prompt may use a capability of the session only if one of the patterns matches it.
+    /// Empty for all capabilities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 }

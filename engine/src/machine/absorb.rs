@@ -59,7 +59,7 @@ fn insert_checkpoint(state: &ThreadState, events: &mut Vec<EventBody>) {
 fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     let at = signal.at;
     if let Some(ended) = &state.ended {
-        // Only a parked thread can be resumed.
+        // Only a parked thread (suspended or idle) can be recovered after its end.
         if !ended.status.is_parked() || !matches!(signal.fact, Fact::Recovered { .. }) {
             return Vec::new();
         }
@@ -244,7 +244,7 @@ fn events_of_summary(
     settled: EventBody,
 ) -> Vec<EventBody> {
     let summary = reply_text(&reply.content).trim().to_owned();
-    // A summary without its end would lose what it does not reach.
+    // A cut summary would lose the part of the conversation that it does not reach.
     let is_whole = matches!(reply.stop, StopReason::EndTurn | StopReason::ToolUse);
     if summary.is_empty() || !is_whole {
         let message = format!("the model returned an incomplete summary (stop reason `{}`)", reply.stop.as_str());
@@ -265,7 +265,8 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     let draw = SeededJitter::new(seed, attempt.turn, attempt.number);
     let failures = state.failures.saturating_sub(state.forgiven);
     let (classification, retry_delay_ms) = retry::classify_failure(plan, &error, failures, draw, at);
-    // A wait that does not end before the deadline is a duration stop at once; so is a call that was cut there.
+    // If the wait would not end before the deadline, or if the call was cut at the deadline, the duration limit stops
+    // the thread at once.
     let remaining_ms = state.remaining_ms_at(at).unwrap_or(u64::MAX);
     let is_cut = error.code.as_deref() == Some(DEADLINE_CODE);
     let overdue_ms = retry_delay_ms.filter(|delay| *delay >= remaining_ms).or(is_cut.then_some(0));
@@ -431,7 +432,7 @@ fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {
-        // A chat continues only when the user says so.
+        // An interrupted chat continues only when the user sends a message.
         events.extend(interruption_events(plan, state));
         return events;
     }

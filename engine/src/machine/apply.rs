@@ -359,7 +359,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
         child.ended = Some(ended.status);
         child.last_thread_id = Some(ended.thread_id.clone());
         if !child.detached {
-            // The children of a group wait at the same time.
+            // The children of a group wait at the same time, so only the longest wait is excluded.
             state.clock.exclude(asked_ms.saturating_sub(state.calls.asked_ms));
             state.calls.asked_ms = state.calls.asked_ms.max(asked_ms);
         }
@@ -490,7 +490,7 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
                 chat::succeed(state, |next| next.before_prompt = Some(*prompt));
             }
         }
-        // The events of the withdrawal and of the title follow.
+        // These messages change no state themselves. The events that a withdrawal or a title causes follow.
         ControlMessage::Retract { .. }
         | ControlMessage::Name { .. }
         | ControlMessage::Approve { .. }

@@ -62,7 +62,7 @@ pub enum Effect {
     },
 }
 
-/// The data of a continuation that the registry needs before it starts.
+/// The data of a continuation that the registry needs before the continuation starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContinuationRow {
     pub limits: PlanLimits,

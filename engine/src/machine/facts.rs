@@ -51,7 +51,7 @@ pub(super) fn point_facts(
         HookPoint::AgentEnd => {
             put("turn", state.cost.turns.into());
             put("result", state.last_text().unwrap_or_default().into());
-            // The valid outputs of the last incomplete return: a complete one ends the thread without this point.
+            // The valid outputs of the last incomplete return: a complete return ends the thread without this point.
             put("outputs", state.partial_outputs.clone().map_or(Value::Null, Value::Object));
         }
         HookPoint::Limit => {
@@ -72,8 +72,8 @@ pub(super) fn point_facts(
             put("outputs", outputs.unwrap_or(Value::Null));
         }
         HookPoint::AfterComplete => put("project_path", project(state)),
-        // Observing points get the fields of their event, `input` the message, and the points of the end the result, from
-        // their callers.
+        // The callers add the remaining facts: the fields of the event at observing points, the message at `input`, and
+        // the result at the points of the end.
         HookPoint::Input
         | HookPoint::Command
         | HookPoint::ToolExecutionStart

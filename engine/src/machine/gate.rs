@@ -68,8 +68,8 @@ pub struct Dispatch {
     pub name: String,
     pub call: GatedCall,
     pub idempotent: bool,
-    /// Folders that a process may write. `net` holds the hosts that it may reach. Every thread of the spawn chain
-    /// grants both.
+    /// Folders that a process of this call may write. `net` holds the hosts that the process may reach. Every thread of
+    /// the spawn chain grants these folders and hosts.
     pub write: Vec<String>,
     pub net: Vec<String>,
     /// Grant patterns of every thread of the spawn chain, own first. A write to an item is checked against them.
@@ -231,8 +231,8 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
 /// The tool that runs the commands of a user.
 const USER_COMMAND_TOOL: &str = "rye/bash/bash";
 
-/// Authorizes a command that the user typed, which needs no grant and no approval. Its folders and hosts are those that
-/// the thread grants to the tool.
+/// Authorizes a command that the user typed, which needs no grant and no approval. The command may use the folders and
+/// hosts that the thread grants to the tool.
 pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &str) -> Allowed<Dispatch> {
     let grants = launch_grants(state);
     let item_id = ItemId::parse(USER_COMMAND_TOOL).ok();
@@ -324,8 +324,8 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the folders that bound the writes of a file tool with this capability: a list for each thread of the spawn
-/// chain that bounds them.
+/// Returns the folders that bound the writes of a file tool with this capability: one list for each thread of the spawn
+/// chain that bounds the writes.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }

@@ -1,5 +1,5 @@
-//! The bounds of a prompt of a chat: the mode of the session and the bounds that its message sets. They only narrow the
-//! limits and the grants of the thread.
+//! The bounds of a prompt of a chat: the mode of the session and the bounds that the message of the prompt sets. Both
+//! only narrow the limits and the grants of the thread.
 
 use rye_compiler::palette::possible_primaries;
 use rye_compiler::plan::narrow::narrow_grants;
@@ -11,7 +11,7 @@ use rye_compiler::semantics::risk::{RiskTable, Tier};
 use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
-/// The end of the answer to a call that the thread grants and its current prompt does not.
+/// The end of the answer to a call that the grants of the thread allow and the grants of the current prompt do not.
 pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
 
 /// Returns the limits of a prompt with these bounds.
@@ -20,7 +20,8 @@ pub(super) fn prompt_limits(plan: &Plan, bounds: &PromptBounds) -> PlanLimits {
     PlanLimits { spend, ..plan.limits }
 }
 
-/// Returns the grants that also must allow each call of a prompt; `None` if the mode and the bounds narrow nothing.
+/// Returns the grants that must allow each call of a prompt in addition to the grants of the thread; `None` if the mode
+/// and the bounds narrow nothing.
 pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &PromptBounds) -> Option<Vec<Grant>> {
     let own = || state.launch.as_ref().and_then(|launch| launch.grants.first()).map_or(&[][..], Vec::as_slice);
     let of_mode = match mode {
@@ -38,7 +39,7 @@ pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
     let built_in = RiskTable::default();
     let table = match plan.settings.risk() {
         Ok(table) => table.unwrap_or(&built_in),
-        // Nothing is known to be safe.
+        // If the risk table cannot be read, no capability is known to be safe.
         Err(_) => return Vec::new(),
     };
     let signs = |pattern: &str| possible_primaries(pattern).contains(&Primary::Sign);
@@ -53,7 +54,7 @@ pub(super) fn current_grants(state: &ThreadState) -> &[Vec<Grant>] {
     narrowed.or_else(|| state.launch.as_ref().map(|launch| &*launch.grants)).unwrap_or_default()
 }
 
-/// Returns true if the current prompt may use less than its thread.
+/// Returns true if the grants of the current prompt are narrower than the grants of the thread.
 pub(super) fn is_narrowed(state: &ThreadState) -> bool {
     state.chat.as_ref().is_some_and(|chat| chat.narrowed.is_some())
 }

@@ -99,8 +99,8 @@ pub(super) fn accept_new(
     vec![accepted(&message, message.text.clone(), Vec::new(), false)]
 }
 
-/// Returns true if messages can pass their intake. In a run, they cannot before its prompt; the first prompt of a chat
-/// precedes the conversation.
+/// Returns true if messages can pass their intake. In a run, messages wait until the conversation contains the prompt
+/// of the run. In a chat, a message may itself be the first prompt.
 fn can_accept(state: &ThreadState) -> bool {
     state.conversation.prompted || state.chat.is_some()
 }
@@ -133,8 +133,8 @@ fn command_of<'p, 't>(
     plan.hooks.iter().find(is_command).map(|hook| (hook, name, args))
 }
 
-/// Returns the events of a command that has run: its answer, and the message for the model if the answer is one; none
-/// for a withdrawn command.
+/// Returns the events of a command that has run: the answer, and a message if the model gets the answer. Returns no
+/// events for a withdrawn command.
 pub(super) fn command_events(
     plan: &Plan,
     state: &ThreadState,

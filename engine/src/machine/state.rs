@@ -33,8 +33,8 @@ pub struct ThreadState {
     pub continues: Option<Continues>,
     pub position: RunPosition,
     pub clock: OwnedTime,
-    /// The limits at launch, including later raises. In a chat, those of the current prompt, counted from the start of the
-    /// thread.
+    /// The limits at launch, including later raises. In a chat, the limits of the current prompt, as totals since the
+    /// start of the thread.
     pub limits: PlanLimits,
     /// The limits of the thread's account. They differ from `limits` in a chat only.
     pub thread_limits: PlanLimits,
@@ -50,7 +50,7 @@ pub struct ThreadState {
     pub failures: u32,
     /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
-    /// Failures of this turn that count no longer, because the fallback model has taken over since.
+    /// Failures of this turn before the fallback model took over; they no longer count.
     pub forgiven: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,

@@ -297,7 +297,7 @@ fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResul
         Some(open) if open.origin == origin && open.what == what => {
             StepResult::Do(Effect::Ask { origin, what, call: call.map(Box::new) })
         }
-        // The request is recorded before it is asked: other processes have to find it, and recovery repeats it.
+        // The request is recorded before an approver sees it: other processes have to find it, and recovery repeats it.
         Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { origin, what })]),
     }
 }

@@ -140,7 +140,7 @@ impl Drop for OpenResponse {
 /// from pages of another origin.
 pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: AccessToken) -> Result<(), String> {
     let port = listener.local_addr().map_err(|e| e.to_string())?.port();
-    // Only its own origin is allowed; a request from any web page has another one.
+    // Only the origins of this server are allowed; a request from a web page has a different origin.
     let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
     let mut config = StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(own);
     config.max_request_body_bytes = MAX_MESSAGE_BYTES;

@@ -124,7 +124,7 @@ fn check_params<T: DeserializeOwned>(
         Ok(_) => Ok(()),
         Err(error) => {
             let reason = error.to_string();
-            // Clients do not know the names of types.
+            // Clients do not know the names of types, so the reason omits these names.
             let reason = reason
                 .split_once(", expected struct ")
                 .map_or(reason.clone(), |(found, _)| format!("{found}, expected an object"));

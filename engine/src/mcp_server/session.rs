@@ -238,7 +238,8 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// The call's thread for each of its descendants.
+    /// The threads that calls started, by the ids of their descendants: the progress of a descendant belongs to that
+    /// call.
     calls: BTreeMap<String, ThreadId>,
 }
 
@@ -288,7 +289,7 @@ impl SessionWatcher {
     /// Refuses further calls of the session.
     async fn end(&self, result: &RunResult) {
         let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
-        // The thread ends once.
+        // The reason is set once, because the thread ends once.
         self.ended.set(reason).ok();
         self.table.remove(&self.source);
         self.source.close().await;

@@ -25,13 +25,14 @@ const MAX_RECEIVED: usize = 64;
 type Input = Box<dyn AsyncRead + Send + Unpin>;
 type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Sets standard input and output to blocking mode again when it is dropped: other programs may share them.
+/// A guard: when it is dropped, standard input and output are set to blocking mode again, because other programs may
+/// share them.
 pub(super) struct BlockingModeGuard;
 
 impl Drop for BlockingModeGuard {
     fn drop(&mut self) {
         for stream in [io::stdin().as_fd(), io::stdout().as_fd()] {
-            // A closed stream has no mode.
+            // A closed stream has no mode, so a failure is ignored.
             rustix::io::ioctl_fionbio(stream, false).ok();
         }
     }
@@ -140,7 +141,7 @@ async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: String) 
     output.flush().await
 }
 
-/// Reads messages until the end of the input; answers those that cannot be handled.
+/// Reads messages until the end of the input; answers messages that cannot be handled.
 async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     mut input: BufReader<R>,
     sender: &mpsc::Sender<RxJsonRpcMessage<RoleServer>>,

@@ -16,11 +16,11 @@ pub struct SharedMessage(Arc<MessageEntry>);
 
 struct MessageEntry {
     message: Message,
-    /// The user content that stands for a message of another kind in requests.
+    /// The user content that replaces a message of another kind in requests.
     converted: OnceLock<Vec<ContentBlock>>,
     /// The last encoding. A thread rarely changes its wire.
     encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
-    /// The message with the call ids of the last normalized request, if those ids differ from its own.
+    /// The message with the call ids of the last normalized request, if these ids differ from the ids in this message.
     renamed: Mutex<Option<SharedMessage>>,
 }
 
@@ -95,7 +95,7 @@ impl SharedMessage {
 
 #[cfg(test)]
 impl SharedMessage {
-    /// Returns the last encoding, even if it is of the message with other call ids.
+    /// Returns the last encoding, even if it encodes the message with other call ids.
     pub fn kept_encoding(&self) -> Option<Arc<[u8]>> {
         let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -160,7 +160,7 @@ fn default_key_header() -> KeyHeader {
 }
 
 impl PriceTable {
-    /// Returns the prices that `prices: none` stands for.
+    /// Returns the prices of a free model, which a file declares as `prices: none`.
     pub fn none() -> Self {
         let (input, output) = ("0".to_owned(), "0".to_owned());
         Self { input, output, cache_read: None, cache_write: None, long_prompt: None }
@@ -175,7 +175,7 @@ fn priced<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PriceTabl
     Option::deserialize(value).map_err(serde::de::Error::custom)
 }
 
-/// Reads the prices of long prompts. `none` removes those of a lower space's file.
+/// Reads the prices of long prompts. `none` removes the prices of long prompts that a lower space's file declares.
 fn long_prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LongPromptPrices>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     if value.as_str() == Some("none") { Ok(None) } else { Option::deserialize(value).map_err(serde::de::Error::custom) }

@@ -215,7 +215,7 @@ fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     parts
 }
 
-/// Adds the documented signature to the first call of a reply that has no signature, because another model wrote it.
+/// Adds the documented signature to the first call of a reply without any signature: another model wrote such a reply.
 fn sign_foreign_call(parts: &mut [Value]) {
     if parts.iter().any(|part| part.get(SIGNATURE_FIELD).is_some()) {
         return;

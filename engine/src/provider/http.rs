@@ -144,7 +144,7 @@ impl Endpoint {
         let request =
             |client: &Client, body: Bytes| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let body = Bytes::from(body);
-        // Shares the bytes.
+        // The clone shares the bytes.
         let again = known.then(|| body.clone());
         let error = match request(client_for(&self.url)?, body).send().await {
             Ok(response) => {
@@ -325,7 +325,7 @@ impl ProviderErrorBody {
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
-    /// Converts to a failed attempt with an error inside the stream.
+    /// Converts the body to the error of an attempt that failed inside the stream.
     pub fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {

@@ -94,7 +94,7 @@ fn message(turn: ProviderMessage<'_>) -> Option<Value> {
         ProviderMessage::Assistant { content } => assistant(content),
         ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
-            // The wire has no field for a failed call, so the text has to say it.
+            // The wire has no field for a failed call, so the text states the failure.
             let text = if is_error { format!("Error: {text}") } else { text.to_owned() };
             Some(json!({"role": "tool", "tool_call_id": call_id_of(call_id), "content": text}))
         }

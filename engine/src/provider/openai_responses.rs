@@ -89,7 +89,7 @@ fn tool(tool: &ToolDefinition) -> Value {
         "name": tool.name,
         "description": description,
         "parameters": parameters,
-        // Strict mode requires every property, which is not what the author's schema says.
+        // Strict mode would require every property, even if the author's schema declares it as optional.
         "strict": false,
     })
 }
@@ -103,7 +103,7 @@ fn items(turn: ProviderMessage<'_>) -> Vec<Value> {
         ProviderMessage::Assistant { content } => assistant(content),
         ProviderMessage::ToolResult { call_id, name: _, content, is_error } => {
             let text = if is_blank(content) { NO_OUTPUT } else { content };
-            // The wire has no field for a failed call, so the text has to say it.
+            // The wire has no field for a failed call, so the text states the failure.
             let text = if is_error { format!("Error: {text}") } else { text.to_owned() };
             vec![json!({"type": "function_call_output", "call_id": plain_name(call_id), "output": text})]
         }
@@ -143,7 +143,8 @@ fn item(block: &ContentBlock) -> Option<Value> {
             "arguments": call.input.to_string(),
         })),
         ContentBlock::Other { wire, value } => (wire == WIRE && can_return(value)).then(|| value.clone()),
-        // The displayed summary of a reasoning item; the encrypted item itself is a separate block.
+        // A thinking block is the displayed summary of a reasoning item. It is not sent: the encrypted item is a
+        // separate block.
         ContentBlock::Thinking { .. } | ContentBlock::Image { .. } => None,
     }
 }

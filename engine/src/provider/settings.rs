@@ -151,7 +151,7 @@ impl MaxTokensField {
     }
 }
 
-/// Timeouts of a call. There is none for a whole stream, because the thread's duration limit applies.
+/// Timeouts of a call. No timeout bounds a whole stream, because the thread's duration limit applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Maximum time from sending the request to the response headers, connecting included.

@@ -71,7 +71,7 @@ pub fn request_as_text(request: &Request) -> Request {
     Request { turns: turns.into_iter().map(SharedMessage::from).collect(), ..request.clone() }
 }
 
-/// Adds user content to the last turn if that is of the user, else as a new turn, because the templates of many small
+/// Adds user content to the last turn if that is a user turn, else as a new turn, because the templates of many small
 /// models require alternating roles.
 fn push_user_content(turns: &mut Vec<Message>, mut content: Vec<ContentBlock>) {
     if let Some(Message::User { content: before }) = turns.last_mut() {

@@ -95,7 +95,7 @@ async fn attempt<D: ReplyDecoder>(
     let streamed = CutStream { sent: length(sent), received: length(received) };
     let cut = (!decoder.is_usage_final()).then_some(streamed);
     let replied = match failure {
-        // The connection broke after the whole reply.
+        // If the connection broke only after the whole reply, the reply is used.
         Some(error) if matches!(error.stage, FailedStage::Truncated | FailedStage::Timeout) => {
             decoder.finish().map_err(|_| error)
         }
@@ -112,7 +112,7 @@ async fn attempt<D: ReplyDecoder>(
             reply.uncounted = cut.or_else(|| (!plausible).then_some(streamed));
             Ok(reply)
         }
-        // An error as the only event refuses the request before any reply, as an error status does.
+        // If an error is the only event, the provider refused the request before any reply, as with an error status.
         Err(error) if error.stage == FailedStage::StreamError && event_count == 1 => {
             Err(CallError { usage: reported, ..error })
         }

@@ -447,7 +447,7 @@ impl EngineContext {
         let engine = Arc::clone(self);
         let name = move || {
             let nameless = planned.iter().filter(|(_, _, name)| name.is_none());
-            // A tool run has no directive to name it after.
+            // The id of a tool run is not derived from a directive, because the run has none.
             let of = |planned: &ChildPlan| planned.call.is_none().then(|| planned.plan.directive.clone());
             let after: Vec<Option<ItemId>> = nameless.map(|(_, planned, _)| of(planned)).collect();
             let mut ids = engine.ids.allocate_all(&after, engine.clock.now())?.into_iter();
@@ -552,7 +552,7 @@ fn child_init(
     for set in &mut chain {
         set.extend(extra.iter().cloned());
     }
-    // A tool run is a call of its parent, whose own set is already the first.
+    // A tool run is a call of its parent. The own set of the parent is already the first of the chain.
     if plan.capabilities.declared && call.is_none() {
         chain.insert(0, plan.capabilities.grants.clone());
     }

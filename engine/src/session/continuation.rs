@@ -39,8 +39,8 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
-/// The process that ran the continued thread. A thread that this process has just ended is not verified again: its
-/// directive may have changed since its start.
+/// The process that ran the continued thread. A thread that this process has just ended is not verified again: the
+/// directive of the thread may have changed since the thread started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,
@@ -58,8 +58,8 @@ pub(super) struct PriorThread {
 }
 
 impl EngineContext {
-    /// Starts the continuation of a thread whose context was full. The end of that thread has created its row and its
-    /// account.
+    /// Starts the continuation of a thread whose context was full. The end of that thread has created the row and the
+    /// account of the continuation.
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -91,7 +91,7 @@ impl EngineContext {
 
     /// Appends the event `ended` to a transcript, with totals computed from the earlier events.
     fn write_end(&self, thread: &ThreadId, status: Status, message: String) -> Result<(), DriveError> {
-        // A signature vouches for all lines before it, so a transcript that fails verification is not extended.
+        // A signature confirms all lines before it, so a transcript that fails verification is not extended.
         let Some(VerifiedTranscript { reading, events, synced, .. }) = self.read_verified(thread)? else {
             return Ok(());
         };

@@ -132,7 +132,7 @@ impl EngineContext {
             }
         }
         if folded.state.is_idle() {
-            // The interrupted prompt no longer pays for what its children do.
+            // The interrupted prompt no longer pays for the work of its children, so they are cancelled.
             let awaited = folded.state.living_children().filter(|(_, child)| !child.detached);
             let awaited: Vec<String> = awaited.filter_map(|(_, child)| child.thread_id.clone()).collect();
             if !awaited.is_empty() {
@@ -162,7 +162,7 @@ impl EngineContext {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, transcript_trust } = verified;
         let Some(plan_id) = ThreadHead::of(&events).plan_id else {
-            // So short a transcript has no effects.
+            // A transcript without a plan id is so short that the thread has had no effect.
             let path = layout::transcript(thread);
             self.disk.remove(&path).map_err(StoreError::io("remove", &path))?;
             return Ok(None);

@@ -29,7 +29,7 @@ struct BranchPoint {
 
 impl EngineContext {
     /// Builds the start parameters of the thread in which a chat continues. The end of the continued thread has created
-    /// its row and its account.
+    /// the row and the account of the new thread.
     pub(super) async fn successor_init(
         self: &Arc<Self>,
         (thread, next): (&ThreadId, &ThreadId),

@@ -270,7 +270,8 @@ impl EngineContext {
             let reason = "it was started headless and would request no approval".to_owned();
             return self.require_acceptance(thread, reason);
         }
-        // The project may have brought the messages along. Those that arrive from now on are from the user's processes.
+        // The author of the project may have added the waiting messages. Messages that arrive from now on come from the
+        // user's processes.
         let waiting = mailbox::list(&*self.disk, thread)?;
         if let Some(mail) =
             waiting.into_iter().find(|mail| does_more_than_stop(&ControlMessage::from_file(mail.body.clone())))

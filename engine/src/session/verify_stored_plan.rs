@@ -1,6 +1,6 @@
 //! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin, so every hook of
 //! the stored plan that starts a program, raises a limit or grants a capability must match the current files, whose
-//! trust is recorded. The model's endpoint never comes from a stored plan (`engine::Connections`).
+//! trust is recorded. The model's endpoint never comes from a stored plan (`context::providers`).
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::hook::PlannedHook;

@@ -68,8 +68,8 @@ impl ThreadIds {
         Ok((id, PathBuf::from(layout::THREADS)))
     }
 
-    /// Allocates several ids and syncs the names of their folders together. `Some(directive)` gives an id named after
-    /// the directive, `None` a UUID.
+    /// Allocates several ids and syncs the names of their folders together. `Some(directive)` produces an id named
+    /// after the directive, `None` a UUID.
     pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
         let mut ids = Vec::with_capacity(after.len());

@@ -21,8 +21,8 @@ pub const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// Returns a thread's folder. A folder is that of a thread if it holds a transcript; a directive id with `/` gives
-/// nested folders. Ids end in digits, and every name in a thread's folder has a dot, except `inbox`, so names never
+/// Returns a thread's folder. A folder that holds a transcript is the folder of a thread. A directive id with `/` leads
+/// to nested folders. Ids end in digits, and every name in a thread's folder has a dot, except `inbox`, so names never
 /// collide.
 pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())

@@ -80,7 +80,7 @@ impl OwnerLock {
     pub fn acquire(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
         layout::create_folders(&*disk)?;
         if let Err(error) = remove_dead_owners(&*disk, now) {
-            // They are harmless, and the next process tries again.
+            // Leftover files are harmless, and the next process tries again.
             tracing::warn!(%error, "the files of ended processes are not removed");
         }
         let id = OwnerId::parse(&new_uuid_v7(now)?)?;

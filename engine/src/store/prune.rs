@@ -22,7 +22,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         return Ok(0);
     }
     let registry = Registry::open(Arc::clone(disk))?;
-    // One transaction for all rows: each has a price of a dozen system calls.
+    // All rows are removed in one transaction, because each transaction costs a dozen system calls.
     let mut directives: BTreeMap<ThreadId, String> =
         registry.threads()?.into_iter().map(|row| (row.id, row.directive)).collect();
     let (mut named, mut exports) = (BTreeSet::new(), Vec::new());

@@ -261,8 +261,8 @@ impl Registry {
         checked.map_err(|error| self.explained(error))
     }
 
-    /// Replaces an error by the first I/O error if it is a consequence: a file that failed once stays unusable in this
-    /// process.
+    /// Replaces an error by the first I/O error of the file if the error is a consequence of that failure: a file that
+    /// failed once stays unusable in this process.
     fn explained(&self, error: StoreError) -> StoreError {
         self.first_error.explain(error, Path::new(REGISTRY))
     }

@@ -22,7 +22,7 @@ pub struct SourceCopy {
     pub bytes: Vec<u8>,
 }
 
-/// Lists the reads of a plan whose files are copied: those outside the system space.
+/// Lists the reads of a plan whose files are copied: the reads outside the system space.
 fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
     let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))

@@ -8,8 +8,8 @@
 //!
 //! - `seq` counts from 0 without gaps; in an undamaged file it is the number of lines before.
 //! - `ts` is in milliseconds since 1970, by the driver's clock.
-//! - `h` is SHA-256 over the `h` before (for the first line, over the thread's id) and this line without its own `h`.
-//!   The hash covers the line and everything before it.
+//! - `h` is SHA-256 over the `h` of the line before (for the first line, over the thread's id) and this line without
+//!   its own `h`. The hash covers the line and everything before it.
 //! - `b` is the barrier: the number of events known to be on disk when the line was written. Every later line repeats
 //!   the barrier, so that it survives a crash with any of them.
 //! - `s` (optional) is the seal: a key's name and its signature of the chain hash that the line has without `s`. It
@@ -139,7 +139,7 @@ impl Transcript {
             count: reading.records.len() as u64,
             head: last.map_or_else(|| ChainHash::start(thread), |record| record.hash),
             barrier,
-            // Without a barrier, the folder entry may be unsynced: the creator may have died before.
+            // Without a barrier, the folder entry may be unsynced: the creator may have died before the sync.
             folder_synced: barrier > 0,
             poisoned: None,
         })

@@ -88,7 +88,7 @@ impl Threads {
         found.into_iter().next().ok_or_else(|| StoreError::UnknownThread { thread: thread.to_string() })
     }
 
-    /// Verifies threads against the keys of a trust store; in the order of `threads`.
+    /// Verifies threads against the keys of a trust store. Returns the results in the order of `threads`.
     ///
     /// # Errors
     /// The disk cannot be read. Faults of the threads are part of the results instead.

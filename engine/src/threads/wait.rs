@@ -23,7 +23,7 @@ pub enum WaitOutcome {
     Unknown,
 }
 
-/// Minimum and maximum interval between two polls of the registry.
+/// Minimum interval between two polls of the registry; `MAX_POLL_INTERVAL` is the maximum.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -68,7 +68,7 @@ pub struct StopGuard(Arc<AtomicBool>);
 impl StopCondition {
     pub fn after(timeout: Duration) -> (Self, StopGuard) {
         let cancelled = Arc::new(AtomicBool::new(false));
-        // A deadline beyond the range of `Instant` is none.
+        // A deadline beyond the range of `Instant` counts as no deadline.
         let deadline = Instant::now().checked_add(timeout);
         (Self { deadline, cancelled: Arc::clone(&cancelled) }, StopGuard(cancelled))
     }

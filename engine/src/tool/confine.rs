@@ -38,7 +38,8 @@ const MAX_PATH: usize = 4096;
 
 /// The files of a project, with the access of one call.
 pub struct ProjectFiles {
-    /// The root as given, beside its canonical path. An absolute path below either becomes relative.
+    /// The root as the caller stated it, beside the canonical path of the root. An absolute path below one of the two
+    /// becomes relative.
     given: PathBuf,
     real: PathBuf,
     root: Dir,
@@ -76,7 +77,7 @@ pub enum ResolvedKind {
 }
 
 impl ProjectFiles {
-    /// Opens a project. `may_write_item` holds the grants of each link of the spawn chain.
+    /// Opens a project. `may_write_item` holds the grants of each thread of the spawn chain.
     pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
         let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;

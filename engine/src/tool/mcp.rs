@@ -1,6 +1,6 @@
-//! Tools of MCP servers. A plan takes them from items that `rye mcp refresh` wrote; a server is started on the first
-//! call, and a tool whose definition differs from its item is not called. Only this module and the CLI's `mcp` command
-//! depend on the protocol.
+//! Tools of MCP servers. A plan contains the tools whose items `rye mcp refresh` wrote. A server is started on the
+//! first call, and a tool whose definition differs from its item is not called. Only this module and the CLI's `mcp`
+//! command depend on the protocol.
 
 pub mod config;
 mod connection;

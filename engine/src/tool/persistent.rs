@@ -28,7 +28,7 @@ const JAVASCRIPT_SERVER: &str = include_str!("persistent/serve.mjs");
 
 /// Maximum number of persistent processes of a thread.
 const MAX_PROCESSES: usize = 16;
-/// Number of times that a process which failed starts again within one prompt.
+/// Maximum number of restarts of a failed process within one prompt.
 const MAX_RESTARTS: u64 = 1;
 
 /// The program of a persistent tool.
@@ -36,7 +36,7 @@ const MAX_RESTARTS: u64 = 1;
 pub enum PersistentProgram {
     /// A command that implements the protocol.
     Command { argv: Vec<String> },
-    /// A script whose function `execute` is called once a line.
+    /// A script whose function `execute` is called for each line.
     Script { language: ScriptLanguage },
 }
 
@@ -77,9 +77,9 @@ struct ProcessKey {
 #[derive(Default)]
 struct ProcessSlot {
     running: Option<LineProcess>,
-    /// True if the last process failed: it ended, missed a deadline, or wrote something else than an answer.
+    /// True if the last process failed: it ended, missed a deadline, or wrote something other than an answer.
     has_failed: bool,
-    /// The prompt in which processes were last restarted, and how often.
+    /// The prompt in which processes were last restarted, and the number of restarts in that prompt.
     restarts: (u64, u64),
     last_id: u64,
 }
@@ -91,7 +91,7 @@ impl std::fmt::Debug for PersistentProcesses {
 }
 
 impl PersistentProcesses {
-    /// Creates the set of a thread that accepts the messages of its processes.
+    /// Creates the set of processes of a thread that accepts their messages.
     pub fn with_pushes(pushes: PushHandler) -> Self {
         Self { pushes: Some(pushes), ..Self::default() }
     }
@@ -171,7 +171,8 @@ impl PersistentTool {
             };
             slot.last_id = slot.last_id.saturating_add(1);
             let line = json!({"id": slot.last_id, "event": invocation.event, "facts": invocation.parameters});
-            // A call that is dropped leaves no process whose next line answers this call.
+            // If this future is dropped, the process is dropped too. Otherwise its next line could answer this call
+            // instead of the next one.
             match process.exchange(slot.last_id, &line, timeout, invocation.halt.clone()).await {
                 Ok(answer) => {
                     slot.running = Some(process);

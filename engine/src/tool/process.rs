@@ -132,7 +132,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     drop(command);
     let feeder = owner.as_ref().map(std::io::PipeWriter::try_clone).transpose()?;
     let mut group = ProcessGroup::new(child.id(), owner);
-    // Dropped before the group, so that the helper sees its owner's end.
+    // The feed is dropped before the group, so that the helper sees the end of its owner.
     let mut feed = feed::write_input(feeder, child.stdin.take(), program.input.clone())?;
     let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 

@@ -41,7 +41,7 @@ impl ToolSchema {
     /// Compiles the schema on first use, or returns the reason why it is invalid.
     pub fn compile(&self) -> Result<&Validator, SchemaError> {
         let compiled = self.compiled.get_or_init(|| {
-            // Linear-time patterns where possible, since a schema may come from an untrusted source.
+            // Patterns run in linear time where possible, because a schema may come from an untrusted source.
             let linear = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
             let options = jsonschema::options().offline().with_pattern_options(linear);
             options.build(&self.source).or_else(|error| {

@@ -22,7 +22,8 @@ const JAVASCRIPT_RUNNER: &str = include_str!("script/run.mjs");
 /// A shell program that reads the source up to a zero byte and leaves the parameters, the rest of the input, to the
 /// script.
 const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
-/// Maximum size in bytes of a parameter that a shell script also gets as a variable. Longer ones are only in its input.
+/// Maximum size in bytes of a parameter that a shell script also gets as a variable. Longer parameters are only in the
+/// input of the script.
 const MAX_VARIABLE_BYTES: usize = 64 * 1024;
 /// Maximum bytes of the log in a failure.
 const MAX_LOG_BYTES: usize = 8 * 1024;

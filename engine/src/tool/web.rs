@@ -186,7 +186,8 @@ fn client_for_grant(granted: HostGrant) -> Result<Client, String> {
     builder.build().map_err(|e| format!("no connection can be made: {e}"))
 }
 
-/// A resolver that refuses names with a non-public address. The connection uses only the addresses that it returns.
+/// A resolver that refuses names with a non-public address. The connection uses only the addresses that the resolver
+/// returns.
 struct PublicResolver;
 
 impl Resolve for PublicResolver {

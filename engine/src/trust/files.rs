@@ -1,4 +1,4 @@
-//! The files of a project that the words of a command name, with their hashes. A folder stands for every file in it, so
+//! The files of a project that the words of a command name, with their hashes. A folder represents every file in it, so
 //! that a new or changed file in it is not trusted.
 
 use std::collections::btree_map::Entry;
@@ -94,7 +94,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds a link of the project that leads out of it, by its target, because another target is another program.
+    /// Adds a link of the project that leads out of the project, with its target: a link with another target is another
+    /// program.
     fn add_link(&mut self, place: &Path) {
         let Ok(target) = fs::read_link(place) else { return };
         let folder = place.parent().and_then(|folder| folder.canonicalize().ok());
@@ -117,7 +118,7 @@ impl<'p> NamedFiles<'p> {
         }
         let fail = |source| TrustError::Io { path: folder.to_path_buf(), source };
         let entries = match fs::read_dir(folder) {
-            // No program of this user reads it either.
+            // This user cannot read the folder, so no program of this user can.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             entries => entries.map_err(fail)?,
         };

@@ -89,7 +89,7 @@ impl KnownFiles {
             (path, watched, version)
         };
         let versions: Vec<_> = paths.into_iter().map(version).collect();
-        // Read after the versions, so that a change in between gives another version.
+        // The files are read after the versions, so that a change in between results in another version.
         let is_settled =
             versions.iter().filter_map(|(.., version)| *version).all(|version| version.is_settled(read_at));
         let is_stable = is_settled && secret_folders([project]) == secrets;

@@ -361,7 +361,7 @@ fn inherited_descriptors() {
 }
 
 fn runtimes_work() {
-    // The toolchains of the user who runs the tests: `rustup` keeps them in the home folder.
+    // The test uses the toolchains of the user who runs it, because `rustup` keeps them in the home folder.
     let (home, path) = (std::env::var("HOME").unwrap_or_default(), std::env::var("PATH").unwrap_or_default());
     let machine = machine();
     let run = |path: &str, home: &str, command: &str| {

@@ -380,7 +380,7 @@ fn requests_go_where_granted() {
         for stream in listener.incoming().take(2) {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0_u8; 4096]);
-            // A redirect to the metadata address of a cloud machine.
+            // The server redirects to the metadata address of a cloud machine.
             let to =
                 "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/meta-data\r\nContent-Length: 0\r\n\r\n";
             stream.write_all(to.as_bytes()).unwrap();

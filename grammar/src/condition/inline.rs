@@ -292,7 +292,7 @@ fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span)
     check_depth(depth, shape, kind, span)
 }
 
-/// Rejects `a == !b`: `!` binds looser than `==`, so it cannot be its operand.
+/// Rejects `a == !b`: `!` binds looser than `==`, so a negation cannot be an operand of `==`.
 fn reject_not_operand(right: &BuiltExpr) -> Result<(), SyntaxError> {
     if right.shape == ExprRole::Not { Err(error::not_as_operand(right.expr.span)) } else { Ok(()) }
 }

@@ -80,7 +80,7 @@ pub fn hooks_xml(bytes: &[u8]) {
     }
 }
 
-/// Converts a web page to text: scripts stay invisible, and the output stays bounded.
+/// Converts a web page to text, and checks the length of the output and that scripts stay invisible.
 pub fn html(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let read = page_text(text);
@@ -88,7 +88,7 @@ pub fn html(bytes: &[u8]) {
     assert_eq!(page_text(&format!("<script>{}</script>", text.replace('<', " "))).trim(), "");
 }
 
-/// Renders the page of `rye plan --format html`: a directive's text never becomes markup.
+/// Renders the page of `rye plan --format html`, and checks that the text of a directive never becomes markup.
 pub fn page(bytes: &[u8]) {
     let Some(text) = text(bytes).filter(|text| text.len() < MAX_PROJECT_BYTES) else { return };
     let made = |body: &str| {
@@ -118,7 +118,7 @@ pub fn hooks_yaml(bytes: &[u8]) {
 
 type FormatFn = fn(&str) -> Result<Formatted, FormatRefusal>;
 
-/// Formatting a formatted file changes nothing.
+/// Checks that formatting a formatted file changes nothing.
 pub fn format(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let layouts: [FormatFn; 3] =

@@ -71,7 +71,8 @@ pub fn condition_mapping(bytes: &[u8]) {
     }
 }
 
-/// Evaluates a compiled condition without panics; a verdict that holds without facts must hold with them.
+/// Checks that a compiled condition is evaluated without panics, and that a verdict without facts also holds with
+/// facts.
 fn condition(expr: &Expr) {
     let Ok(condition) = Condition::compile(expr) else { return };
     let mut some = Facts::new();

@@ -40,7 +40,7 @@ pub fn script(bytes: &[u8]) {
     }
 }
 
-/// Round-trips one event of a transcript.
+/// Checks that an event of a transcript stays equal when it is written and read again.
 pub fn transcript(bytes: &[u8]) {
     let Ok(event) = serde_json::from_slice::<EventBody>(bytes) else { return };
     let Ok(written) = serde_json::to_string(&event) else { panic!("an event that was read cannot be written") };

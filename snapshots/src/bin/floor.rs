@@ -1,4 +1,5 @@
-//! I/O baseline for benchmarks: the minimal cost of the same work, so that results can be given as multiples of it.
+//! I/O baseline for benchmarks: the minimal cost of the same work, so that results can be stated as multiples of this
+//! cost.
 //!
 //! `floor DIR`: reads every file of a project under `.ai/`, validates UTF-8 and hashes it, as a checker must.
 //! `floor DIR TURNS`: for each tool turn, appends and syncs two lines and commits one row, as a run must.

@@ -65,7 +65,7 @@ fn facts(point: &HookPointRow) -> String {
     let mut shown: Vec<(String, Vec<String>)> = Vec::new();
     for name in point.fact_names().iter().filter(|name| COMMON_FACTS.iter().all(|fact| fact.name != name.as_str())) {
         let (root, field) = name.split_once('.').unwrap_or((name, ""));
-        // Described once, above the table.
+        // The page describes the fields of these objects once, above the table.
         let field = if matches!(root, "cost" | "limits") { "" } else { field };
         match shown.last_mut().filter(|(known, _)| known == root) {
             Some((_, fields)) => fields.extend((!field.is_empty()).then(|| field.to_owned())),

@@ -9,8 +9,8 @@ use super::house::{root, sources};
 /// Uses of each top-level module: the modules that its sources name, without those of tests.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Modules that lie on a circle, by crate: only the arguments of the command line and their commands, which clap's derive ties
-/// together.
+/// Modules that lie on a circle, by crate. Only `args` and `command` of the command line do, because clap's derive ties
+/// them together.
 const KNOWN_CIRCLES: [(&str, &[&str]); 4] =
     [("grammar", &[]), ("compiler", &[]), ("engine", &[]), ("cli", &["args", "command"])];
 

@@ -12,7 +12,7 @@ use super::page::{ExplainPage, pages};
 
 const SECTIONS: [&str; 4] = ["What it means", "Why it is refused", "Example", "Fix"];
 
-/// Returns whether no source text can cause the code; unit tests cause these with graphs built by hand.
+/// Returns true if no source text can cause the code. Unit tests cause such a code with a graph built by hand.
 fn needs_no_source(code: &str) -> bool {
     code.starts_with("plan::")
 }
@@ -69,7 +69,7 @@ fn layout_faults(page: &ExplainPage) -> Vec<String> {
     faults
 }
 
-/// Returns the codes that the example of a page produces, if they are others than its own.
+/// Returns the codes that the example of a page produces, if they differ from the page's own code.
 fn example_fault(page: &ExplainPage) -> Option<String> {
     let Some(world) = page.world() else { return Some(format!("{}: the example shows no file", page.path)) };
     let (diagnostics, _) = rye_snapshots::check(&world);

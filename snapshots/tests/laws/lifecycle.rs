@@ -5,7 +5,7 @@ use std::fs;
 
 use super::house::{root, sources};
 
-/// The checklists of `docs/engine.md` 9 and the minimum number of their lines.
+/// The checklists of `snapshots/promises/lifecycle.md`: the heading and the number of rows of each.
 const TABLES: [(&str, usize); 5] = [
     ("## The fifteen steps", 15),
     ("## The eleven operations of the orchestrator", 11),

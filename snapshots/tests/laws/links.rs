@@ -15,7 +15,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Lines outside fenced blocks.
+/// Returns the lines outside of fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_fenced = false;
     text.lines().filter(move |line| {
@@ -25,14 +25,14 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets of inline links, without those that leave the repository.
+/// Returns the targets of inline links, without links that leave the repository.
 fn targets(text: &str) -> Vec<String> {
     let after = prose(text).flat_map(|line| line.split("](").skip(1).map(str::to_owned).collect::<Vec<_>>());
     let targets = after.filter_map(|rest| rest.split(')').next().map(str::to_owned));
     targets.filter(|target| !target.contains("://") && !target.starts_with("mailto:")).collect()
 }
 
-/// The anchor that a heading gets.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

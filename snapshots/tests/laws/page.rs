@@ -28,7 +28,7 @@ pub fn pages() -> Vec<ExplainPage> {
 }
 
 impl ExplainPage {
-    /// Parses the text of a page; the path gives the code.
+    /// Parses the text of a page. The path determines the code.
     pub fn parse(path: &Path, text: &str) -> Self {
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
         let inside = shown.split("/codes/").nth(1).unwrap().trim_end_matches(".md");

@@ -40,7 +40,7 @@ fn is_constant(span: &str) -> bool {
     span.contains('_') && span.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
-/// Returns true unless a command calls a recipe of the justfile or a test target that does not exist.
+/// Returns false if a command calls a missing recipe of the justfile or a missing test target.
 fn command_exists(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
     let after = |word: &str| words.iter().position(|known| *known == word).and_then(|at| words.get(at + 1));

@@ -9,7 +9,7 @@ use super::house::{root, rust_sources, sources};
 /// Names that are generic by nature: their module says what they belong to.
 const GENERIC_NAMES: [&str; 6] = ["Args", "Body", "Client", "Decoder", "Error", "Settings"];
 
-/// The maximum of type names that several files of the workspace define, tests included.
+/// Maximum number of type names that several files of the workspace define, tests included.
 const MAX_SHARED_NAMES: usize = 40;
 
 /// Returns the names of the public types of a source, without those of its test module.
@@ -18,7 +18,8 @@ fn public_types(text: &str) -> Vec<&str> {
     type_names(code, true)
 }
 
-/// Returns the names of the types that a source defines, and of the public ones the aliases too.
+/// Returns the names of the types that a source defines. With `is_public`, returns only public types and public type
+/// aliases.
 fn type_names(code: &str, is_public: bool) -> Vec<&str> {
     let name = |line: &'_ str| -> Option<usize> {
         let line_start = line.trim_start();

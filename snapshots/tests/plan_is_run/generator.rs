@@ -15,7 +15,7 @@ pub struct GeneratedProject {
     pub files: Vec<(String, String)>,
     /// Inputs of the directive `main`.
     pub inputs: Map<String, Value>,
-    /// The script that the run plays (`docs/scripted.md`).
+    /// The script that the run plays (`docs/reference/scripted.md`).
     pub script: String,
 }
 
@@ -58,7 +58,7 @@ const CONDITIONS: [&str; 14] = [
     "{ all: [ { path: capabilities_summary, op: exists }, { path: parent_thread_id, op: exists, value: false } ] }",
 ];
 
-/// Number of leading conditions whose facts exist at every event.
+/// Number of conditions at the start of `CONDITIONS` whose facts exist at every event.
 const UNIVERSAL_CONDITIONS: usize = 8;
 
 pub fn project(seed: u64) -> GeneratedProject {
@@ -113,7 +113,7 @@ pub fn project(seed: u64) -> GeneratedProject {
 
 fn sentence(rng: &mut Rng) -> String {
     let words: Vec<&str> = (0..2 + rng.below(6)).map(|_| rng.one_of(&FILLER_WORDS)).collect();
-    // A fallback that looks like a placeholder must stay text.
+    // Some words look like placeholders, escapes or markup.
     words.join(" ")
 }
 

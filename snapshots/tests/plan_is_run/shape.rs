@@ -33,7 +33,7 @@ fn is_optional(layer: &Layer) -> bool {
 }
 
 /// Returns the texts between placeholders. A knowledge item appears only at its first position, and a layer without
-/// text nowhere.
+/// text does not appear.
 fn shape<'l>(layers: &'l [Layer], is_sent: &dyn Fn(&Layer) -> bool, seen: &mut BTreeSet<&'l str>) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_first = true;

@@ -50,8 +50,8 @@ struct RyeAgent {
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
 }
 
-/// Serves the client on stdin and stdout until the end of the input or a stop signal, then closes the sessions. A second
-/// signal kills their threads.
+/// Serves the client on stdin and stdout until the end of the input or a stop signal, then closes the sessions. A
+/// second signal kills the threads of the sessions.
 pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
     let mut signals = StopSignals::install(&report);
     let (sessions, engines) = (Mutex::default(), tokio::sync::Mutex::default());
@@ -145,9 +145,9 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
 }
 
 impl RyeAgent {
-    /// Closes all sessions and waits for their end. A stop signal kills their threads.
+    /// Closes all sessions and waits for their end. A stop signal kills the threads of the sessions.
     async fn close_sessions(&self, signals: &mut Option<StopSignals>) {
-        // The tasks close their sessions.
+        // This drops the senders of all session tasks. A task without a sender closes its session.
         self.lock().clear();
         let engines: Vec<Engine> = self.engines.lock().await.values().cloned().collect();
         let mut closed = std::pin::pin!(async {
@@ -178,8 +178,8 @@ async fn next_signal(signals: &mut Option<StopSignals>) {
     }
 }
 
-/// Returns true if a message could not be written because the client has closed its end. The protocol library provides
-/// only the text of the error.
+/// Returns true if a message could not be written because the client has closed its end. The texts of the errors are
+/// compared, because the protocol library provides only the text.
 fn is_closed_by_client(error: &Error) -> bool {
     let closed = std::io::Error::from(rustix::io::Errno::PIPE).to_string();
     error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
@@ -218,7 +218,7 @@ impl RyeAgent {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the list of commands to the client, once the client knows the session.
+    /// Sends the list of commands to the client. The caller has already sent the session id to the client.
     fn announce_commands(&self, id: Option<&SessionId>) {
         if let Some(session) = id.and_then(|id| self.lock().get(&*id.0).cloned()) {
             session.send(SessionCommand::ListCommands).ok();
@@ -268,7 +268,7 @@ impl RyeAgent {
         }
     }
 
-    /// Opens a session and starts its task. `known` is the id by which the client knows the session.
+    /// Opens a session and starts its task. `known` is the id of a reopened session in the requests of the client.
     async fn open(
         &self,
         engine: &Engine,
@@ -305,7 +305,7 @@ impl RyeAgent {
         let (spaces, engine) = self.engine(&folder).await?;
         let thread = ThreadId::parse(&id.0).map_err(|_| unknown_session(&id))?;
         let threads = engine.inner().threads();
-        // Another thread may continue the session since.
+        // Since the client received `id`, another thread may have continued the session.
         let rows = session_rows(&threads, &thread).map_err(|_| unknown_session(&id))?;
         let thread = rows.last().map(|row| row.id.clone()).ok_or_else(|| unknown_session(&id))?;
         if is_replay {
@@ -367,8 +367,8 @@ impl RyeAgent {
     }
 }
 
-/// Returns the events of a session's conversation: those of its last thread, and before them the events of each thread
-/// that it continues, up to the place where it does.
+/// Returns the events of a session's conversation in order: of each thread that was continued, the events up to the
+/// place where the next thread continues it, then all events of the last thread.
 fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());
@@ -378,7 +378,8 @@ fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>,
         }
         let events = threads.transcript(&thread)?;
         let continues = ThreadHead::of(&events).continues;
-        // Messages that waited in the continued thread were accepted there and are sent in this one.
+        // A message that waited when this thread was started was accepted in an earlier thread and is sent in this
+        // thread.
         let mut waited = Vec::new();
         if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
             let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));
@@ -395,7 +396,7 @@ fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>,
     Ok(found)
 }
 
-/// Finds the project of a folder: the folder itself or its nearest ancestor that is one.
+/// Finds the project of a folder: the nearest folder with `.ai`, starting at the folder itself.
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))

@@ -48,7 +48,8 @@ fn read_input(lines: &mpsc::Sender<io::Result<String>>) {
     }
 }
 
-/// Returns the text of a line; for a line that is too long, a text that is answered as invalid JSON.
+/// Returns the text of a line. For a line that is too long, returns a text that is not JSON, so that the client
+/// receives a parse error.
 fn message_text(line: Line) -> String {
     match line.fault {
         Some(LineFault::TooLong) => format!("a line of more than {} MiB", MAX_LINE_BYTES >> 20),
@@ -61,7 +62,7 @@ fn write_output(mut lines: mpsc::Receiver<Written>) {
     while let Some((mut line, done)) = lines.blocking_recv() {
         line.push('\n');
         let written = output.write_all(line.as_bytes()).and_then(|()| output.flush());
-        // The connection may be over.
+        // If the connection has ended, the receiver of the result is dropped.
         done.send(written).ok();
     }
 }

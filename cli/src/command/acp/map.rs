@@ -20,7 +20,7 @@ use crate::present::event::result_reason;
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
-/// Maximum length of each text of a change in an update, in bytes.
+/// Maximum length of the old and of the new text of a changed file in an update, in bytes.
 const MAX_DIFF_BYTES: usize = 256 * 1024;
 
 /// Converts the events of one session to updates of the Agent Client Protocol.
@@ -45,7 +45,7 @@ impl UpdateMapper {
         Self { context_window, ..Self::default() }
     }
 
-    /// Shows the changes of files of this project.
+    /// Adds the changes of files in `project` to the updates.
     #[must_use]
     pub fn with_files(self, project: PathBuf, objects: Objects) -> Self {
         Self { files: Some((project, objects)), ..self }
@@ -110,7 +110,7 @@ impl UpdateMapper {
             .iter()
             .filter_map(|block| if let ReplyBlock::Text { text } = block { Some(text.as_str()) } else { None })
             .collect();
-        // Pieces may have been dropped; then the whole text follows.
+        // If a streamed piece was dropped, the streamed text is no prefix of the reply, and the whole reply is sent.
         let rest = text.strip_prefix(&streamed).unwrap_or(&text);
         updates.extend((!rest.is_empty()).then(|| agent_text(rest)));
         for block in &reply.content {
@@ -138,7 +138,7 @@ impl UpdateMapper {
 
     fn result(&mut self, result: &ToolCallResult) -> Vec<SessionUpdate> {
         let changes = self.changes.remove(&result.call_id).unwrap_or_default();
-        // A call that never was announced is one of text.
+        // A call that was never announced is a call in the text of a reply.
         if self.open_calls.remove(&result.call_id).is_none() {
             return Vec::new();
         }

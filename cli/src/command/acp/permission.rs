@@ -32,8 +32,8 @@ impl SessionGrants {
         has_session || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
     }
 
-    /// Converts the answer of the client, and records an approval that lasts longer than the call. Returns an error
-    /// text if that fails.
+    /// Converts the answer of the client, and records an approval that lasts longer than the call. If the approval
+    /// cannot be recorded, also returns an error text.
     pub fn answer(
         &self,
         outcome: &RequestPermissionOutcome,

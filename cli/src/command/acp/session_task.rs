@@ -41,8 +41,8 @@ struct PendingPrompt {
     responder: Box<Responder<PromptResponse>>,
 }
 
-/// Questions, and the events of their requests, which arrive in any order. A client gets a question after the event of
-/// its call.
+/// Approval questions, and the `approval_asked` events of the same requests. A question and its event arrive in any
+/// order; the client gets the question after both have arrived.
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
@@ -51,7 +51,7 @@ struct WaitingQuestions {
 }
 
 impl WaitingQuestions {
-    /// Records a question; returns it if the event of its request has arrived.
+    /// Records a question. Returns the question if the event of the same request has already arrived.
     fn question(&mut self, question: Question) -> Option<Question> {
         let is_same = |(thread, what): &(ThreadId, String)| *thread == question.thread && *what == question.what;
         if let Some(at) = self.events.iter().position(is_same) {
@@ -62,7 +62,7 @@ impl WaitingQuestions {
         None
     }
 
-    /// Records the event of a request; returns its question if that has arrived.
+    /// Records the event of a request. Returns the question of the same request if the question has already arrived.
     fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
         let is_same = |question: &Question| question.thread == *thread && question.what == what;
         if let Some(at) = self.questions.iter().position(is_same) {
@@ -87,7 +87,7 @@ pub struct SessionTask {
 impl SessionTask {
     /// Runs until the thread has ended.
     pub async fn run(mut self) {
-        // The thread that has the session; another one may continue it.
+        // The current thread of the session. Another thread can continue the session.
         let mut main = self.session.thread_id().clone();
         let grants = Arc::new(SessionGrants::default());
         let mut pending: VecDeque<PendingPrompt> = VecDeque::new();
@@ -161,7 +161,7 @@ impl SessionTask {
         self.connection.send_notification(SessionNotification::new(self.id.clone(), update)).ok();
     }
 
-    /// Submits a text, or answers a typed command without a prompt.
+    /// Submits a text as a prompt. A typed command is performed at once and starts no prompt, except for a retry.
     async fn submit(
         &self,
         text: String,
@@ -178,7 +178,7 @@ impl SessionTask {
                 Err(reason) => Err(reason),
             },
             TypedText::Request(verb @ ChatVerb::Retry {}) => {
-                // The response follows the prompt.
+                // The client gets its response at the end of the repeated prompt.
                 let response = self.requests.answer(ChatRequest { id: Value::Null, verb }).await;
                 let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 if let Some(input) = input.map(str::to_owned) {
@@ -209,7 +209,7 @@ impl SessionTask {
     fn list_commands(&self) {
         let Ok(world) = self.requests.spaces.open() else { return };
         let mut listed = list_commands(&world);
-        // Editors have their own commands for these.
+        // Editors have their own ways to end a session.
         listed.retain(|command| !["exit", "quit"].contains(&command.name.as_str()));
         let commands = listed.into_iter().map(|command| {
             let hint = Some(command.arguments).filter(|hint| !hint.is_empty());
@@ -260,7 +260,7 @@ impl SessionTask {
         let (connection, id) = (self.connection.clone(), self.id.clone());
         tokio::spawn(async move {
             let answered = connection.send_request(request).block_task().await;
-            // A client that cannot answer refuses.
+            // An error of the client counts as a refusal.
             let outcome = answered.map_or(RequestPermissionOutcome::Cancelled, |response| response.outcome);
             let (answer, problem) = grants.answer(&outcome, &question, &spaces);
             if let Some(problem) = problem {

@@ -17,7 +17,7 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Opens a request. Returns it and the lines that describe the call.
+    /// Opens a request. Returns the request, and the lines that describe the call.
     pub fn open(question: &str) -> (Self, Vec<String>) {
         let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
         let keys = lines.pop().unwrap_or_default();

@@ -41,10 +41,11 @@ fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
     (!text.is_empty()).then_some((amount, text))
 }
 
-/// Checks that the bounds of a prompt lie within those of its session and allow something.
+/// Checks that the bounds of a prompt lie within the bounds of its session, and leave the prompt some money and
+/// capabilities.
 ///
 /// # Errors
-/// Returns the reason why they do not.
+/// Returns the reason why the bounds are invalid.
 pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), String> {
     let most = live.plan.limits.spend;
     match bounds.spend {

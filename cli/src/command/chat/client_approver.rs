@@ -24,7 +24,8 @@ impl ClientApprover {
 impl ApprovalHandler for ClientApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            // A sender that is gone ended with the input. The control message of an answer ends the wait.
+            // Waits for the end of the input; the wait fails if the sender was dropped at that time. An answer of the
+            // client is a control message, and ends the wait from outside.
             self.ended.clone().wait_for(|ended| *ended).await.ok();
             self.otherwise.answer(request).await
         })

@@ -54,7 +54,7 @@ const MAX_SESSION_TITLE_CHARS: usize = 30;
 #[derive(Debug)]
 pub enum TypedText {
     Help,
-    /// Closes the session, with the treatment of children that still run.
+    /// Closes the session. The value is the treatment of children that still run, if the command names one.
     Leave(Option<LeftChildren>),
     /// A command of the session.
     Request(ChatVerb),
@@ -160,7 +160,7 @@ pub struct ListedCommand {
     pub arguments: String,
 }
 
-/// Lists the commands of a session: built-in ones, those of the settings, prompt templates and skills.
+/// Lists the commands of a session: built-in commands, commands of the settings, prompt templates and skills.
 pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     let items = Items::new(world);
     let row = |name: String, kind, description: &str, arguments: &str| ListedCommand {
@@ -171,7 +171,7 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     };
     let own = COMMANDS.iter().map(|(name, arguments, about)| row((*name).to_owned(), "command", about, arguments));
     let mut list: Vec<ListedCommand> = own.collect();
-    // `rye check` reports their faults.
+    // Faults in the settings are ignored here, because `rye check` reports them.
     list.extend(read_commands(&items, &mut Diagnostics::new()).into_iter().map(|command| {
         let hook = command.hook;
         let about = hook.description.as_deref().unwrap_or_default();
@@ -352,7 +352,7 @@ mod tests {
             panic!("a model")
         };
         assert_eq!((model.as_str(), confirm), ("my-confirm", false));
-        // The settings cannot declare a command that a front end performs.
+        // The settings cannot declare a command with a built-in name, so the list of built-in names must be complete.
         let mut names = COMMANDS.map(|(name, ..)| name);
         let mut built_in = BUILT_IN_COMMANDS;
         names.sort_unstable();

@@ -24,8 +24,8 @@ pub struct ChatRequest {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChatVerb {
-    /// The next prompt. While a prompt runs, the message is delivered as `delivery` states; without it, the message waits
-    /// for the end of the prompt.
+    /// The next prompt. While a prompt runs, the message is delivered as `delivery` states; without `delivery`, the
+    /// message waits for the end of the prompt.
     Prompt {
         /// Text, or the call of a skill or a prompt template.
         message: String,
@@ -136,7 +136,7 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// Continues from the end of the prompt before this one, at the next idle step.
+    /// Continues from the end of the prompt before `prompt`, at the next idle step.
     Fork {
         /// Number of the prompt, from 1.
         prompt: u64,
@@ -145,7 +145,7 @@ pub enum ChatVerb {
     Rewind {
         /// Number of the prompt, from 1.
         prompt: u64,
-        /// The files of the rewind: `keep`, `preview`, `restore` or `only`.
+        /// The treatment of changed files: `keep`, `preview`, `restore` or `only`.
         #[serde(default)]
         files: RewindFiles,
     },
@@ -247,12 +247,12 @@ impl From<DeliveryArg> for Delivery {
 pub struct ChatResponse {
     /// Always `response`.
     pub r#type: &'static str,
-    /// The id of the request; null if it has none or cannot be read.
+    /// The id of the request; null if the request has no id or cannot be read.
     pub id: Value,
     /// The type of the request; null if it cannot be read.
     pub command: Option<&'static str>,
     pub success: bool,
-    /// The answer to a question about the session.
+    /// The data that the request returns; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The reason if the request was not accepted.

@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-/// The lines of stdin. A line goes to the open approval request if there is one, else to the session.
+/// The lines of stdin. A line answers the open approval request if there is one; otherwise, the session receives the
+/// line.
 #[derive(Debug)]
 pub struct PromptLines {
     prompts: tokio::sync::Mutex<UnboundedReceiver<Line>>,
@@ -54,7 +55,7 @@ impl PromptLines {
         let (end, ended) = watch::channel(false);
         std::thread::spawn(move || {
             read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared);
-            // The session may be over.
+            // The session may have ended and dropped the receiver.
             end.send(true).ok();
         });
         let is_terminal = std::io::stdin().is_terminal();

@@ -52,7 +52,7 @@ impl MarkdownStream {
         rows
     }
 
-    /// Returns the last rows of the text so far that later text can change, at most this many.
+    /// Returns the last rows that later text can still change, at most `count` rows.
     pub fn held_rows(&self, columns: usize, count: usize) -> Vec<Row> {
         if self.pending.trim().is_empty() {
             return Vec::new();
@@ -120,7 +120,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Emits the remaining rows of a block, except for the last one if the block is incomplete.
+    /// Emits the rows of a block that were not emitted yet, except for the last `held` rows, which may still change.
+    /// `usize::MAX` stands for a finished block, of which all rows are emitted.
     fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) {
         let rendered = render_block(block, self.width);
         let count = if held == usize::MAX { rendered.len() } else { rendered.len().saturating_sub(held) };
@@ -234,7 +235,8 @@ fn finished_length(pending: &str, is_end: bool) -> usize {
         [_, second, ..] if *second < complete || is_end => *second,
         _ if is_end => pending.len(),
         [_] if last_is_paragraph => {
-            // A later line changes an earlier one only if it ends a table's head, or a construct that is still open.
+            // A later line changes an earlier line only if the text so far is the head of a table, or has an open
+            // inline construct.
             let head = pending.get(..complete).unwrap_or_default();
             if head.contains('|') || has_open_markup(head) { 0 } else { complete }
         }
@@ -242,7 +244,7 @@ fn finished_length(pending: &str, is_end: bool) -> usize {
     }
 }
 
-/// Returns true if the rows of an incomplete block, except for its last one, will not change.
+/// Returns true if all rows of an incomplete block except for the last row are final.
 fn can_emit_part(block: &str) -> bool {
     let first = block.trim_start();
     !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)

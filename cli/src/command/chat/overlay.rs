@@ -114,7 +114,7 @@ impl Completer {
         match word.strip_prefix('/') {
             Some(typed) if is_first => {
                 let mut names = self.commands();
-                // A name that begins with the typed characters is meant.
+                // If a name begins with the typed characters, names that only contain the characters are left out.
                 if names.iter().any(|(name, _)| name.starts_with(typed)) {
                     names.retain(|(name, _)| name.starts_with(typed));
                 }

@@ -1,4 +1,4 @@
-//! The mode of the terminal during a chat: single keys instead of lines, and its restoration.
+//! Raw mode of the terminal during a chat (single keys instead of lines), and the restoration of the earlier mode.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -34,13 +34,13 @@ pub fn can_use_screen(report: &Printer) -> bool {
         && terminal_size().is_some_and(|size| size.columns >= MIN_COLUMNS)
 }
 
-/// Returns the size of the terminal; `None` if it reports none.
+/// Returns the size of the terminal; `None` if the terminal does not report a size.
 pub fn terminal_size() -> Option<TerminalSize> {
     let (columns, rows) = crossterm::terminal::size().ok()?;
     (columns > 0 && rows > 0).then_some(TerminalSize { columns, rows })
 }
 
-/// Switches the terminal to single keys. A panic restores it.
+/// Switches the terminal to raw mode, which sends single keys. A panic hook restores the terminal.
 pub fn enter_raw_mode() -> io::Result<()> {
     crossterm::terminal::enable_raw_mode()?;
     if !IS_RAW.swap(true, Ordering::SeqCst) {

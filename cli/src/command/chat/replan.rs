@@ -34,7 +34,7 @@ impl PlanChanges {
     }
 }
 
-/// The requested difference of a new plan.
+/// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
     /// Only the changes of the files.
@@ -55,7 +55,7 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
         PlanRequest::Model(model) => {
             let of = |model| compile_again(spaces, plan, model, Some(plan.limits));
             let provider = Some(plan.model.provider.clone());
-            // A model that the provider does not list may be one of another provider.
+            // A model that the provider does not list may belong to another provider.
             let of_provider = ModelOverride { model: Some(model.clone()), provider, ..ModelOverride::default() };
             of(of_provider).or_else(|_| of(ModelOverride::of_user(Some(model.clone()))))
         }
@@ -114,8 +114,8 @@ fn compile_again(
     Ok(compilation)
 }
 
-/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The files of the session's plan are
-/// those that were stored when its thread started.
+/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The plan of the session is compared
+/// with the copies of its files that were stored when the thread started.
 pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, after: &Compilation) -> PlanChanges {
     let by_files = || {
         let now = spaces.open().ok()?;
@@ -123,7 +123,7 @@ pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, 
         let before = compile_session(&stored, live)?;
         compare_sides((&stored, &before), (&now, after))
     };
-    // Without the stored files, only the plans are known.
+    // If the stored files cannot be read, only the plans themselves can be compared.
     by_files().unwrap_or_else(|| describe_changes(&live.plan, &after.plan))
 }
 
@@ -191,7 +191,7 @@ fn compare_sides(
         started.changes.retain(|change| change.direction.may_widen());
     }
     let mut found = PlanChanges { widens: diff.widened, lines: Vec::new() };
-    // The title names the plans by their ids.
+    // Skips the title, which names the plans only by their ids.
     found.lines = lines(&diff).into_iter().skip(1).map(|line| line.text).collect();
     let limits = (before.plan.session_limits, after.plan.session_limits);
     if let (Some(old), Some(new)) = limits {
@@ -221,7 +221,7 @@ fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
             changed.approvals_required.clear();
         }
     }
-    // The id only tells the sides apart.
+    // The comparison uses the id only to distinguish the two sides.
     changed.plan_id = changed.plan.id().unwrap_or_default();
     changed
 }

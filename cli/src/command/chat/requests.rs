@@ -112,7 +112,8 @@ impl RequestHandler {
         }
     }
 
-    /// Returns the asynchronous children that still run. Those that a prompt waits for end with it.
+    /// Returns the asynchronous children that still run. A child for which a prompt waits is not included: it ends with
+    /// the prompt.
     pub fn running_children(&self) -> Vec<ThreadId> {
         let Some(live) = self.control.live_state() else { return Vec::new() };
         let children = live.state.living_children().filter(|(_, child)| child.detached);
@@ -331,7 +332,7 @@ impl RequestHandler {
         Ok(Some(json!({"input": id})))
     }
 
-    /// Returns the prompt with a number in the newest thread that has it.
+    /// Returns the prompt with this number from the newest thread of the session that contains such a prompt.
     async fn prompt_of_session(&self, number: u64) -> Result<Option<SessionPrompt>, String> {
         let threads = self.tree_of_session().await?;
         Ok(threads.into_iter().rev().flat_map(|thread| thread.prompts).find(|prompt| prompt.number == number))

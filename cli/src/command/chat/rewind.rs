@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::requests::RequestHandler;
 
-/// The files of a rewind.
+/// The treatment of changed files during a rewind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindFiles {
@@ -18,7 +18,8 @@ pub enum RewindFiles {
     Keep,
     /// Lists the files and changes nothing, the conversation included.
     Preview,
-    /// Restores the files that are still as the last write left them, then continues from the prompt.
+    /// Restores the files that have not changed since the last recorded write, then continues from the state before the
+    /// prompt.
     Restore,
     /// Restores the files and keeps the conversation.
     Only,

@@ -119,7 +119,8 @@ impl<W: Write> Screen<W> {
         self.size
     }
 
-    /// Records a new size of the terminal. A terminal wraps rows that have become too wide.
+    /// Records a new size of the terminal. The terminal has wrapped each painted row that is now too wide, which moves
+    /// the cursor.
     pub fn resize(&mut self, size: TerminalSize) {
         if size == self.size {
             return;
@@ -264,7 +265,7 @@ mod tests {
         vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), scrollback)
     }
 
-    /// Shows what the screen has written since the last call.
+    /// Passes the output of the screen since the last call to `terminal`. Returns the length of the output in bytes.
     fn show(screen: &mut Screen<Vec<u8>>, terminal: &mut vt100::Parser) -> usize {
         let written = std::mem::take(&mut screen.out);
         terminal.process(&written);

@@ -15,7 +15,7 @@ use super::next_session::NextSession;
 use super::requests::RequestHandler;
 use crate::exit::Exit;
 
-/// Turns automatic wrapping off and saves the cursor position.
+/// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
     Lines(SessionInput),
     /// The terminal, which sends its own messages.
@@ -26,7 +26,7 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// Returns the next line of the input, if the input consists of lines. Returns a note for the user.
+    /// Handles the next line of the input, and returns a note for the user. Never returns for a terminal.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             Self::Lines(input) => input.next().await,
@@ -38,7 +38,7 @@ impl ChatInput {
     pub fn interrupt(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.interrupt(),
-            // The terminal sends keys, so this is a signal of another process.
+            // In raw mode, Ctrl+C is a key. This interruption is a signal from another process.
             Self::Terminal { .. } => self.leave(),
         }
     }
@@ -89,7 +89,7 @@ impl SessionInput {
                 let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 self.last_sent = sent.map(|id| (id.to_owned(), current_thread(&self.control)));
             }
-            // The further lines are those of the next session.
+            // If a next session is chosen, it reads the remaining lines.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
                 response.print();
@@ -146,7 +146,7 @@ impl SessionInput {
         }
     }
 
-    /// Submits a message. Bounds of its prompt are checked first.
+    /// Submits a message. If the message has bounds, a request checks the bounds before it submits the message.
     fn submit(&mut self, input: UserInput) {
         if !input.bounds.is_empty() {
             let handler = Arc::clone(&self.requests);
@@ -164,7 +164,8 @@ impl SessionInput {
         self.last_sent = self.control.submit(input, delivery).map(|id| (id, thread));
     }
 
-    /// Starts to perform a typed command. The lines of a file take effect one after another.
+    /// Starts to perform a typed command. If the lines come from a file, the command waits for the end of the last
+    /// message, and the next line waits for the end of the command.
     fn perform(&mut self, verb: ChatVerb) {
         let handler = Arc::clone(&self.requests);
         let request = ChatRequest { id: Value::Null, verb };

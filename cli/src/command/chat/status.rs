@@ -54,7 +54,7 @@ impl SessionStatus {
         status
     }
 
-    /// Updates the status by an event of the session's thread, or of another thread.
+    /// Updates the status from an event. `is_main` is true for an event of the session's own thread.
     pub fn follow(&mut self, is_main: bool, event: &EventBody) {
         if let EventBody::Settled(settled) = event {
             self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
@@ -68,7 +68,7 @@ impl SessionStatus {
             return;
         }
         if let EventBody::Opened(opened) = event {
-            // A thread that continues the session has the rest of its budget.
+            // A thread that continues the session has the rest of the session's budget as its limit.
             self.cost_before_thread = self.session_cost;
             self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
         }

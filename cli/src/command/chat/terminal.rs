@@ -98,7 +98,7 @@ pub struct ChatTerminal {
     may_leave: bool,
     /// The question about children that still run, while the user leaves.
     leave_question: Option<String>,
-    /// True if the last key asked for a wider mode.
+    /// True if the last key requested a wider mode.
     may_widen: bool,
     hint: Option<&'static str>,
     is_dirty: bool,
@@ -129,7 +129,7 @@ pub async fn run_terminal(
         Ok(Some(end)) => terminal.human.end(*end),
         Ok(None) => None,
         Err(error) => {
-            // The terminal is gone: the session waits for its next start.
+            // The terminal was closed, so the user cannot answer. The session is closed and can be opened again.
             terminal.close(LeftChildren::Wait);
             Some(error)
         }
@@ -278,7 +278,8 @@ impl ChatTerminal {
     }
 
     fn live(&mut self, live: &StreamEvent) {
-        // The renderer recognizes the thread that continues the session by its first event.
+        // The renderer sees each event first: it recognizes the thread that continues the session by the first event of
+        // that thread.
         self.human.live(live);
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
@@ -443,7 +444,7 @@ impl ChatTerminal {
         if let Some(note) = response_note(response) {
             self.note(&note);
         }
-        // A fork continues before its prompt, whose text can be changed.
+        // A fork continues from the state before its prompt. The user can edit the text of the prompt.
         let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
         if let Some(text) = text.filter(|_| response.command == Some("fork")) {
             self.return_to_editor(text);
@@ -502,7 +503,7 @@ impl ChatTerminal {
             return Ok(());
         }
         self.is_dirty = false;
-        // The terminal may have changed before its signal arrived.
+        // The size may have changed although the signal of the change has not arrived yet.
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }
@@ -561,7 +562,7 @@ impl ChatTerminal {
             let view = self.editor.view(columns, own_rows);
             (view.rows, view.cursor)
         };
-        // The viewport cannot hold a longer row: it would wrap.
+        // Omits a row that is wider than the terminal, because such a row would wrap.
         let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
         let mut rows = self.markdown.held_rows(columns, free);
         rows.retain(|row| row.width() <= columns);

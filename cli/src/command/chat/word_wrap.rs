@@ -41,7 +41,7 @@ impl WordWrapper {
         self.plain.ends_with(text)
     }
 
-    /// Starts a paragraph with the prefix of its first row and the prefix of the others.
+    /// Starts a paragraph. `first` is the prefix of the first row, `hanging` is the prefix of the other rows.
     pub fn begin(&mut self, first: String, hanging: String) {
         self.column = first.width();
         self.row = first;

@@ -40,7 +40,8 @@ impl From<&Metadata> for Fingerprint {
 }
 
 impl Fingerprints {
-    /// Takes the fingerprints of all files that can hold items, and of the entries beside their folders.
+    /// Takes the fingerprints of all files that can hold items, and of every other file directly in `.ai`. Of other
+    /// folders in `.ai`, only the paths are recorded.
     pub fn of_items(spaces: &Spaces) -> Self {
         let mut stamps = Self::default();
         for (_, root) in space_roots(spaces) {
@@ -60,7 +61,8 @@ impl Fingerprints {
         let user = spaces.user.clone().or_else(crate::workspace::user_root);
         for root in std::iter::once(spaces.project.clone()).chain(user) {
             let folder = root.join(".ai");
-            // Only the inode matters: detects replacement of `.ai`; its contents are watched separately.
+            // Only device and inode are compared, to detect that `.ai` was replaced. The contents of `.ai` have their
+            // own fingerprints.
             if let Ok(metadata) = std::fs::metadata(&folder) {
                 let file = (metadata.dev(), metadata.ino());
                 stamps.0.insert(folder, Some(Fingerprint { modified: (0, 0), changed: (0, 0), length: 0, file }));
@@ -96,7 +98,7 @@ impl Fingerprints {
         }
     }
 
-    /// Adds the folders of items, and the names of the entries beside them.
+    /// Adds the files of item folders, the other files directly in `folder`, and the paths of its other folders.
     fn add_top_level(&mut self, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {

@@ -73,7 +73,8 @@ impl ChangeDetector {
         watch
     }
 
-    /// Stops using inotify. Targets of links change without an event, so only scans detect their changes.
+    /// Stops using inotify, because the project contains links: the target of a link changes without an event, and only
+    /// a scan detects the change.
     fn disable_inotify(&mut self) {
         if self.watcher.take().is_some() {
             self.next = Instant::now();

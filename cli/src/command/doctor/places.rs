@@ -18,12 +18,12 @@ pub enum MissingPlace {
     Program { tool: String, program: String, nearest: Option<String> },
     /// The program of a tool, as a name.
     Command { tool: String, program: String },
-    /// A folder of a grant, beside one with a similar name.
+    /// A folder of a grant, if a folder or file with a similar name exists.
     Folder { directive: String, folder: String, nearest: String },
 }
 
-/// Finds the missing programs and folders of a project. A missing folder is reported only if there is one with a
-/// similar name, because a run can create folders.
+/// Finds the missing programs and folders of a project. A missing folder is reported only if a folder or file with a
+/// similar name exists, because a run can create folders.
 pub fn missing_places(world: &dyn World, project: &Path) -> Vec<MissingPlace> {
     let items = Items::new(world);
     let mut found = Vec::new();

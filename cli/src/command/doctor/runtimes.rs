@@ -1,4 +1,4 @@
-//! Probes of the runtimes of tools. Each is started in the sandbox that the project's tools have.
+//! Probes of the runtimes of tools. Each runtime is started in the sandbox of the project's tools.
 
 use std::path::Path;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub enum Probe {
     Fails { program: &'static str, reason: String },
 }
 
-/// Starts each runtime in the sandbox of a tool of this project that has no grants.
+/// Starts each runtime in the sandbox that a tool without grants has in this project.
 pub fn probe_runtimes(project: &Path) -> Result<Vec<Probe>, CommandError> {
     let runtime = runtime::start_runtime(runtime::WORKERS_FOR_ONE_THREAD)?;
     Ok(runtime.block_on(async {

@@ -34,7 +34,7 @@ pub struct AddArgs {
     command: Vec<String>,
 }
 
-/// A server that was added to the file, and the file without it.
+/// A server that was added to the file, and the earlier contents of the file.
 pub struct AddedServer {
     pub server: McpServer,
     /// The file as it was; `None` if there was none.

@@ -57,7 +57,8 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
     let providers = Arc::new(ClientProviders::new(&compilation.plan, options.providers));
     options.providers = Arc::clone(&providers) as Arc<dyn Providers>;
-    // Stdin belongs to the client, and a suspended session could answer no call.
+    // Stdin belongs to the client, so no user can answer, and a suspended session cannot serve calls: `queue` acts as
+    // `deny`.
     let unattended = match HeadlessPolicy::from_settings(&world) {
         HeadlessPolicy::Allow => HeadlessPolicy::Allow,
         HeadlessPolicy::Queue | HeadlessPolicy::Deny => HeadlessPolicy::Deny,

@@ -118,8 +118,8 @@ fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(
     }
 }
 
-/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. If a file of that path exists, it is
-/// the side.
+/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. If `requested` is the path of a file,
+/// the first side is this file.
 fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {

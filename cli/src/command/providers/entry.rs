@@ -71,7 +71,8 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Returns prices with a value for each key that the listed model has, because prices of several spaces are merged.
+/// Returns prices with a value for each optional key. The prices of several spaces are merged, so a missing key would
+/// keep the value of the listed model.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {

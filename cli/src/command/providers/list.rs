@@ -29,7 +29,7 @@ pub struct ProvidersOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderOutput {
     pub id: String,
-    /// True for the provider of directives that name none.
+    /// True for the provider that is used if a directive names no provider.
     pub default: bool,
     pub wire: String,
     /// Empty for `scripted`.
@@ -73,7 +73,8 @@ pub fn print_models(spaces: &Spaces, models: &[(String, String)], report: &Print
     print_providers(spaces, &|provider, id| models.iter().any(|(of, model)| of == provider && model == id), report)
 }
 
-/// Lists the providers that have a selected model, or no model, with their selected models.
+/// Lists the providers with their selected models. A provider without a selected model is listed only if `is_selected`
+/// accepts an empty model id.
 fn print_providers(
     spaces: &Spaces,
     is_selected: &dyn Fn(&str, &str) -> bool,

@@ -114,8 +114,8 @@ pub fn headless_handler(
     ApprovalPolicy::Ask(Arc::new(HeadlessApprover { given, spaces: spaces.clone(), otherwise }))
 }
 
-/// Approvals without a terminal: approves calls that were approved before, and gives every other request the same
-/// answer.
+/// Approvals without a terminal: approves calls that were approved before, and answers every other call with
+/// `otherwise`. A request to raise a limit suspends the thread.
 struct HeadlessApprover {
     given: BTreeSet<ThreadGrant>,
     spaces: Spaces,
@@ -282,7 +282,7 @@ struct RequestCounter {
 impl RequestCounter {
     fn register(&mut self, thread: &ThreadId, (number, count): (usize, usize)) {
         if number == 1 {
-            // The thread may have ended its last reply without the rest of its requests.
+            // The last reply of the thread may have ended before all of its requests were made.
             self.open.remove(thread);
         }
         if self.open.is_empty() {
@@ -492,7 +492,7 @@ mod tests {
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "rye.execute.tool.rye.bash.other with {}"), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Call, "nothing that is understood"), otherwise);
             assert_eq!(ask(&thread, ApprovalOrigin::Limit, "turns"), Approval::Suspended);
-            // The calls of a child need approval when the child makes them.
+            // Starting a child is allowed: the calls of the child need their own approvals.
             assert_eq!(
                 ask(&thread, ApprovalOrigin::Call, "rye.execute.directive.worker with {}"),
                 Approval::Preapproved

@@ -1,5 +1,5 @@
-//! `--detach`: runs the same command again in a background process. The first stdout line of that process is the thread
-//! id, written once the thread is recorded and the process holds its owner lock; the parent then exits.
+//! `--detach`: runs the same command again in a background process. The first stdout line of that process is a
+//! [`DetachOutput`], written once the thread is recorded and the process holds its owner lock; the parent then exits.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -40,14 +40,15 @@ impl EffectiveSettings {
             Some(thread) => Threads::open_lenient(&spaces.project)?.settings(thread).unwrap_or_default(),
             None => CommandSettings::default(),
         };
-        // Without a key, anyone could have written the transcript: its policy can only be stricter.
+        // Without a signing key, anyone could have written the transcript: its headless policy applies only if it is
+        // stricter than the policy of the settings files.
         if Signer::load(options.keys.as_ref()).map_err(EngineError::from)?.is_keyless() {
             kept.unattended = kept.unattended.map(|recorded| recorded.max(policy));
         }
         kept.unattended = kept.unattended.filter(|_| how.unattended.is_none());
         // A named model replaces the script.
         kept.script = kept.script.filter(|_| how.script.is_none() && how.model.is_none());
-        // A thread that only ends runs nothing that the lock could refuse.
+        // A silent run only ends the thread, and runs nothing that the lock could refuse.
         kept.locked &= how.lock.is_none() && !how.silent;
         let lock = if kept.locked { Some(lockfile::read_required(&spaces.project)?) } else { None };
         let given = how.script.map(|file| std::path::absolute(file).map(|file| file.display().to_string()));
@@ -59,7 +60,7 @@ impl EffectiveSettings {
         Ok(Self { settings, lock, kept })
     }
 
-    /// Reads the script; `None` if there is none. A thread that is only ended does not need its script.
+    /// Reads the script; `None` if there is none. A silent run only ends the thread and does not need the script.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);

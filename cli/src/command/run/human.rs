@@ -96,7 +96,7 @@ fn is_own_input(message: &ControlMessage) -> bool {
 /// Help for a thread whose provider has no key.
 const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
 
-/// Help for a prompt of a chat that reached its limit of money.
+/// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
 
 /// Help for a limit that calls without a known cost have reached.
@@ -214,7 +214,7 @@ impl HumanRenderer {
             self.opened(thread, opened);
         }
         if self.is_chat && self.main.is_none() {
-            // The session that was opened again is the first thread with an event.
+            // If the chat reopens a session, the first event belongs to the thread of this session.
             self.main = Some(thread.clone());
         }
         if self.events {
@@ -237,16 +237,16 @@ impl HumanRenderer {
                     self.streamed.clear();
                 }
             }
-            // A failed attempt without cost has been printed already.
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
-            // The end of the prompt has the sum.
+            // The end of the prompt prints the sum.
             EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {
                 if settled.unknown_outcome {
                     self.unreported = self.unreported.saturating_add(settled.amount);
                 }
             }
+            // Not printed: an attempt that failed without cost was already printed as a failure.
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
                 let reserved = self.reserved.remove(thread);
@@ -272,9 +272,9 @@ impl HumanRenderer {
             EventBody::Ended(ended) => {
                 self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
             }
-            // The user has typed the line, or left.
+            // Not printed: the user typed the message or left the chat.
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
-            // Nothing was lost, and the user has opened the session.
+            // Not printed: recovery cut no bytes, and the user reopened the session.
             EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
             EventBody::Continues(from) if self.is_chat && !self.events => {
                 self.thread_line(thread, DIM, &format!("continues {}", from.thread));
@@ -335,7 +335,7 @@ impl HumanRenderer {
 
     /// Prints the end of a prompt, and its messages that were not sent.
     fn prompt_ended(&mut self, thread: &ThreadId, ended: &PromptEnded, view: &EventView) {
-        // The terminal of a chat returns them to its editor.
+        // The terminal of a chat returns the unsent messages to its editor.
         let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };
         for text in unsent {
             let line = format!("not sent: {}", truncate_line(text, MAX_DETAIL_CHARS));
@@ -396,7 +396,7 @@ impl HumanRenderer {
         } else {
             self.missing_key.remove(thread);
         }
-        // Without a retry, the error of the attempt is that of the thread, which is printed at the end.
+        // Without a retry, the error of the attempt is the error of the thread, which is printed at the end.
         let then = match (&failed.fallback, failed.retry_delay_ms) {
             (Some(model), _) => format!("continuing with {model}"),
             (None, Some(delay)) => format!("retrying in {delay} ms"),
@@ -413,7 +413,7 @@ impl HumanRenderer {
 
     fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
         let call = self.calls.remove(&(thread.clone(), result.call_id.clone()));
-        // The returned value is the result of the run.
+        // The returned value is the result of the run, which is printed at the end.
         if matches!(result.why, ResultKind::Returned { .. }) {
             return;
         }
@@ -436,7 +436,7 @@ impl HumanRenderer {
     fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
-            // The expansion of a message is recorded beside the hooks that saw it.
+            // The expansion of a message is recorded in the list of hooks, but is no hook.
             let kind = if hook.hook == "expansion" { "" } else { "hook " };
             self.thread_line(
                 thread,
@@ -547,7 +547,7 @@ impl Render for HumanRenderer {
     }
 }
 
-/// Returns the message of an error, without the code with which that of a limit starts.
+/// Returns the message of an error without its code. The message of a limit starts with the code.
 fn message_without_code(error: &RunError) -> &str {
     error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message)
 }

@@ -8,7 +8,7 @@ use rye_engine::image::{ImageError, MAX_IMAGE_BYTES, ValidatedImage};
 
 use crate::CommandError;
 
-/// Reads the images. The contents of a file determine its format, not its name.
+/// Reads the images. The contents of a file, not its name, determine the format.
 pub fn read_images(files: &[PathBuf]) -> Result<Vec<ValidatedImage>, CommandError> {
     files.iter().map(|file| read_image(file)).collect()
 }

@@ -1,4 +1,4 @@
-//! `rye run --plan FILE`: repeats the call of a plan file, and runs it only if it compiles to the same plan.
+//! `rye run --plan FILE`: compiles the call in a plan file again, and runs the plan only if it has not changed.
 
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::report::diff::diff;
@@ -32,7 +32,8 @@ pub fn compile_pinned(
     }
     let world = spaces.open()?;
     let mut request = planned.call.request(parse_directive_id(&planned.directive)?);
-    // A run without inputs has empty inputs; for a directive without inputs, the plan is the same.
+    // A run without inputs is compiled with an empty set of inputs. The plan of a directive without inputs is the same
+    // either way.
     let known = request.inputs.is_some();
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();

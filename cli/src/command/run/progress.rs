@@ -171,7 +171,7 @@ impl Progress {
         None
     }
 
-    /// Returns the rows with the state of each thread, at most this wide.
+    /// Returns the rows with the state of each thread, each at most `columns` wide.
     pub fn rows(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let mut lines = self.lines(main, columns.saturating_sub(2));
         let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
@@ -182,7 +182,7 @@ impl Progress {
         lines
     }
 
-    /// Returns the line of the thread, then those of its children, each at most this wide.
+    /// Returns the line of the thread and the lines of its children, each at most `columns` wide.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,

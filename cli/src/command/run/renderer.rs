@@ -75,7 +75,7 @@ impl RendererSender {
     pub async fn ask(&self, text: String) {
         let (shown, is_shown) = oneshot::channel();
         self.0.send(RendererMessage::Question { text, shown }).ok();
-        // A renderer that is gone prints no question; the answer decides.
+        // If the renderer has ended, the question is not printed, and the caller waits only for the answer.
         is_shown.await.ok();
     }
 

@@ -69,7 +69,7 @@ pub enum ThreadStart {
 }
 
 impl ThreadStart {
-    /// Returns the places that set the limits of a fresh thread.
+    /// Returns the origins of the limits of a fresh thread, by name of the limit; empty for an existing thread.
     fn limit_origins(&self) -> Vec<(String, String)> {
         match self {
             Self::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
@@ -110,7 +110,7 @@ pub struct RunOptions<'a> {
     pub script: Option<&'a Path>,
     /// True in the background process of `--detach`.
     pub detached: bool,
-    /// True to print nothing during the run.
+    /// True to print nothing during the run. Such a run only ends a thread.
     pub silent: bool,
     /// Policy for calls that need approval when there is no terminal; `None` for the policy of the resumed thread, else
     /// of the settings.
@@ -125,7 +125,7 @@ pub struct RunOptions<'a> {
     pub images: &'a [ValidatedImage],
     /// Lock that every thread must match.
     pub lock: Option<&'a Lock>,
-    /// Model of a resumed thread; `None` for its own.
+    /// Model of a resumed thread; `None` to keep the thread's own model.
     pub model: Option<&'a PlannedModel>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
@@ -201,7 +201,7 @@ pub fn run_to_end(
             return Ok(Exit::Cancelled);
         };
         if is_chat && how.chat.is_none() {
-            // The command has no further prompt.
+            // Only the interface of a chat sends further prompts.
             handle.send(ControlMessage::Close);
         }
         let recorded = events.ok().flatten().unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::report::Printer;
 /// Result of waiting for a run.
 pub struct WatchOutcome {
     pub exit: Exit,
-    /// Id of the thread with the limit that stopped it.
+    /// If a limit stopped a thread: the id of the thread, and the name of the limit.
     pub limit: Option<(String, String)>,
 }
 
@@ -99,7 +99,8 @@ pub async fn wait_until_end(
 async fn finish_in_background(engine: &Engine, mut stops: SignalForwarder<'_>, report: &Printer) {
     let process = std::process::id();
     report.note(&format!("the children continue in process {process}; `rye threads list --active` shows them"));
-    // A stopped process blocks all of its threads, so nothing else is lost.
+    // The call blocks this thread while the process is stopped. Nothing is delayed, because all threads of a stopped
+    // process stand still.
     if let Err(error) = continue_in_background() {
         report.note(&format!("the process stays in the foreground: {error}"));
     }

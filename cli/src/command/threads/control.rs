@@ -192,7 +192,7 @@ fn end_orphan(
     if row.status.is_parked() || !row.status.has_ended() {
         return Err(failure);
     }
-    // The thread has ended without recovery: it died before its first event.
+    // The thread has ended without recovery: its process died before the first event.
     report.note(&failure.message);
     Ok(())
 }

@@ -45,7 +45,8 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
     let threads = Threads::open(&spaces.project)?;
     let mut script = Script::default();
     let mut exported = 0;
-    // Children of a directive share a script while their steps are equal; a child with other steps gets its own.
+    // Children of a directive share a script while their steps are equal; a child with other steps gets a script of its
+    // own.
     let mut waiting = vec![(record.entry.row.id.clone(), None::<u64>)];
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
@@ -91,7 +92,7 @@ fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Export
     let found =
         found.ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))?;
     let directive = ThreadHead::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
-    // A thread that runs a tool calls no model.
+    // A child that runs a tool calls no model, so the script has no steps for it.
     let is_tool =
         |spawn: u64| events.iter().any(|event| event.body.child_intent(spawn).is_some_and(|child| child.tool));
     let spawned = events.iter().filter_map(|event| {

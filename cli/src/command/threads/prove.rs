@@ -133,7 +133,8 @@ impl RecordedCall<'_> {
         Ok(recompiled.filter(|_| lost.is_empty()))
     }
 
-    /// Returns the changed sources. If there are none, recompiles them and returns true if the plan is the same.
+    /// Returns the changed sources. If no source has changed, also recompiles the sources, and returns true if the plan
+    /// is the same.
     fn recompile(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
         let Self { plan, plan_id, opened, parent } = self;
         let changed = changed_sources(world, plan)?;

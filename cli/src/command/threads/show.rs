@@ -37,8 +37,8 @@ pub struct ShowOutput {
     pub inputs: Map<String, Value>,
     /// Limits by name; `spend` in dollars.
     pub limits: Map<String, Value>,
-    /// Capability sets, which must all allow an action: the thread's own first, then those of its ancestors in the
-    /// spawn chain.
+    /// Capability sets, which must all allow an action: first the set of the thread, then the sets of its ancestors in
+    /// the spawn chain.
     pub capabilities: Vec<Vec<String>>,
     /// Use of the provider's prompt cache.
     pub cache: CacheOutput,
@@ -257,7 +257,7 @@ fn find_opened(events: &[Event]) -> Option<&Opened> {
     events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
 }
 
-/// Returns the last end event; a suspended thread may have been resumed after an earlier one.
+/// Returns the last end event. A suspended thread that was resumed has several end events.
 fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }
@@ -299,8 +299,8 @@ fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
     ledger.iter().map(line).collect()
 }
 
-/// Returns the accounts of a tree, each before its children. The continuation of a child follows it at the same level,
-/// because its parent pays for both.
+/// Returns the accounts of a tree, each before its children. The continuation of a child follows the child at the same
+/// level, because the same parent pays for both.
 fn tree_accounts(reader: &ThreadReader, root: &ThreadId) -> Result<Vec<AccountInTree>, CommandError> {
     let Some(registry) = reader.registry() else { return Ok(Vec::new()) };
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());

@@ -137,7 +137,7 @@ pub fn sanitize<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
     Cow::Owned(out)
 }
 
-/// Replaces the same characters in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
+/// Replaces characters that control a terminal in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
 fn sanitize_in_place(text: &str) -> Cow<'_, str> {
     // A report is made per diagnostic of a file: most files need this one pass only.
     if text.bytes().all(|b| matches!(b, b'\n' | b'\t' | b' '..=b'~')) {

@@ -16,7 +16,7 @@ use crate::world::{ItemKind, Space, WorldError};
 pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
     let mut debris = Diagnostics::new();
     let parsed = rye_grammar::directive::parse(file.source, text);
-    // Without a fence, the error about it explains the front matter.
+    // Without a fence, the error about the missing fence explains the front matter.
     if parsed.tree.fence.is_some() {
         found.extend(unread_front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
     }

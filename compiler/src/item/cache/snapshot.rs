@@ -1,4 +1,4 @@
-//! The item cache between two compilations: items that were read, and the dependencies of every answer computed from
+//! The item cache between two compilations: items that were read, and the dependencies of every result computed from
 //! them. Restoring a snapshot compares the lists of the world and every file that was read with their earlier state,
 //! except for files that the world reports as unchanged.
 
@@ -11,7 +11,7 @@ use rye_grammar::{ItemId, SourceId};
 use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items};
 use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
-/// A dependency of an answer. Settings are not among them, because every answer depends on the settings.
+/// A dependency of a result. Settings are not in the list, because every result depends on the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dependency {
     /// The content of an item, or its absence.
@@ -26,14 +26,14 @@ pub enum Dependency {
     Palette(Arc<[String]>),
 }
 
-/// The reads made while an answer was computed, sorted, without duplicates.
+/// The reads made while a result was computed, sorted, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies(Vec<Dependency>);
 
 /// The differences between an earlier state of the world and the current one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalidation {
-    /// True if settings changed or no earlier state is known: every answer has to be computed again.
+    /// True if settings changed or no earlier state is known: every result has to be computed again.
     pub everything: bool,
     pub reads: BTreeSet<Dependency>,
 }
@@ -61,7 +61,7 @@ pub(super) struct DependencyLog {
 
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
-/// Unused sources are tolerated up to this number, or up to the number of used ones if that is larger.
+/// Unused sources are tolerated up to this number, or up to the number of used sources if that is larger.
 const MAX_DEAD_SOURCES: usize = 1000;
 
 impl Dependencies {
@@ -71,7 +71,7 @@ impl Dependencies {
 }
 
 impl<'r> FromIterator<&'r Dependencies> for Dependencies {
-    /// Merges the dependencies of several answers.
+    /// Merges the dependencies of several results.
     fn from_iter<I: IntoIterator<Item = &'r Self>>(several: I) -> Self {
         let mut all: Vec<&Dependency> = several.into_iter().flat_map(|reads| &reads.0).collect();
         all.sort_unstable();
@@ -154,12 +154,12 @@ impl<'w> Items<'w> {
         self.log.is_some()
     }
 
-    /// Records a dependency on something whose value is already known.
+    /// Records a dependency on a value that is already known.
     pub fn record_read(&self, read: impl FnOnce() -> Dependency) {
         self.record(read);
     }
 
-    /// Records the dependencies of an answer that is already known.
+    /// Records the dependencies of a result that is already known.
     pub fn record_reads(&self, reads: &Dependencies) {
         if let Some(log) = &self.log {
             for read in &reads.0 {
@@ -168,7 +168,7 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Evicts the items with diagnostics that no answer reads any more, and returns them.
+    /// Evicts the items that have diagnostics and that no result depends on any more, and returns them.
     pub fn retain_live(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {

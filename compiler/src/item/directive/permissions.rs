@@ -12,7 +12,7 @@ use crate::semantics::risk::Tier;
 
 const PERMISSION_ELEMENTS: [&str; 6] = ["execute", "fetch", "sign", "search", "load", "acknowledge"];
 const ITEM_ELEMENTS: [&str; 3] = ["tool", "directive", "knowledge"];
-/// The elements of `<fetch>`, which also reads skills.
+/// The elements of `<fetch>`. In addition to items, `<fetch>` also grants skills.
 const FETCH_ELEMENTS: [&str; 4] = ["tool", "directive", "knowledge", "skill"];
 
 /// Maximum number of grants in one `<permissions>`.

@@ -1,5 +1,5 @@
 //! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine reads the
-//! answers of `execute` hooks with the same function.
+//! actions that `execute` hooks return with the same function.
 
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::template::{InputsPart, TemplatePart};
@@ -265,7 +265,7 @@ impl ActionReader<'_> {
         data::read_count(self.found, key, &node)
     }
 
-    /// Reads a count and reports 0, for the reason `why`.
+    /// Reads a count. Reports a count of 0 with the reason `why`.
     fn positive_count(&mut self, key: &str, why: &str) -> Option<u64> {
         let count = self.count(key)?;
         if let (0, Some(node)) = (count, self.get(key)) {

@@ -26,7 +26,7 @@ enum Placeholder<'t> {
         number: usize,
         default: Option<&'t str>,
     },
-    /// The arguments from `first` on, joined by spaces; all of them without `count`.
+    /// The arguments from `first` on, joined by spaces: at most `count`, or all of them without `count`.
     Several {
         first: usize,
         count: Option<usize>,

@@ -13,7 +13,7 @@ use crate::semantics::hook_point;
 use crate::semantics::template::render_text;
 use crate::world::ItemKind;
 
-/// The segments of a layer, and the number of escaped closing tags in its own text.
+/// The segments of a layer, and the number of escaped closing tags in the layer's own text.
 pub struct FilledLayer {
     pub segments: Vec<Segment>,
     pub escaped: u64,
@@ -36,7 +36,7 @@ impl Default for ValueBudget {
 }
 
 impl ValueBudget {
-    /// Returns the value if it fits. After the first value that does not fit, returns none.
+    /// Returns the value if it fits. After the first value that does not fit, always returns `None`.
     pub fn take<T: AsRef<str>>(&mut self, value: T) -> Option<T> {
         let left = self.left.checked_sub(value.as_ref().len()).filter(|_| !self.is_exceeded);
         self.is_exceeded = left.is_none();
@@ -126,7 +126,7 @@ pub fn lower_knowledge(
                 }
                 Lookup::Known(_) | Lookup::Absent if budget.is_exceeded => {}
                 Lookup::Known(_) | Lookup::Absent => {
-                    // Rendered alone, as text; all its facts are known.
+                    // Render the placeholder alone, as text: all of its facts are known.
                     let alone = Template { parts: vec![TemplatePart::Placeholder(Placeholder::clone(placeholder))] };
                     if let Some(value) = budget.take(render_text(&alone, &facts).unwrap_or_default()) {
                         writer.value(value);
@@ -143,8 +143,8 @@ fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
     tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_closing_tags(tag, text))
 }
 
-/// Wraps the segments in their element: `<ProviderEnvironment id="…" type="knowledge">`. Returns no segments if there are none
-/// inside.
+/// Wraps the segments in their element: `<ProviderEnvironment id="…" type="knowledge">`. Without segments, returns no
+/// element either.
 pub fn enclose(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);

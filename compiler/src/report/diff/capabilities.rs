@@ -18,7 +18,7 @@ pub struct CapabilityChange {
     pub what: String,
     /// The shortest capability that only one side allows; null if the search takes too long.
     pub example: Option<String>,
-    /// `<permissions>`, or the hook whose grants contain it.
+    /// `<permissions>`, or the hook whose grants contain the capability.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -56,7 +56,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
         if let Some(how) = find_uncovered(&patterns, &grant.pattern) {
             changes.push(change(grant.pattern.clone(), example(how)));
         }
-        // A need is covered only if a grant with this need covers the pattern.
+        // A host or folder is covered only if a grant with this host or folder covers the pattern.
         let wider = |own: &[String], of: fn(&CapabilityReport) -> &Vec<String>, inside: fn(&str, &str) -> bool| {
             let lacks = |item: &&String| {
                 let reach = held.iter().filter(|g| of(g).iter().any(|outer| inside(item, outer)));
@@ -69,7 +69,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             changes.push(change(format!("net {host} for {}", grant.pattern), None));
         }
         for folder in wider(&grant.write, |g| &g.write, is_folder_inside) {
-            // On a file tool that could write everywhere, a folder is a bound.
+            // A folder only narrows a file tool that could write everywhere.
             if from.is_none_or(|plan| !is_unbounded_file_tool(plan, &grant.pattern)) {
                 changes.push(change(format!("write {folder} for {}", grant.pattern), None));
             }

@@ -78,7 +78,7 @@ fn hook_role(action: &HookAction) -> HookRole {
     }
 }
 
-/// Returns true if one hook can replace another: at its event it has the same effect, apart from conditions.
+/// Returns true if one hook can replace another: both have the same event and the same effect, apart from conditions.
 fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })

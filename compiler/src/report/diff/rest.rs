@@ -101,9 +101,9 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
     found
 }
 
-/// Returns the direction of a changed fallback. The models of a thread are a set: a fallback that joins it can only widen,
-/// and one that leaves it can only narrow. Neither matters if the provider and the price are those of another model of the
-/// set.
+/// Returns the direction of a changed fallback. A thread uses a set of models: the model and its fallback. A fallback
+/// that joins the set can only widen, and a fallback that leaves the set can only narrow. Both are neutral if the set
+/// has another model of the same provider that is not cheaper.
 fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     let joining = after.fallback.as_deref().map_or(Direction::Neutral, |new| compare_with_set(new, before));
     let leaving = before.fallback.as_deref().map_or(Direction::Neutral, |old| compare_with_set(old, after));
@@ -115,8 +115,8 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Returns the direction in which a model would change a model with its fallback: neutral if one of the two has the same
-/// provider and is not cheaper.
+/// Returns the direction in which `joining` would change the set of a model and its fallback: neutral if a model of the
+/// set has the same provider and is not cheaper.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);
@@ -204,12 +204,12 @@ fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     found
 }
 
-/// Compares trust requirements. Risk tables, connections and scripts, the grants of the directive, and new hooks that only
-/// change what a model reads are compared separately.
+/// Compares trust requirements. Risk tables, connections and scripts, the grants of the directive, and new hooks that
+/// only change what a model reads are compared separately.
 fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
         let is_listed = |one: &&TrustRequirement| match one.kind {
-            // Wider grants make requirements of hooks that both plans have.
+            // Wider grants can turn hooks that both plans have into trust requirements.
             TrustRequirementKind::Hook => {
                 let is_known = from.plan.hooks.iter().any(|hook| hook.id == one.name && hook.is_live());
                 is_known || to.plan.hooks.iter().any(|hook| hook.id == one.name && needs_trust(hook))

@@ -220,7 +220,7 @@ fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
         if literal.contains(['*', '?', '[']) {
             return Direction::Unknown;
         }
-        // No pattern continues with a tilde, so no more specific pattern matches.
+        // No pattern continues the literal with a tilde, so no more specific pattern matches this capability.
         capabilities.push(if is_prefix { format!("{literal}~") } else { literal.to_owned() });
     }
     let (held, holds) = (CapabilitySet::new(held), CapabilitySet::new(holds));

@@ -42,13 +42,13 @@ enum ValueSet {
     Point(Value),
     /// Between two neighboring points of an ordered input.
     Between(Option<Value>, Option<Value>),
-    /// No point, with exactly the parts that are true here.
+    /// A value that is no point; each entry is true if the value contains the part.
     Other(Vec<bool>),
 }
 
 impl ReadLiterals {
-    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if they do not decide
-    /// the condition for every value in a cell.
+    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if the literals do
+    /// not decide the condition for every value in a cell.
     pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) -> bool {
         let mut all = self.clone();
         all.is_ordered |= literals.ordered;
@@ -231,7 +231,7 @@ impl Partition {
         matches!(self.cells.get(cell), Some((ValueSet::Point(_) | ValueSet::Absent, _)))
     }
 
-    /// Returns the cell of a value; `None` if the input cannot have it.
+    /// Returns the cell of a value; `None` if the input cannot have the value.
     pub fn cell_of(&self, value: &Value) -> Option<usize> {
         let is_point = |set: &ValueSet| matches!(set, ValueSet::Point(point) if are_equal(point, value));
         if let Some(cell) = self.cells.iter().position(|(set, _)| is_point(set)) {
@@ -382,7 +382,7 @@ impl Partition {
     }
 }
 
-/// Two terms that differ in one part, and the term that holds where one of them does.
+/// Returns the indexes of two terms that differ in one part, and the term that holds if one of the two holds.
 fn first_merge(terms: &[Vec<Option<bool>>]) -> Option<(usize, usize, Vec<Option<bool>>)> {
     for (a, one) in terms.iter().enumerate() {
         for (b, other) in terms.iter().enumerate().skip(a + 1) {

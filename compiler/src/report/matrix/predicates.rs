@@ -1,6 +1,6 @@
 //! Predicates: atoms of conditions that the cells of single inputs do not decide, such as patterns, lengths, sums and
-//! comparisons of two inputs. Inputs that predicates connect form a component, whose states are the cells and the results
-//! of the predicates together, each with values that lead to it.
+//! comparisons of two inputs. Inputs that predicates connect form a component. A state of a component combines the
+//! cells of its inputs and the results of its predicates; each state has input values that lead to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Returns `None` if the atom reads other facts, or no input.
+    /// Returns the predicate of an atom; `None` if the atom reads other facts, or no input.
     pub fn new(atom: Condition) -> Option<Self> {
         let inputs: Option<BTreeSet<String>> = atom.paths().into_iter().map(input_name).collect();
         let text = atom.text(&path_text);
@@ -145,7 +145,7 @@ impl SplitInputs<'_> {
                 more.extend(predicate.candidates(name.map_or("", String::as_str), field.kind, &cells));
             }
         }
-        // Values of the other inputs, where two are compared.
+        // A predicate may compare two inputs, so the values of the other inputs are candidates too.
         for other in component.inputs.iter().filter(|other| **other != input) {
             more.extend(self.partitions.get(*other).into_iter().flat_map(Partition::values).cloned());
         }
@@ -237,7 +237,7 @@ impl Component {
         self.states.len()
     }
 
-    /// Adds the values of its inputs, each once; null means no value.
+    /// Adds the values of the component's inputs, each once; null means no value.
     pub fn list_values(&self, split: &SplitInputs<'_>, into: &mut BTreeMap<String, Vec<Value>>) {
         for input in &self.inputs {
             let Some(name) = split.names.get(*input) else { continue };

@@ -74,7 +74,7 @@ pub struct PlanReport {
     /// Grants whose calls need approval, because their risk is not acknowledged.
     #[serde(default)]
     pub approvals_required: Vec<ApprovalRequired>,
-    /// The policy for such calls when there is no approver.
+    /// The policy for calls that need approval when there is no approver.
     #[serde(default = "policy_of_0_1")]
     pub headless_policy: HeadlessPolicy,
     /// True if tool programs run in bubblewrap.
@@ -337,7 +337,7 @@ pub fn dollars(value: &Value) -> String {
 }
 
 impl PlanReport {
-    /// Adds the summary, and the token estimates of omitted items that come with it.
+    /// Adds the summary, and the token estimates of omitted items that the summary contains.
     #[must_use]
     pub fn with_summary(mut self, summary: PlanSummary) -> Self {
         for absent in &mut self.absent {
@@ -390,7 +390,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Returns the policy for plans of version 0.1, which do not state one: calls were allowed.
+/// Returns the policy for reports of version 0.1, which do not state one. That version allowed the calls.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }
@@ -474,7 +474,7 @@ fn report_tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
 
 fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
     let sent = model.wire_tool(tool);
-    // Mappings are equal in any order of their keys, bytes are not.
+    // Compare bytes: mappings are equal in any order of their keys, but their bytes differ.
     let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
     let (description, schema) = (sent.description.into_owned(), sent.parameters.map(Cow::into_owned));
     (!is_as_written).then_some(SentToolReport { description, schema })

@@ -1,6 +1,6 @@
-//! Renders the first request of a plan as a run sends it: the system prompt, the first message and the tool definitions.
-//! A margin names the source line of each part; without margins, the text is exactly what is sent, with markers in place
-//! of the values that only a run knows.
+//! Renders the first request of a plan as a run sends it: the system prompt, the first message and the tool
+//! definitions. A margin names the source line of each part. Without the margin, the text is exactly what is sent, with
+//! markers in place of the values that only a run knows.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -152,8 +152,8 @@ fn sent_tools(compilation: &Compilation) -> Vec<(SentTool, Option<SourcePlace>)>
     }
 }
 
-/// Appends a part, each line of its text after its margin. A line too long for the width continues after a margin of
-/// `┊`.
+/// Appends a part. Each line of its text follows a margin; a line that is too long for the width continues in further
+/// lines, which are marked with `┊`.
 fn push_part(out: &mut String, part: &Part, margin: usize, max_chars: Option<usize>) {
     let mut labels = part.labels.iter().peekable();
     let mut waiting: Vec<&str> = Vec::new();

@@ -271,7 +271,7 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the trust requirements. A plan does not contain whether the user trusts them.
+/// Renders the trust requirements. A plan does not state whether the user trusts them.
 fn trust(out: &mut String, compilation: &Compilation) {
     if compilation.trust_requirements.is_empty() {
         return;

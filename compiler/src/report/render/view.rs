@@ -49,8 +49,8 @@ pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView,
     (system, first, continued)
 }
 
-/// Joins every layer that may be sent, as [`crate::plan::Prompt::render_opening`] does; `seen` holds the knowledge ids of
-/// earlier messages.
+/// Joins every layer that may be sent, as [`crate::plan::Prompt::render_opening`] does; `seen` holds the knowledge ids
+/// of earlier messages.
 fn view_message<'l>(
     layers: &'l [Layer],
     origins: &Origins,
@@ -113,7 +113,7 @@ fn describe_source(layer: &Layer) -> String {
     }
 }
 
-/// Returns the line that added the layer: the hook's, or the declaration in the chain.
+/// Returns the line that added the layer: the line of the hook, or of the declaration in the chain.
 fn source_of_layer(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
     let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
     origins.get(&key)?.place.clone()

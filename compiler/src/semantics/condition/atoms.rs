@@ -104,7 +104,7 @@ impl NodeText<'_> {
         Ok(())
     }
 
-    /// Writes an operand; an operation in parentheses.
+    /// Writes an operand; an operation is enclosed in parentheses.
     fn operand(&self, f: &mut fmt::Formatter<'_>, node: &CompiledNode) -> fmt::Result {
         match node {
             CompiledNode::Literal(_)

@@ -93,8 +93,7 @@ impl Condition {
         }
     }
 
-    /// Returns values that represent a whole domain; `None` if the condition uses the path in other ways than comparing
-    /// it.
+    /// Returns values that represent a whole domain; `None` if the condition does more with the path than compare it.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

@@ -1,7 +1,7 @@
 //! Implication between conditions, decided by enumerating every value that the comparisons can distinguish. Patterns,
 //! arithmetic and comparisons of two paths cannot be enumerated; their results are assumed to be free, that is, true or
-//! false independently of the values. An implication that holds under this assumption holds for real values; one that
-//! fails only because of it is unproved.
+//! false independently of the values. An implication that holds under this assumption holds for real values. An
+//! implication that fails only because of this assumption is unproved.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Comparison, CompiledNode, Condition, Domain, Verdict, evaluate};
 use crate::semantics::facts::Facts;
 use crate::semantics::value::Type;
 
-/// The answer of [`Condition::implies_any`].
+/// The result of [`Condition::implies_any`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Implication {
     Holds,
@@ -190,7 +190,7 @@ fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let is_decided = match op {
         Comparison::Eq | Comparison::Ne => true,
         Comparison::Lt | Comparison::Lte | Comparison::Gt | Comparison::Gte => !has_text,
-        // A text in a text: any part of it.
+        // Any part of the literal text may be the value of the path, so no list of values decides the comparison.
         Comparison::In => !(first && has_text),
         Comparison::Contains => first || !has_text,
     };

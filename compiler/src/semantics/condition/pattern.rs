@@ -59,7 +59,7 @@ const MAX_REPETITIONS: u32 = 1_000;
 
 fn samples(hir: &Hir) -> Vec<String> {
     let mut texts = match hir.kind() {
-        // A text at a boundary is not longer.
+        // A boundary adds no character to a text.
         HirKind::Empty | HirKind::Look(_) => vec![String::new()],
         HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
         HirKind::Class(Class::Unicode(class)) => {

@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::{Comparison, CompiledNode, Condition};
 
-/// A path that a condition reads, and the literals it is compared with.
+/// A path that a condition reads, and the literals that the path is compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedLiterals {
     pub path: Path,
-    /// Literals that it is compared with, or must be one of.
+    /// Literals that the value of the path is compared with, or must be one of.
     pub values: Vec<Value>,
-    /// Literals that it must contain.
+    /// Literals that the value of the path must contain.
     pub parts: Vec<Value>,
-    /// True if it is ordered against a text.
+    /// True if the path is ordered against a text.
     pub ordered: bool,
     /// True if a pattern, an expression or another path also affects the result, so that the literals alone do not
-    /// decide it.
+    /// decide the result.
     pub open: bool,
 }
 
 impl ComparedLiterals {
-    /// Returns the numbers it is compared with, ignoring other literals. `None` if a number is outside of the exactly
-    /// representable range.
+    /// Returns the numbers that the path is compared with, without other literals. `None` if a number is outside of the
+    /// exactly representable range.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let numbers = self.values.iter().filter_map(|value| if let Value::Number(n) = value { Some(n) } else { None });
         numbers.map(|n| n.as_f64().filter(|n| n.abs() < MAX_EXACT_FLOAT)).collect()
@@ -44,13 +44,13 @@ pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     let between =
         sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
     let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
-    // Half of the smallest number represents those between a lower bound and it.
+    // Half of the smallest number represents the numbers between a lower bound and the smallest number.
     let low = sorted.first().map(|n| n / 2.0);
     between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
 }
 
 impl Condition {
-    /// Returns every path that the condition reads, with the literals it is compared with, in order of first
+    /// Returns every path that the condition reads, with the literals that the path is compared with, in order of first
     /// appearance.
     pub fn samples(&self) -> Vec<ComparedLiterals> {
         let mut all: Vec<ComparedLiterals> = self
@@ -117,7 +117,7 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledN
         }
         Comparison::In if first => match literals_of.pop() {
             Some(Value::Array(items)) => push_missing(&mut samples.values, items),
-            // A text inside of a text: any substring matches.
+            // For a text inside of a literal text, any substring of the literal matches.
             other => {
                 push_missing(&mut samples.values, other);
                 samples.open = true;

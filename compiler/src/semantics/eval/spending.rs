@@ -94,7 +94,7 @@ pub(super) fn check_limits(body: &Value) -> EvalResult {
                 let tokens = used("input_tokens")?.saturating_add(used("output_tokens")?);
                 (tokens >= max, Value::from(tokens))
             }
-            // These two are checked at a spawn, so only if the cost has a value for them.
+            // Spawns and depth are checked only at a spawn, so they are reported only if the cost has a value for them.
             LimitName::Spawns | LimitName::Depth => {
                 let current = used(name.as_str())?;
                 (cost.contains_key(name.as_str()) && current >= max, Value::from(current))

@@ -11,9 +11,9 @@ use crate::semantics::money::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     parent: Option<String>,
-    /// The total it may spend, including its descendants.
+    /// The total that the thread may spend, including its descendants.
     reserved: Nanos,
-    /// The amount it has spent, including its released children.
+    /// The amount that the thread has spent, including its released children.
     spent: Nanos,
     /// Worst cases of the attempts in progress.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -115,12 +115,13 @@ impl Account {
             .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
     }
 
-    /// Returns the amount it takes from its parent: its reservation, or more if it is overspent.
+    /// Returns the amount that the account takes from its parent: its reservation, or the used amount if that is
+    /// higher.
     pub fn held(&self) -> Nanos {
         self.reserved.max(self.used())
     }
 
-    /// Returns the amount it could still spend or reserve for children; negative if overspent.
+    /// Returns the amount that the thread could still spend or reserve for children; negative if overspent.
     pub fn remaining(&self) -> Nanos {
         self.reserved.saturating_sub(self.used())
     }

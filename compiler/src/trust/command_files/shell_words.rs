@@ -7,7 +7,7 @@ use super::EXPANSION;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ShellCommand {
     pub words: Vec<String>,
-    /// The texts of command substitutions and parameter expansions in its words.
+    /// The texts of command substitutions and parameter expansions in the words of the command.
     pub nested: Vec<String>,
 }
 

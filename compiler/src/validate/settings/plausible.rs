@@ -1,5 +1,5 @@
-//! Values of a provider file that are valid but cannot be meant: prices in another unit, windows in thousands of tokens,
-//! addresses that the wire would complete twice, keys that are sent without encryption.
+//! Values of a provider file that are valid but probably a mistake: prices in another unit, windows in thousands of
+//! tokens, addresses that the wire would complete twice, keys that are sent without encryption.
 
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
@@ -7,11 +7,11 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{ConfigError, Diagnostics};
 use crate::semantics::money::Nanos;
 
-/// The highest price per million tokens that is taken as meant, in dollars.
+/// The highest plausible price per million tokens, in dollars.
 const MAX_PRICE: u64 = 1_000;
-/// The lowest price per million tokens that is taken as meant, in nano-dollars: a tenth of a cent.
+/// The lowest plausible price per million tokens, in nano-dollars: a tenth of a cent.
 const MIN_PRICE_NANOS: u64 = 1_000_000;
-/// The smallest context window that is taken as meant, in tokens.
+/// The smallest plausible context window, in tokens.
 const MIN_WINDOW: u64 = 1_000;
 /// Ends of addresses that the wire formats add themselves.
 const WIRE_PATHS: [&str; 5] = ["/chat/completions", "/completions", "/messages", "/responses", ":generateContent"];

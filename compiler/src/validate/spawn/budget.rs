@@ -1,5 +1,5 @@
 //! Reservations that can never succeed: a child requests more `spend` than its spawn parent can have left
-//! (`language.md` 11), by the parent's own limit or by those of its ancestors.
+//! (`language.md` 11), because of the parent's own limit or the limits of its ancestors.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -78,8 +78,8 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest spend that the child requests over all routes, with its span; `None` if on some route it requests
-/// none and takes the remaining amount.
+/// Returns the lowest spend that the child requests over all routes, with its span; `None` if the child requests none
+/// on some route and takes the remaining amount there.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();

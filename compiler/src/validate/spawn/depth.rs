@@ -35,7 +35,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
                 continue;
             };
             if here.depth == 0 {
-                // A limit of 0 of its own is reported with the spawn itself.
+                // If the parent's own limit is 0, another check reports the spawn.
                 if here.above != parent && reported.insert(edge.start.span) {
                     let Some(above) = graph.nodes.get(here.above) else { continue };
                     found.push(SpawnError::TooDeep {

@@ -16,7 +16,7 @@ use crate::semantics::glob::{Coverage, covers};
 
 /// Memo key: (child permissions, parent permissions, hook grants).
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
-/// A grant of the child outside of the parent's, and an example capability; `None` if there is no such grant.
+/// A grant of the child outside of the parent's grants, and an example capability; `None` if there is no such grant.
 type Excess = Option<(Span, String)>;
 
 /// Checks every edge; reports one example per spawn, even if several routes fail.
@@ -66,7 +66,7 @@ fn excess_error<'n>(
         SpawnSource::Body { free } if !free && !is_allowed(own, &start.to) => return None,
         SpawnSource::Body { .. } => &[],
     };
-    // The child exceeds only if it does so on every route.
+    // The child exceeds the parent's grants only if it does so on every route.
     let mut excess = None;
     for child in children {
         let sets = child.permissions()?;

@@ -104,7 +104,7 @@ fn child_spend_above_every_ancestor_budget_is_reported() {
         ["spawn::no-budget"]
     );
     assert_eq!(spawn_codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
-    // The directive between requests nothing itself, and has no more than its ancestor.
+    // The directive in between requests no spend itself, and can have no more than its ancestor.
     let between = "<limits depth=\"3\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let path = [("a", with("0.20"), "", START_B), ("b", between, "", start_c), ("c", with("0.40"), "", "x")];
     assert_eq!(spawn_codes(&path, ""), ["spawn::no-budget"]);

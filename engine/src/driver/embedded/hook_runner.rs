@@ -30,7 +30,7 @@ pub(super) struct EmbeddedHookRunner<'a> {
     kept: Mutex<Vec<StateSet>>,
     /// Cancelled when the thread is cancelled after the hooks started.
     halt: CancellationToken,
-    /// Start of the hooks, with the remaining duration of the thread at that time.
+    /// The time at which the hooks started. `remaining_ms` is the remaining duration of the thread at that time.
     started: Instant,
     remaining_ms: u64,
 }
@@ -105,7 +105,7 @@ impl HookRunner for EmbeddedHookRunner<'_> {
                 .dispatch(allowed, Some(&hook.hook), &self.halt, None)
                 .await
                 .map_err(|error| error.to_string())?;
-            // Results of hooks enter prompts and transcripts without the guard.
+            // Results of hooks enter prompts and transcripts without passing the guard, so secrets are masked here.
             mask_value(&mut outcome.content);
             Ok(HookCallResult::from(outcome))
         })

@@ -105,10 +105,12 @@ impl EmbeddedDriver {
             if self.engine.clock.now() >= deadline.at {
                 return Ok(ToolOutcome::refused("not started: the thread reached its duration limit"));
             }
-            // Calls of a large group start one after the other.
+            // The calls of a large group do not all start at once, so this call may start later than the decision on
+            // the group.
             dispatch.remaining_ms = dispatch.remaining_ms.min(deadline.remaining_ms);
         }
-        // Every tool gets the remaining duration as its timeout. This bound also holds for a tool that ignores it.
+        // Every tool receives the remaining duration as its timeout. The bound below also ends a tool that ignores its
+        // timeout.
         let left = Duration::from_millis(dispatch.remaining_ms);
         let overdue = async {
             match deadline {
@@ -325,7 +327,8 @@ impl EmbeddedDriver {
                     path: Arc::clone(&tool.file.path),
                     text,
                     config,
-                    // The caller determines access to tools of the user space.
+                    // Access to a tool of the user space depends on the calling thread or hook, so it is checked before
+                    // every call.
                     rechecks_trust: tool.file.space == Space::User
                         || executes.iter().any(|one| !one.programs.is_empty()),
                     #[cfg(feature = "mcp")]

@@ -186,7 +186,7 @@ pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     state.failed = None;
     state.failures = 0;
     state.forgiven = 0;
-    // The attempts count on: the ledger knows an attempt by its turn and its number.
+    // The attempt number is not reset: the ledger identifies an attempt by its turn and its number.
     state.wait_until = None;
     state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
@@ -222,7 +222,7 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
     chat.successor = None;
-    // A user who opens the session again sees no earlier consent to calls without approval requests.
+    // If the user reopens the session, an earlier consent to calls without approval requests no longer applies.
     chat.mode = chat.mode.min(ChatMode::Ask);
     // A command runs again only if the user types it again.
     chat.commands.clear();

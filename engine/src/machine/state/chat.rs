@@ -65,7 +65,7 @@ pub struct CompactionRequest {
 /// The thread in which a session continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Successor {
-    /// The id of its plan; `None` for the plan of this thread.
+    /// The id of the successor's plan; `None` for the plan of this thread.
     pub plan: Option<String>,
     /// The prompt before which the conversation ends; `None` for the whole conversation.
     pub before_prompt: Option<u64>,
@@ -91,7 +91,7 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the provider's token count of the last request, if the next one offers the same tools.
+    /// Returns the provider's token count of the last request, if the next request offers the same tools.
     pub fn measured(&self) -> Option<&MeasuredTokens> {
         let narrowed = self.chat.as_ref().and_then(|chat| chat.narrowed.as_ref());
         self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
@@ -103,8 +103,8 @@ impl ThreadState {
         self.chat.as_ref().map(|_| self.available_spend())
     }
 
-    /// Returns the cost and the seconds of the thread before the current prompt of a chat, which reports of a prompt's
-    /// limits exclude; zero in a run.
+    /// Returns the cost and the seconds of the thread before the current prompt of a chat; zero in a run. Reports of a
+    /// prompt's limits exclude these amounts.
     pub fn before_prompt(&self) -> (Cost, u64) {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
@@ -176,8 +176,8 @@ impl ThreadState {
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()
     }
 
-    /// Returns the text with which a thread continues another one; `None` if no other thread is continued, or after the
-    /// continued prompt of a chat has ended.
+    /// Returns the text with which a thread continues another one; `None` if the thread continues no other one, or
+    /// after the continued prompt of a chat has ended.
     pub fn continuation_message(&self) -> Option<&str> {
         let message = self.continues.as_ref()?.message.as_deref()?;
         (self.chat.is_none() || self.unstarted_continuation().is_some() || self.is_prompt_continued())

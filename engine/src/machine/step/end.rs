@@ -71,7 +71,8 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     let (plan, state) = (walk.plan, walk.state);
     let called = state.launch.as_ref().filter(|launch| launch.call.is_some()).and(state.calls.list.first());
     let answer = called.and_then(|call| call.result.as_ref());
-    // Next to outputs, the result is the text of the reply that returned them, and no earlier remark.
+    // If the thread returned outputs, the result is the text of the reply that returned them, not the text of an
+    // earlier reply.
     let text = || if state.returned.is_some() { state.final_text() } else { state.last_text() };
     let result = answer.map(|answer| answer.content.clone()).or_else(text);
     let ended = |status, error| Ended {
@@ -103,7 +104,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Cancelled, failed("cancelled", "the thread was cancelled".into()));
     }
     match walk.from {
-        // The new thread could not join the text that was cut with its own.
+        // A new thread could not join its text with the text of the cut reply.
         (Node::Handoff, _) if !state.conversation.cut_text.is_empty() && !state.is_idle() => {
             let message = "the reply was cut at its output limit, and the context window has no room for the rest";
             return ended(Status::Error, failed(TRUNCATED_CODE, message.to_owned()));

@@ -159,7 +159,8 @@ pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> E
         |unknown: &UnknownOutcome| unknown.worst_case.max(price(model, &owed.usage)).max(price(model, &bound(unknown)));
     let (amount, usage) = match &owed.unknown {
         None => (price(model, &owed.usage), owed.usage),
-        // A free and complete reply is bound by its tokens alone, which are not worth their worst case.
+        // If a complete reply costs nothing, only its token counts are recorded. They are estimated, not set to the
+        // worst case.
         Some(unknown)
             if (unknown.replied && unknown.worst_case == 0) || plan.settings.values().estimates_unknown_outcome =>
         {

@@ -279,7 +279,7 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
     let (thread, at_h, queue) = ("test/hello-0".into(), "h".into(), Vec::new());
     let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue, ..Continues::default() };
     play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
-    // A prompt that waited in the continued thread.
+    // This prompt waited in the continued thread.
     play.signal(Fact::Mail {
         id: "q".into(),
         message: ControlMessage::Submit { input: "later".into(), delivery: Delivery::Prompt },

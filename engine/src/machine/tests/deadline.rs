@@ -126,7 +126,7 @@ fn wait_for_a_person_is_not_the_threads_duration() {
     play.now += 3_600_000;
     let raise = crate::event::ControlMessage::Raise { limit: "turns".into(), value: 5 };
     play.signal(Fact::Mail { id: "m".into(), message: raise });
-    // A crash while the person is asked changes nothing.
+    // A crash while an approval request is open changes nothing.
     play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
     play.now += 3_600_000;
     assert_eq!(play.state.remaining_ms_at(play.now), None, "no deadline while a person is asked");
@@ -137,7 +137,7 @@ fn wait_for_a_person_is_not_the_threads_duration() {
     assert_eq!(play.state.clock.asked_ms, 3_600_000, "the time without an owner is not asked time");
 }
 
-/// The end of a child that waited this long for a person.
+/// Returns the end of a child that waited `asked_ms` milliseconds for an approval.
 fn asked_child(spawn: u64, asked_ms: u64) -> Fact {
     let answer = Some(Box::new(CallAnswer::text("done", false)));
     let cost = Cost { asked_ms, ..Cost::default() };
@@ -159,7 +159,7 @@ fn start_child(apart: bool) -> (String, Value) {
 
 #[test]
 fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
-    // Two children at the same time, and after another call a third.
+    // Two children run at the same time. A third child runs after another call.
     let list = calls(&[start_child(false), start_child(false), call("a_write", json!({})), start_child(false)]);
     let mut play = short(vec![list, text("done")]);
     play.start();

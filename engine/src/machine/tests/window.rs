@@ -11,7 +11,7 @@ use crate::exchange::{CallError, FailedStage, Reply, Usage};
 use crate::machine::Fact;
 use crate::thread::Status;
 
-/// A reply after which the window of 100,000 tokens is nearly full.
+/// Returns the reply with a usage that nearly fills the window of 100,000 tokens.
 fn full(reply: Result<Reply, CallError>) -> Result<Reply, CallError> {
     reply.map(|reply| Reply { usage: Usage { input: 95_000, ..reply.usage }, ..reply })
 }
@@ -30,20 +30,20 @@ fn open(play: &mut SimulatedThread, origin: ThreadOrigin) {
 
 #[test]
 fn full_window_hands_over_before_every_kind_of_request() {
-    // A nudge.
+    // The next request would contain a nudge.
     let mut plan = roomy();
     plan.nudge = NudgePolicy::Always;
     rebuild(&mut plan);
     let mut play = SimulatedThread::new(plan, vec![full(text("hm")), text("never")]);
     play.run();
     assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "nudge");
-    // Steering and follow-up messages after a text.
+    // The next request would contain a steering or follow-up message after a text.
     for message in [ControlMessage::Steer { text: "x".into() }, ControlMessage::FollowUp { text: "x".into() }] {
         let mut play = SimulatedThread::new(roomy(), vec![full(text("hm")), text("never")]);
         play.start();
         play.signal(Fact::Mail { id: "m".into(), message: message.clone() });
         if matches!(message, ControlMessage::Steer { .. }) {
-            // The first request takes the message; another one follows the reply.
+            // The first request contains the message; another request follows the reply.
             while play.requests.is_empty() {
                 assert!(play.step());
             }
@@ -52,18 +52,18 @@ fn full_window_hands_over_before_every_kind_of_request() {
         while play.step() {}
         assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "{message:?}");
     }
-    // A tool turn.
+    // The next request would contain the result of a tool.
     let mut play = SimulatedThread::new(roomy(), vec![full(calls(&[call("a_read", json!({}))])), text("never")]);
     play.run();
     assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "calls");
-    // A resumed conversation, before its first request.
+    // The next request would be the first request of a resumed conversation.
     let mut plan = roomy();
     plan.model.context_window = 10;
     let mut play = SimulatedThread::new(plan.clone(), vec![text("never")]);
     open(&mut play, ThreadOrigin::Resume);
     while play.step() {}
     assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 0), "resume");
-    // A fresh thread and a continuation have nothing to leave out.
+    // In a fresh thread or a continuation, a handoff would leave nothing out.
     for origin in [ThreadOrigin::Run, ThreadOrigin::Child, ThreadOrigin::Handoff] {
         let mut play = SimulatedThread::new(plan.clone(), vec![text("done")]);
         open(&mut play, origin);
@@ -123,7 +123,7 @@ fn prompt_that_is_too_long_is_handed_over_once() {
         let mut play = SimulatedThread::new(roomy(), vec![refusal(case), text("never")]);
         play.run();
         assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 1), "{case:?}");
-        // In the new thread, before any turn.
+        // The provider refuses the first request of the new thread.
         let mut play = SimulatedThread::new(roomy(), vec![refusal(case), text("never")]);
         open(&mut play, ThreadOrigin::Handoff);
         while play.step() {}

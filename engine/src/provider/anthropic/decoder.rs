@@ -238,7 +238,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// The most frequent event in its usual form, for which parsing has a fast path.
+/// The most frequent event in its usual form. It has its own fast parser.
 #[derive(Deserialize)]
 struct DeltaEvent<'e> {
     #[serde(rename = "type")]

@@ -56,7 +56,7 @@ impl ReplyDecoder for GeminiDecoder {
             counts: counts.map(|report| TokenCounts::deserialize(report).unwrap_or_default()),
         };
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
-            // An error may follow its usage in one event.
+            // One event may contain both the usage and an error.
             self.read_head(head, true);
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
@@ -292,7 +292,7 @@ impl TokenCounts {
     }
 }
 
-/// The most frequent event, which holds only a piece of text, for which parsing has a fast path.
+/// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TextEvent<'e> {

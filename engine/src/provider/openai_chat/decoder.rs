@@ -112,7 +112,7 @@ impl ReplyDecoder for ChatDecoder {
                 return Vec::new();
             }
         };
-        // An error may follow its usage in one event.
+        // One event may contain both the usage and an error.
         let report = value.get("usage").filter(|report| !report.is_null()).map(usage);
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             if let Some(report) = report {
@@ -128,7 +128,8 @@ impl ReplyDecoder for ChatDecoder {
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
-        // Some servers count with every piece; only the count with or after the `finish_reason` is of the whole reply.
+        // Some servers report counts with every piece. Only a count with or after the `finish_reason` covers the whole
+        // reply.
         if let Some(report) = report {
             self.usage.add(report, self.stop.is_some());
         }
@@ -218,7 +219,7 @@ impl ChatDecoder {
                 self.read_tool_call(call, &mut deltas);
             }
             if let Some(function) = delta.get("function_call").filter(|function| function.is_object()) {
-                // The form before `tool_calls`: one call, without an id.
+                // `function_call` is the older form of `tool_calls`: one call without an id.
                 self.read_tool_call(&json!({"index": 0, "function": function}), &mut deltas);
             }
             for (key, value) in delta.as_object().into_iter().flatten() {

@@ -27,7 +27,7 @@ pub struct ResponsesDecoder {
     failure: Option<CallError>,
 }
 
-/// The most frequent event, a piece of text, for which parsing has a fast path.
+/// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
 struct OutputTextDelta<'e> {
     #[serde(rename = "type")]

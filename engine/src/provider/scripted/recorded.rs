@@ -1,5 +1,5 @@
-//! The contents of a recorded request, by which a replay reports the first difference. Only text for the model is
-//! compared, and only the part since the previous reply.
+//! The texts of a recorded request. A replay compares them with its own request and reports the first difference. Only
+//! text for the model is compared, and only the part since the previous reply.
 
 use serde::{Deserialize, Serialize};
 

@@ -237,7 +237,7 @@ impl Script {
     /// Reads a script from YAML (or JSON).
     ///
     /// # Errors
-    /// The first error, with the step it is in.
+    /// The first error, and the step that contains it.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         let mut sources = Sources::default();
         let source = sources.add(Source::new("script", text));
@@ -252,7 +252,7 @@ impl Script {
     /// Reads a script from parsed data.
     ///
     /// # Errors
-    /// The first error, with the step it is in.
+    /// The first error, and the step that contains it.
     pub fn from_value(value: &Value) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
             return Err(ScriptError("a script is a mapping with `steps`".to_owned()));

@@ -385,7 +385,8 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
         .collect()
 }
 
-/// The places of a parameter's schema below the root: a name, and the schema around it with the value around its value.
+/// The places of a parameter's schema below the root: a name, and a function that nests a schema and a value of that
+/// schema.
 type Nesting = (&'static str, fn(Value, Value) -> (Value, Value));
 
 const NESTINGS: [Nesting; 8] = [
@@ -447,7 +448,7 @@ pub fn nested_schemas() -> Vec<SchemaCase> {
     found
 }
 
-/// Returns a strategy of a schema for one value, with a value that the schema accepts.
+/// Returns a strategy that generates a schema for one value, and a value that the schema accepts.
 pub fn schema_with_value() -> impl Strategy<Value = (Value, Value)> {
     let leaf = prop_oneof![
         (0usize..4).prop_map(|n| (json!({"type": "string", "minLength": n, "pattern": "^x*$"}), json!("x".repeat(n)))),
@@ -503,7 +504,7 @@ fn object(members: Vec<((Value, Value), bool)>) -> (Value, Value) {
     (json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}), value)
 }
 
-/// Returns the schema of all parameters around schemas of single ones.
+/// Combines schemas of single parameters and their values: returns the schema of all parameters, and a value for it.
 pub fn parameters_around(members: Vec<((Value, Value), bool)>, combined: usize) -> (Value, Value) {
     let (mut schema, value) = object(members);
     let combination = ["allOf", "anyOf", "oneOf"].get(combined.wrapping_sub(1));

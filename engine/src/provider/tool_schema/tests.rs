@@ -26,7 +26,7 @@ fn accepts(schema: &Value, call: &Value) -> bool {
     jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(schema).unwrap().is_valid(call)
 }
 
-/// Returns the original as the engine validates it.
+/// Returns the original schema in the form against which the engine validates calls.
 fn original(schema: &Value) -> Value {
     let mut schema = schema.clone();
     upgrade_schema(&mut schema);

@@ -15,7 +15,7 @@ macro_rules! stream {
     };
 }
 
-/// A whole stream, a piece of the event with the final usage, and an error event.
+/// For each wire: a whole stream, a part of the event with the final usage, and an error event.
 const STREAMS: [(Wire, &str, &str, &str); 4] = [
     (
         Wire::Anthropic,
@@ -50,7 +50,7 @@ async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
             let front = events[..at].concat();
             let payload = format!("{front}data: {payload}\n\n");
             let of_length = |text: &str| vec![head("200 OK", "text/event-stream", ""), send(text)];
-            // The connection closes; the body ends; the server reports an error.
+            // A stream breaks off in three ways: the connection closes, the body ends, or the server reports an error.
             let cases = [
                 (&front, vec![chunked(), chunk(front.as_bytes())]),
                 (&front, of_length(&front)),
@@ -219,10 +219,10 @@ async fn counts_that_contradict_each_other_have_an_unknown_cost() {
     for wire in [Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini] {
         for (counts, usage) in [
             ([100, 40, 5, 105], Some((60, 40, 5))),
-            // Tokens that only the total includes are output, the dearer kind.
+            // Tokens that only the total includes count as output tokens, which cost more.
             ([100, 40, 5, 130], Some((60, 40, 30))),
             ([100, 0, 5, 7], Some((100, 0, 5))),
-            // A server that leaves cached tokens out of its prompt.
+            // If a server leaves cached tokens out of its prompt count, the counts contradict each other.
             ([100, 4_000, 5, 105], None),
         ] {
             let text = format!("data: {}\n\ndata: [DONE]\n\n", final_usage(wire, counts));
@@ -241,7 +241,7 @@ fn smaller_report_takes_back_no_kind_of_token() {
     for (earlier, later, usage) in [
         (of(25, 1, 1_200, 400), of(0, 15, 0, 0), of(25, 15, 1_200, 400)),
         (of(0, 9, 1_000, 0), of(999, 2, 0, 0), of(999, 9, 1_000, 0)),
-        // A later report may know more about the same tokens.
+        // A later report may classify the same tokens more precisely.
         (of(1_000, 1, 0, 0), of(100, 9, 900, 0), of(100, 9, 900, 0)),
     ] {
         assert_eq!(Usage::after(Some(earlier), later), usage);

@@ -63,8 +63,9 @@ fn events(stream: &str) -> Vec<&str> {
     stream.split_inclusive("\n\n").collect()
 }
 
-/// Split at every byte; with CR, LF and CRLF; with comments, ids, keep-alives and empty lines between and inside
-/// events; with a byte order mark; byte by byte and in pairs.
+/// Checks that all deliveries of a stream have the same result: split at every byte; with CR, LF and CRLF; with
+/// comments, ids, keep-alives and empty lines between and inside events; with a byte order mark; byte by byte and in
+/// pairs.
 fn check_chunkings<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         assert!(replay_all_chunkings::<D>(stream).1.is_ok(), "{}", streams.wire);
@@ -77,7 +78,7 @@ fn check_chunkings<D: ReplyDecoder + Default>(streams: &WireStreams) {
     );
 }
 
-/// Breaks every non-ASCII byte, then every byte: no panic and no hang.
+/// Breaks every non-ASCII byte, then every byte. The decoder must neither panic nor hang.
 fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
     assert_broken_bytes_are_replaced::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
@@ -91,7 +92,7 @@ fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
     }
 }
 
-/// Repeats start events, directly after themselves and before the end.
+/// Checks that repeated start events, directly after the originals or before the end, change nothing.
 fn check_duplicate_starts<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for start in streams.starts {
         let mut seen = 0;
@@ -121,7 +122,7 @@ fn check_missing_ends<D: ReplyDecoder + Default>(streams: &WireStreams) {
     }
 }
 
-/// Inserts events of unknown kinds between any two: the reply names them.
+/// Checks that the reply names events of unknown kinds that are inserted between any two events.
 fn check_unknown_events<D: ReplyDecoder + Default>(streams: &WireStreams) {
     let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"x\":{\"deep\":[1,null]}}\n\n";
     for stream in streams.whole {

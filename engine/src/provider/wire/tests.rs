@@ -238,7 +238,8 @@ async fn keep_alives_reset_the_idle_timeout() {
 #[tokio::test]
 async fn cut_stream_is_truncated() {
     let (front, _) = ANTHROPIC.split_once("world").unwrap();
-    // In the middle of a chunk, after a chunk, and at a clean end of the body: the same failure.
+    // The stream breaks in the middle of a chunk, after a chunk, or at a clean end of the body. The failure is the
+    // same.
     let broken = send([b"fff\r\n", front.as_bytes()].concat());
     for moves in [
         vec![chunked(), broken],

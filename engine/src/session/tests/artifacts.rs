@@ -16,7 +16,8 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::threads::verify::{ThreadVerdict, ThreadVerification};
 
-/// Two turns with tools, one with a result longer than a transcript line, and a final reply.
+/// Returns a project whose thread has two turns with tools, one of them with a result longer than a transcript line,
+/// and a final reply.
 fn lab(keys: bool) -> Lab {
     let mut lab = Lab::new(|request| {
         Ok(match request.cue.turn.unwrap() {
@@ -137,7 +138,7 @@ async fn verify_finds_every_changed_byte_of_a_transcript() {
     let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
     let mut at = 0;
     for (n, line) in lines.iter().enumerate() {
-        // The start, the hash, the middle and the end of each line.
+        // The test changes the start, the hash, the middle and the end of each line.
         for offset in [0, 60, line.len() / 2, line.len() - 2] {
             let mut changed = sound.clone();
             changed[at + offset] ^= 1;
@@ -194,7 +195,7 @@ async fn verify_finds_rechained_changes_by_their_signatures() {
                 transcript.sync().unwrap();
             }
         }
-        // Without the registry, which would detect the shorter transcript by itself.
+        // The verification runs without the registry, which would detect the shorter transcript by itself.
         let found = crate::threads::Threads::new(std::sync::Arc::clone(engine.disk()), None).verify(&id, &trust(&lab));
         let found = found.unwrap();
         assert!(found.faults.iter().any(|fault| fault.reason.contains(expected)), "{expected}: {found:?}");
@@ -327,7 +328,7 @@ async fn pruning_removes_the_objects_that_no_other_thread_names() {
     let objects = || fs::read_dir(lab.path().join(layout::OBJECTS)).unwrap().count();
     let export = |id: &ThreadId| lab.path().join(layout::export(&"test/reader".parse_id(), id));
     drop((one, two));
-    // The plan, its source files, and the large result.
+    // The objects are the plan, its source files, and the large result.
     let all = objects();
     assert!(all >= 2);
     assert_eq!(

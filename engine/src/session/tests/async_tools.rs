@@ -279,7 +279,7 @@ async fn long_detached_result_is_truncated_in_the_transcript_only() {
     assert!(!recorded.contains(KEY), "masked like any result");
     let whole = engine.threads().result(&id).unwrap().unwrap().result.unwrap();
     assert!(whole.contains("line 3999 of many") && whole.contains("line 1999 of many") && !whole.contains(KEY));
-    // A waiting thread gets a bounded result, and can page through the whole as the tool returned it.
+    // A waiting thread gets a bounded result, and can read the whole result, as the tool returned it, in pages.
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     let waited = events.iter().find_map(|event| event.body.shortened_result());
     let (content, object) = waited.unwrap();

@@ -239,12 +239,13 @@ fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
 
 #[test]
 fn crash_at_any_operation_of_a_handoff_loses_no_prompt_and_calls_no_model() {
-    // The model calls the tool only if no earlier thread of the session has handed over.
+    // The next prompt needs one model call or two: the model calls the tool only if no earlier thread of the session
+    // has handed over.
     crash_at_each_operation(lab_with_handoff, 1..=2);
 }
 
-/// Plays a chat of two prompts, and recovers the session from what a crash before each operation leaves. The next prompt
-/// then needs `requests` model calls.
+/// Plays a chat of two prompts, and recovers the session from the state that a crash before each operation leaves. The
+/// next prompt then needs `requests` model calls.
 fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclusive<usize>) {
     let first = lab(None);
     let left: Arc<Mutex<Vec<(u64, SimulatedDisk)>>> = Arc::default();

@@ -1,7 +1,7 @@
 //! Crash recovery: an interrupted run, once recovered, must come to the same result as an undisturbed run. A dozen
 //! scenarios run on a simulated disk whose power fails at every operation, with all, none or any part of the unsynced
-//! data surviving ([`crash_points`]). [`killed`] repeats it with real processes on a real disk. [`mutants`] skips syncs,
-//! which must not go unnoticed.
+//! data surviving ([`crash_points`]). [`killed`] repeats the scenarios with real processes on a real disk. [`mutants`]
+//! skips syncs, which must not go unnoticed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,8 +80,8 @@ fn process(scenario: &'static CrashScenario, lab: &Lab, outside: &Outside, disk:
 #[derive(Debug, Clone)]
 struct UndisturbedRun {
     final_state: FinalState,
-    /// For the mutants: every operation outside the registry's file; of those inside, the ends of the commits and some
-    /// others.
+    /// For the mutants: every operation outside the registry's file; of the operations inside that file, the ends of
+    /// the commits and some others.
     places: Vec<u64>,
 }
 

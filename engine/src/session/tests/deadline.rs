@@ -129,7 +129,7 @@ async fn child_ends_at_the_deadline_of_its_parent() {
     let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
     let provider = Arc::clone(&model);
     let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
-    // A part of the time has elapsed before the child starts, by the clock alone.
+    // Part of the parent's time has elapsed on the test clock before the child starts.
     let handle = lab.start(&engine, "parent").await;
     while model.0.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
     assert!(late.to_string().contains("duration_seconds_exceeded"), "{late}");
 }
 
-/// An approver that allows every call, answers nothing at a limit, and counts these questions.
+/// An approver that allows every call, answers nothing at a limit, and counts these requests.
 #[derive(Default)]
 struct SilentAtLimits(AtomicUsize);
 
@@ -191,7 +191,7 @@ impl ApprovalHandler for SilentAtLimits {
     }
 }
 
-/// A thread that asks at its limit of one turn, and whose duration is a minute.
+/// Starts a thread that requests an approval at its limit of one turn, and whose duration limit is a minute.
 async fn asking(clock: &Arc<ManualClock>, settings: &str) -> (Lab, Engine, crate::engine::ThreadHandle) {
     let lab = Lab::new(|request| {
         let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
@@ -273,7 +273,7 @@ async fn approval_without_an_answer_in_time_suspends_the_thread() {
     let (_lab, engine, handle) = asking(&clock, "approvals: { timeout_seconds: 5 }\n").await;
     let joined = tokio::spawn(async move { handle.join().await });
     while !joined.is_finished() {
-        // The setting is read after the question was put.
+        // The setting is read after the approval was requested.
         tokio::task::yield_now().await;
         clock.advance(1_000);
     }

@@ -59,7 +59,7 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
         None => fresh().await?,
         Some(id) => match engine.recover(id).await {
             Err(EngineError::Over { .. }) => return Ok(engine.threads().result(id).unwrap().unwrap()),
-            // The thread never began, so nothing was acknowledged.
+            // The thread never started, so nothing was acknowledged.
             Err(EngineError::NeverBegan { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
                 fresh().await?
             }
@@ -103,7 +103,7 @@ async fn thread_stops_on_a_full_disk_and_recovers_when_there_is_space() {
                 stopped += 1;
                 assert!(why.contains("no space left"), "full at {at}: {why}");
             }
-            // Only artifacts did not fit, which stop no thread.
+            // Only artifacts did not fit on the disk. Missing artifacts stop no thread.
             Ok(result) => assert_eq!(result.status, Status::Completed, "full at {at}"),
         }
         disk.restart(Survival::All);

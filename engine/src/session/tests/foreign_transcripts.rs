@@ -7,7 +7,7 @@ use super::*;
 use crate::error::DriveError;
 use crate::error::EngineError;
 
-/// A directive's plan with a change that no file contains, under its own new id: a forgery in a repository.
+/// A directive's plan with a change that no file contains, stored under a new id, as a forger can do in a repository.
 fn forged(lab: &Lab, name: &str, change: impl Fn(&mut rye_compiler::plan::Plan)) -> Compilation {
     let mut compilation = lab.compile(name);
     change(&mut compilation.plan);

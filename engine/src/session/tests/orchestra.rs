@@ -209,7 +209,7 @@ async fn wait_follows_the_handoff_of_a_child() {
             0 => calls(&[start("endless"), start("quick")]),
             1 => calls(&[
                 ask("handoff_thread", json!({"thread_id": known[0]})),
-                // Under the first id of the chain: the wait follows the continuation.
+                // The call names the first id of the chain, and the wait follows the continuation.
                 ask("wait_threads", json!({"thread_id": known[0]})),
                 ask("get_status", json!({"thread_id": known[0]})),
                 ask("get_chain", json!({"thread_id": known[0]})),
@@ -270,7 +270,7 @@ async fn cancelled_thread_stops_waiting() {
         calls(&[ask("wait_threads", json!({"thread_id": other}))])
     });
     let engine = lab.engine();
-    // A thread outside the caller's tree, which does not end with the caller.
+    // This thread is outside the caller's tree and does not end with the caller.
     let other = lab.start(&engine, "endless").await;
     lab.write("other.txt", &format!("{} \n", other.thread_id));
     let mut handle = lab.start(&engine, "parent").await;
@@ -313,7 +313,7 @@ fn read_only_operations_are_repeated_after_a_crash() {
     lab.directive("parent", ORCHESTRA, "");
     lab.directive("slow", "<limits spend=\"0.5\" turns=\"100000\"/>", "");
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // A process that ends during the wait: its tasks and its lock are gone.
+    // The process ends during the wait, so its tasks and its lock are gone.
     let root = {
         let (engine, runtime) = (lab.engine(), runtime());
         runtime.block_on(async {

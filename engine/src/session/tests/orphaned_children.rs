@@ -39,8 +39,8 @@ struct FirstCallGate {
     passed: AtomicBool,
 }
 
-/// A lab in which `test/low` hands over after its first turn, which waits for the gate. The threads above start it, one
-/// through the other, and end.
+/// A lab in which `test/low` hands over after its first turn, which waits for the gate. The threads in `above` start
+/// it, each through the next one, and end.
 fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
     let (open, opened) = channel();
     let gate = FirstCallGate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };

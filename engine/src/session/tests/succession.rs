@@ -121,7 +121,7 @@ async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_t
     assert_eq!(texts, ["one", "two", "another two", "another one"]);
     assert_eq!(tree[2].continues.as_deref(), Some(tree[0].thread_id.as_str()));
     assert_eq!(tree[2].after.as_deref(), Some(tree[1].thread_id.as_str()));
-    // What the session spent before counts.
+    // The earlier spend of the session counts.
     let Some(EventBody::Opened(opened)) = last.first().map(|event| &event.body) else { panic!() };
     let whole = plan(&lab).plan.thread_limits();
     assert_eq!(opened.limits.turns, whole.turns - 3);
@@ -156,7 +156,7 @@ async fn another_plan_keeps_the_conversation_and_repeats_no_layer() {
     );
     let row = engine.threads().list().unwrap().into_iter().find(|one| one.row.status == Status::Idle).unwrap();
     assert_eq!(row.row.plan_id.as_deref(), Some(id.as_str()));
-    // A message of the mailbox names no plan.
+    // A control message from the mailbox cannot select a plan.
     let checked = crate::attest::check_opening(&next.plan, &last);
     assert!(matches!(checked, crate::attest::OpeningCheck::AsPlanned { .. }), "{checked:?}");
 }

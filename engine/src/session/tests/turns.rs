@@ -47,7 +47,8 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     let account = engine.account(&thread(&result)).unwrap().unwrap();
     assert_eq!(account.status(), rye_compiler::semantics::ledger::AccountStatus::Open);
     drop(engine);
-    // Another process, with the answer in the inbox. No permanent key signed the transcript, so the user accepts it.
+    // Another process recovers the thread, with the answer in the inbox. No permanent key signed the transcript, so the
+    // user accepts it.
     let engine = lab.engine();
     engine.accept_unverified();
     post_message(&engine, &result, &raise("turns", 20));
@@ -143,7 +144,7 @@ async fn a_conversation_is_summarised_in_place() {
     let engine = lab.engine();
     let result = lab.run(&engine, "long").await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
-    // Two replies and the summary, which does not count as a turn.
+    // The cost is that of two replies and of the summary, which does not count as a turn.
     assert_eq!(result.cost.turns, 2);
     assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.000_45));
     let events = engine.threads().transcript(&thread(&result)).unwrap();
@@ -164,7 +165,7 @@ async fn a_fork_begins_at_the_end_of_a_turn() {
     let fork = engine.fork(&thread(&first), 2, "and now something else").await.unwrap().join().await;
     assert_eq!(fork.status, Status::Completed);
     let request = lab.model.requests.lock().unwrap().iter().rev().find(|r| r.cue.turn == Some(0)).unwrap().clone();
-    // The prompt, two calls with their results, and the message.
+    // The request contains the prompt, two calls with their results, and the message.
     assert_eq!(request.turns.len(), 6);
     let row = engine.threads().show(&thread(&first)).unwrap().unwrap().row;
     assert_eq!(row.continued_by, None, "a fork goes its own way");
@@ -189,7 +190,7 @@ async fn handoff_message_takes_effect_after_the_turn() {
     assert!(found.iter().all(|one| one.thread_id == result.thread_id) && !found.is_empty());
 }
 
-/// An approver that never answers. Counts the questions asked (`put`) and dropped (`gone`).
+/// An approver that never answers. Counts the requests received (`put`) and dropped (`gone`).
 #[derive(Default)]
 struct SilentApprover {
     put: AtomicUsize,
@@ -239,11 +240,11 @@ async fn approval_request_can_be_answered_by_another_process() {
     let (engine, approver) = silent(&lab);
     let handle = lab.start(&engine, "reader").await;
     put(&approver, 1).await;
-    // As another process reads it: from the disk, before an answer.
+    // Another process reads the open request from the disk.
     let elsewhere = crate::threads::Threads::open(&lab.path()).unwrap();
     let seen = pending_approval(&elsewhere.transcript(&handle.thread_id).unwrap()).unwrap();
     assert_eq!((seen.origin, seen.what.as_str()), (ApprovalOrigin::Limit, "continue beyond turns_exceeded: 3 of 3"));
-    // A message interrupts the wait; the question is asked again, but not recorded again.
+    // A message interrupts the wait; the approval is requested again, but not recorded again.
     handle.send(raise("turns", 20));
     put(&approver, 2).await;
     assert_eq!(approver.gone.load(Ordering::SeqCst), 1);

@@ -120,7 +120,8 @@ fn unrecoverable_child_is_reported_and_released() {
                 let result = handle.join().await;
                 quiet(&engine).await;
                 assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("test/parent is done")), "{what}: {result:?}");
-                // The parent's transcript has the end of the child; its model sees it if it waited.
+                // The parent's transcript contains the end of the child. The parent's model sees this end if the parent
+                // waited for the child.
                 let events = engine.threads().transcript(&root).unwrap();
                 let ended = events.iter().find_map(|e| if let EventBody::ChildEnded(c) = &e.body { Some(c.status) } else { None });
                 assert_eq!(ended, Some(Status::Error), "{what}");
@@ -358,14 +359,14 @@ async fn failed_continuation_leaves_no_trace() {
     engine.hand_over(&first).await.unwrap_err();
     simulated.rename(&aside, &name).unwrap();
     assert_eq!(engine.threads().list().unwrap().len(), 1);
-    // A transcript that cannot be created on a full disk: the row is finalized, and the earlier thread has no
+    // On a full disk, the transcript cannot be created: the row is finalized, and the earlier thread has no
     // continuation.
     for at in 0..60 {
         simulated.fail_at(simulated.operations() + at, DiskFault::Full);
         let resumed = engine.resume(&first, "and?").await;
         let started = match resumed {
             Ok(handle) => {
-                // On a full disk the thread may end either way; this test only checks that it began.
+                // On a full disk the thread may end either way; this test only checks that it started.
                 let _ = handle.join().await;
                 true
             }

@@ -411,7 +411,7 @@ impl Disk for SimulatedDisk {
 
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         let locks = Arc::clone(&self.state().locks);
-        // The contents appear under the lock.
+        // The lock is taken first, so that the contents never appear without it.
         let lock = SimulatedLock::insert(&locks, path, LockMode::Exclusive);
         self.create(path, contents)?;
         Ok(Box::new(lock))

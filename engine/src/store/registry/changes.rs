@@ -23,7 +23,7 @@ pub enum Change {
     /// Updates some fields of a row.
     Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
     /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
-    /// it.
+    /// the existing child.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
     /// Inserts the row of a thread's continuation, with the spawns that the thread and its descendants have left.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },

@@ -101,7 +101,7 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
-    /// Closes a child's account and opens that of its continuation with the remaining amount, at most `most`.
+    /// Closes a child's account and opens the account of its continuation with the remaining amount, at most `most`.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
@@ -114,7 +114,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
-    /// Moves a child that outlives its parent to an ancestor of it.
+    /// Moves a child that outlives its parent to an ancestor of the parent.
     pub fn move_child(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
         let operation = Operation::Move { thread: child.to_string(), to: to.to_string() };
         Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
@@ -148,7 +148,7 @@ pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> R
     let answer = apply(transaction, operation)?;
     let lasting = match (&answer, operation) {
         (LedgerReply::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
-        // Of a closed account, only the end can be repeated.
+        // After an account is closed, only its end step can be repeated.
         (
             _,
             Operation::Release { thread: ended }

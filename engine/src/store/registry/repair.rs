@@ -163,7 +163,8 @@ pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u6
 
 fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>, StoreError> {
     let mut reading = transcript::read(&**disk, thread, 0)?;
-    // Recovery cuts these lines: their ledger steps must not be answered before they are recorded again.
+    // Recovery cuts the lines after the last seal. The ledger steps of these lines must not be answered before the
+    // lines are recorded again.
     reading.cut_unsealed(0);
     let objects = Objects::new(Arc::clone(disk));
     let events: Result<Vec<_>, _> =
@@ -196,7 +197,7 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Ends the accounts of children that handed off by opening those of their continuations.
+/// Ends the accounts of children that handed off by opening the accounts of their continuations.
 fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()
@@ -267,9 +268,10 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 /// The stored answers of each thread, by step.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Replays all ledger steps: the steps of one thread in the order of its transcript, those of different threads by
+/// Replays all ledger steps: the steps of one thread in the order of its transcript, the steps of different threads by
 /// time. Clocks differ, and a parent records a child after the child has started, so a refused step may depend on a
-/// step of another thread. Its thread therefore waits until no other thread can proceed; only then is the step refused.
+/// step of another thread. The thread of such a step therefore waits until no other thread can proceed; only then is
+/// the step refused.
 fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut ledger = Ledger::new();
     let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());

@@ -120,7 +120,8 @@ fn files_of_dead_owners_are_removed_by_the_next_process() {
             entries.into_iter().map(|entry| entry.name).collect::<Vec<String>>()
         };
         let live = OwnerLock::acquire(Arc::clone(&disk), 1_000).unwrap();
-        // A killed process leaves its file with its description, or an empty one if it was starting.
+        // A killed process leaves its lock file with its description, or an empty lock file if the process was just
+        // starting.
         let dead = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000001");
         let starting = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000002");
         disk.create(&dead, b"{}").unwrap();
@@ -254,7 +255,7 @@ fn full_disk_is_reported_on_every_commit() {
     assert!(failed > 3, "{failed}");
 }
 
-/// Commits the spawn of a child with an own limit of 9.
+/// Commits the spawn of a child that may have 9 descendants.
 fn spawn(registry: &Registry, parent: &str, spawn: u64, child: &str) -> ChangeResult {
     let child = Box::new(ThreadRow { spawns: Some(9), ..row(child) });
     registry.commit(&[Change::Spawn { parent: id(parent), spawn, child }]).unwrap().pop().unwrap()
@@ -295,7 +296,7 @@ fn continuation_has_the_spawns_that_all_descendants_leave() {
 #[test]
 fn threads_share_a_registry() {
     let (_folder, disk) = folder();
-    // Two handles stand for two processes: only the file's locks connect them.
+    // Two handles represent two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     registries[0].commit(&[put("p-1")]).unwrap();
     let answers = Mutex::new(Vec::new());
@@ -325,7 +326,7 @@ fn threads_share_a_registry() {
 fn continuous_writer_lets_other_processes_commit() {
     use std::sync::atomic::AtomicBool;
     let (_folder, disk) = folder();
-    // Two handles stand for two processes: only the file's locks connect them.
+    // Two handles represent two processes: only the file's locks connect them.
     let registries: Vec<Registry> = (0..2).map(|_| Registry::open(Arc::clone(&disk)).unwrap()).collect();
     let done = AtomicBool::new(false);
     let first_commit = std::sync::Barrier::new(2);

@@ -17,11 +17,11 @@ use crate::store::layout::{self, REGISTRY, STATE};
 /// Start of the name of a mark; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark from the start of the closing sync until its success. A process that finds them leaves the mark
-/// in place, because an earlier sync failed or was interrupted.
+/// Contents of a mark from the start of the closing sync until its success. A process that finds these contents leaves
+/// the mark in place, because an earlier sync failed or was interrupted.
 const SYNC_UNPROVEN: &[u8] = b"unproven";
 
-/// A shared lock on the mark of this boot. The registry may be written without syncs while it is held.
+/// A shared lock on the mark of this boot. The registry may be written without syncs while this lock is held.
 #[derive(Debug)]
 pub struct UnsyncedMark {
     disk: Arc<dyn Disk>,
@@ -31,7 +31,7 @@ pub struct UnsyncedMark {
 
 /// The meaning of the marks of other boots.
 enum OtherMarks {
-    /// The registry is intact: there is no such mark, or a live process writes under one.
+    /// The registry is intact: there is no mark of another boot, or a live process writes under such a mark.
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,
@@ -93,7 +93,7 @@ impl UnsyncedMark {
             return Ok(());
         };
         let is_intact = self.disk.length(&self.path).map_err(StoreError::io("access", &self.path))? == 0;
-        // Written before the sync, so that a failed sync needs no further write to be remembered.
+        // The contents are written before the sync, so that a failed sync is recorded without a further write.
         self.disk.write_at(&self.path, 0, SYNC_UNPROVEN).map_err(StoreError::io("write", &self.path))?;
         let registry = Path::new(REGISTRY);
         if self.disk.exists(registry).map_err(StoreError::io("access", registry))? {

@@ -124,7 +124,7 @@ impl Drop for RegistryWriter {
             self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take()
         {
             drop(jobs);
-            // A panicked writer has dropped its callers' answer channels, so they already got errors.
+            // A writer that panicked has dropped the answer channels of its callers, so the callers already got errors.
             let _ = thread.join();
         }
     }

@@ -110,8 +110,8 @@ pub struct LinePosition {
     pub before: ChainHash,
 }
 
-/// Returns the line of an event, including its newline, with the record that reading the line gives. If there is a
-/// signer, the line gets a seal.
+/// Returns the line of an event, including its newline, and the record that reading the line would return. If there is
+/// a signer, the line gets a seal.
 pub fn write<T: Serialize>(
     head: &LinePosition,
     event: &T,

@@ -68,8 +68,8 @@ impl Verifier<'_> {
         view: &TranscriptView<'_>,
         ended: Option<&Ended>,
     ) {
-        // A suspended thread continues, and a power failure can leave the snapshot of the suspension: it is compared with
-        // the end that it records.
+        // A suspended thread may continue, and a power failure can leave the snapshot of the suspension. Such a
+        // snapshot is compared with the end that it records.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let last = events.and_then(|events| usize::try_from(events).ok()?.checked_sub(1));
         let ended = match last.and_then(|last| view.events.get(last)).map(|event| &event.body) {

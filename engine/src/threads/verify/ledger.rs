@@ -87,7 +87,7 @@ impl TreeMoney {
     /// Returns the spend that the ledger should hold for a thread.
     fn expected_spend(&self, thread: &ThreadMoney) -> u64 {
         let others: u64 = if thread.row.parent.is_none() {
-            // Everything below a root is paid from its account in the end.
+            // In the end, the account of a root pays for every thread below the root.
             self.threads
                 .values()
                 .filter(|one| one.row.id != thread.row.id)

@@ -23,7 +23,7 @@ pub(crate) enum SignatureHolder {
     Temporary,
     /// A key that this user does not have, by its name.
     Unknown(String),
-    /// The lines from this number (from 1) on have no signature.
+    /// The lines from number `line` on have no signature. Lines count from 1.
     Unsigned { line: u64 },
 }
 

@@ -56,7 +56,7 @@ pub fn run(project: &ProjectFiles, parameters: &LsParameters, stop: &StopConditi
                     format!("{}  special\n", printable(name))
                 }
             },
-            // Removed since it was listed.
+            // The entry was removed after the folder was listed.
             Err(_) => continue,
         };
         if text.len() + line.len() > MAX_RESULT_BYTES {

@@ -41,7 +41,7 @@ impl Inode {
 }
 
 impl ProjectFiles {
-    /// Returns true if a file with several names has one of them under `.ai/state`.
+    /// Returns true if a file with several names has a name under `.ai/state`.
     pub(super) fn is_state(&self, inode: Inode) -> bool {
         self.state_links.get_or_init(|| hard_linked_state(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
     }

@@ -1,5 +1,6 @@
-//! Atomic replacement of a file: writes a temporary file beside it and renames that through the same directory handle.
-//! A reader sees either the old or the new file. Links to the old file and its other names are not written through.
+//! Atomic replacement of a file: writes a temporary file beside the old file, and renames the temporary file through
+//! the same directory handle. A reader sees either the old or the new file. Nothing is written through a symbolic link
+//! or another name of the old file.
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -60,7 +60,8 @@ pub enum McpTransport {
     Http { url: String, headers: BTreeMap<String, String> },
 }
 
-/// The openings in the sandbox of a server's program. A grant of any of its tools has to name all of them.
+/// The openings in the sandbox of a server's program. A grant of any tool of the server must name all of these
+/// openings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SandboxOpenings {
     /// Project folders that the server may write.
@@ -176,7 +177,8 @@ impl McpServer {
         words
     }
 
-    /// Returns the openings that the grants of the server's tools must name: the host, or those of its program.
+    /// Returns the openings that the grants of the server's tools must name: the host of its URL, or the openings of
+    /// its program.
     pub fn required_openings(&self) -> SandboxOpenings {
         match &self.transport {
             McpTransport::Http { url, .. } => {

@@ -296,7 +296,7 @@ fn resolve_home(path: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns a hint about the sandbox, for servers that may fail only because of it.
+/// Returns a hint about the sandbox, for servers that may fail only because of their sandbox.
 fn sandbox_hint(server: &McpServer) -> &'static str {
     match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",

@@ -58,7 +58,7 @@ pub(super) enum LineFailure {
         log: String,
     },
     TimedOut,
-    /// The process wrote something else than an answer.
+    /// The process wrote something other than an answer.
     Malformed {
         reason: String,
     },
@@ -85,8 +85,8 @@ impl LineFailure {
 }
 
 impl LineProcess {
-    /// Starts a program. Its first line is sent with the first call. With `pushes`, the program may submit messages within the prompt that
-    /// the number states.
+    /// Starts a program. The first line is sent with the first call. With `pushes`, the program may submit messages;
+    /// the number in `pushes` is that of the current prompt.
     pub fn start(
         program: &LongLivedProgram,
         first_line: Option<&Value>,
@@ -127,7 +127,7 @@ impl LineProcess {
         // If the process has closed its input, it has no further answer, or its answer is in its output.
         let written = self.input.write_all(&bytes).await;
         let Some(answer) = self.lines.recv().await else {
-            // The end of the output precedes the end of the log.
+            // The output ends before the log does, so the rest of the log needs a moment.
             tokio::time::sleep(LOG_TIMEOUT).await;
             let text = self.log.text();
             let skipped = text.chars().count().saturating_sub(MAX_LOG_CHARS);
@@ -166,7 +166,7 @@ async fn read_lines(
         let mut line = match parse_line(&bytes) {
             Ok(line) => line,
             Err(reason) => {
-                // No call waits if the caller has given up.
+                // The send fails if no call waits any more.
                 answers.send(Err(reason)).await.ok();
                 return;
             }

@@ -13,7 +13,7 @@ use super::search::search;
 use crate::tool::ToolOutcome;
 use crate::tool::guard::{ObjectStore, floor_char_boundary};
 
-/// Default and maximum size of a page in bytes. Such a page fits into one result.
+/// Default size of a page in bytes; `MAX_PAGE_BYTES` is the maximum. A page of either size fits into one result.
 const DEFAULT_PAGE_BYTES: u64 = 16 * 1024;
 const MAX_PAGE_BYTES: u64 = 28 * 1024;
 
@@ -21,7 +21,7 @@ const MAX_PAGE_BYTES: u64 = 28 * 1024;
 pub struct FetchSources<'l> {
     pub world: &'l dyn World,
     pub objects: &'l dyn ObjectStore,
-    /// Objects with results of this thread, the only ones that it can fetch.
+    /// Objects with results of this thread. The thread can fetch no other object.
     pub own_objects: &'l BTreeSet<String>,
     /// Checks that the caller may fetch items of the user space. The error is a sentence for the model.
     pub user_space: &'l dyn Fn() -> Result<(), String>,

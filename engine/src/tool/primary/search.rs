@@ -11,7 +11,7 @@ use super::item_text::{ItemText, item_text};
 use super::query::{Query, SearchableTexts};
 use crate::tool::{ToolOutcome, pattern_matches};
 
-/// Default and maximum number of hits.
+/// Default number of hits; `MAX_HITS` is the maximum.
 const DEFAULT_HITS: u64 = 10;
 const MAX_HITS: u64 = 50;
 /// Maximum characters of a hit's description.

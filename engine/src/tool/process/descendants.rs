@@ -15,7 +15,7 @@ const RECENT_SAMPLES: usize = 25;
 /// Rounds of stopping processes; each round finds the processes that were started during the last round.
 const STOP_ROUNDS: usize = 64;
 /// Extra passes, over the children only, after each pass over all processes. A process that repeatedly forks and exits
-/// changes its number before all processes are listed.
+/// changes its process id before all processes are listed.
 const QUICK_PASSES: usize = 64;
 /// Maximum time to wait for killed processes to disappear. After it, a remaining process is stuck in the kernel with
 /// its `SIGKILL` pending.
@@ -139,7 +139,7 @@ pub(super) fn has_children() -> bool {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => return true,
-            // `ECHILD`, which is the only other error that the kernel gives here.
+            // The error is `ECHILD`, the only other error that the kernel returns here.
             Err(_) => return false,
         }
     }
@@ -163,9 +163,10 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more processes than [`MAX_PROCESSES`]. Its processes are counted only if the
-    /// machine has gained as many tasks since the start, which may also belong to other programs. If the machine gains
-    /// more than that within half a second, counting cannot keep up, and an eighth of the limit applies.
+    /// Returns true if the program has more processes than [`MAX_PROCESSES`]. The processes are listed only if the
+    /// machine has gained more than [`MAX_PROCESSES`] tasks since the start, because other programs may have started
+    /// these tasks. If the machine has gained that many tasks within half a second, listing cannot keep up, and the
+    /// limit is an eighth.
     ///
     /// # Errors
     ///

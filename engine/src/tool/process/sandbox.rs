@@ -111,7 +111,8 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     limits::apply()?;
     files::apply(sandbox)?;
     limits::drop_privileges()?;
-    // Applied last, because the filter sets `no_new_privs` if Landlock has not, and refuses many of the calls before.
+    // The filter is applied last: it sets `no_new_privs` if Landlock has not, and it refuses many of the system calls
+    // that the steps before it need.
     syscalls::apply(if sandbox.net { syscalls::Sockets::Internet } else { syscalls::Sockets::None })
 }
 

@@ -26,7 +26,8 @@ use super::filtered_settings;
 
 /// The start of the folder's name. A random number of 16 hexadecimal digits follows.
 const PREFIX: &str = "rye-";
-/// Number of attempts to create a folder. Another process can take a new folder for a dead one before it is locked.
+/// Number of attempts to create a folder. Another process can mistake a new folder for an abandoned one before the
+/// folder is locked.
 const CREATE_ATTEMPTS: usize = 16;
 /// Maximum number of passes over all processes. A pass finds the processes that were started during the last one.
 #[cfg(target_os = "linux")]
@@ -163,7 +164,8 @@ fn lock_dead(folder: &Path) -> Option<(PathBuf, File)> {
     (is_own && lock.try_lock().is_ok() && has_name(&lock, folder)).then(|| (folder.to_path_buf(), lock))
 }
 
-/// Kills every process whose temporary folder is one of these. Its helper was killed, too, or it would have ended.
+/// Kills every process whose temporary folder is one of these. The helper of such a process was killed too: otherwise
+/// it would have ended the process.
 #[cfg(target_os = "linux")]
 fn end_programs_in(folders: &BTreeSet<&Path>) {
     for _ in 0..KILL_ROUNDS {

@@ -110,7 +110,7 @@ pub(super) fn supervised_command(
 fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, arguments: &[OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt;
     let (Some(sandbox), Some(program)) = (sandbox, program) else { return ExitCode::from(START_FAILED) };
-    // The program ends with a helper that is killed.
+    // If the helper is killed, the kernel ends the program too.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
         report(&format!("`{}` is not started, because it would outlive its helper: {error}\n", program.display()));

@@ -150,7 +150,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Changes between the modes `ask` and `read-only`. The wider one needs the key twice.
+    /// Changes between the modes `ask` and `read-only`. The change to `ask`, which allows more, needs the key twice.
     fn toggle_mode(&mut self, confirm: bool) {
         let mode = match self.session.status.mode() {
             ChatMode::Ask | ChatMode::Auto => ModeArg::ReadOnly,

@@ -40,7 +40,7 @@ impl HumanRenderer {
         if self.quiet {
             return;
         }
-        // The error `missing_outputs` names them already.
+        // The error `missing_outputs` already names the missing outputs.
         let is_named = result.error.as_ref().is_some_and(|error| error.code == "missing_outputs");
         if !self.missing.is_empty() && !is_named {
             writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();

@@ -344,7 +344,7 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
         let found = compare(&base_with_hook, &edited(&base_with_hook, HOOKS, edit.0, edit.1));
         assert!(!found.widened, "{edit:?}\n{}", text("told", &found));
     }
-    // The requirement of an unchanged hook comes from the new grant.
+    // The new grant makes the unchanged hook a trust requirement.
     let narrow_with_hook = edited(&narrow, HOOKS, "", TELL);
     let shown = text("granted", &compare(&narrow_with_hook, &base_with_hook));
     assert!(shown.contains("widened hook `tell` has to be trusted: at thread_started: adds knowledge"), "{shown}");
@@ -419,8 +419,8 @@ fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value
 }
 
-/// Removes or changes each line of each file, and compares the results that still compile. The number of the line selects
-/// one of three edits, because a comparison compiles the project again.
+/// Removes or changes each line of each file, and compares the results that still compile. The number of the line
+/// selects one of three edits, because a comparison compiles the project again.
 fn holds_for_each_line(files: &Files, id: &str) -> usize {
     let old = world(files);
     let was = open(&old, id).unwrap();

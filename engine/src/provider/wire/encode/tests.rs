@@ -89,7 +89,7 @@ fn apply_edit(turns: &mut Vec<SharedMessage>, edit: HistoryEdit) {
 }
 
 proptest! {
-    /// Any order of wires and any history: the bytes from the cache are those of messages that were never encoded.
+    /// For any order of wires and any history, the cached bytes equal the bytes of messages that were never encoded.
     #[test]
     fn cached_bytes_equal_a_fresh_serialization(
         steps in proptest::collection::vec((edit(), 0..WIRES.len(), any::<bool>()), 1..10),

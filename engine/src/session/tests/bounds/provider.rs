@@ -63,7 +63,7 @@ pub const LIMITS: [u64; 16] = [
     899_999_999,
 ];
 
-/// Random habits, of a provider that reports impossible counts or of one that does not.
+/// Returns a strategy of habits; `misreporting` is true for a provider that reports impossible counts.
 pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
     let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
@@ -160,7 +160,7 @@ fn body_bytes(request: &Request) -> u64 {
     wires.into_iter().map(of).max().unwrap() as u64
 }
 
-/// The price of a call, whether its report is a lie, and its outcome.
+/// The price of a call, true if its report is impossible, and its outcome.
 type Answer = (u64, bool, Result<Reply, CallError>);
 
 impl RandomProvider {

@@ -24,7 +24,8 @@ pub struct PlayedThread {
     pub id: ThreadId,
     pub opened: Opened,
     pub settled: Vec<Settled>,
-    /// Nano-dollars that the account spent and held in excess, with the descendants.
+    /// Nano-dollars that the account spent, descendants included. `overspend` is the amount that exceeded the
+    /// reservations.
     pub spent: u64,
     pub overspend: u64,
     /// The thread that this one continues after a handoff.
@@ -205,7 +206,7 @@ pub const KINDS: [&str; 17] = [
     "refused child",
 ];
 
-/// The kind that only a lying provider reaches.
+/// The kind that only a misreporting provider reaches.
 pub const OVERSPENT: &str = "overspent call";
 
 fn count(events: &[Event], reached: &mut BTreeMap<&'static str, u64>) {

@@ -27,7 +27,7 @@ pub const LOG: &str = "outside.log";
 /// The log of effects.
 #[derive(Debug, Clone)]
 pub struct Outside {
-    /// Never a disk that skips syncs.
+    /// The disk of the log, which never skips a sync.
     disk: Arc<dyn Disk>,
 }
 

@@ -151,14 +151,15 @@ struct EventNormalizer<'a> {
     /// Amounts booked for cut calls, by thread.
     unknown: &'a BTreeMap<String, Vec<u64>>,
     interrupted: usize,
-    /// The amount booked so far for its own cut calls; `waited` for those of awaited children.
+    /// The amount booked so far for the thread's own cut calls; `waited` is the amount for the cut calls of awaited
+    /// children.
     own: u64,
     waited: u64,
     /// True if the thread continues another with its remaining limits.
     handed: bool,
     /// The tool of this run, if it must not be run again.
     tool: Option<&'static str>,
-    /// The tokens of cut calls count as their bound, which counts the characters of ids.
+    /// True if the tokens of cut calls count as their upper bound, which depends on the characters of ids.
     bounds_tokens: bool,
 }
 
@@ -382,7 +383,7 @@ impl EventNormalizer<'_> {
     }
 }
 
-/// Removes the time spent waiting for a person from a cost. The clock decides it, and a crash changes it.
+/// Removes the time spent waiting for an approval from a cost. The clock determines that time, and a crash changes it.
 fn omit_waiting(event: &mut Value) {
     event["cost"]["asked_ms"] = Value::Null;
 }
@@ -457,7 +458,7 @@ impl FinalState {
                 // A call that must not run again may be missing, if it was reported as interrupted.
                 Some("mark" | "cancel") if theirs > mine => return wrong(),
                 Some("mark" | "cancel") => lost += mine - theirs,
-                // A cut model call or question is repeated once.
+                // A cut model call or approval request is repeated once.
                 Some("ask") if theirs < mine => return wrong(),
                 Some("ask") => more += theirs - mine,
                 // A message that the user repeats does not count as a second one.

@@ -1,4 +1,4 @@
-//! Disks that skip syncs. A kill alone never reveals it; a power failure must.
+//! Disks that skip syncs. A kill alone never reveals a skipped sync; a power failure must.
 
 use super::scenarios::{self, CrashScenario};
 use super::{Interruption, check_interrupted_run, undisturbed};

@@ -184,7 +184,7 @@ pub static APART: CrashScenario = CrashScenario::new(
 )
 .tree();
 
-/// Detached children, one with a detached child of its own, which may outlive both threads above it.
+/// Detached children, one with a detached child of its own, which may outlive both of its ancestors.
 pub static SURVIVOR: CrashScenario = CrashScenario {
     survivors: true,
     ..CrashScenario::new("survivor", ASYNC.prepare, |request| {

@@ -66,7 +66,7 @@ fn todo(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<
     let listed = threads.list().map_err(|error| error.to_string())?;
     let record = |id: &ThreadId| threads.transcript(id).unwrap_or_default();
     let status = |id: &ThreadId| listed.iter().find(|listed| listed.row.id == *id).map(|listed| listed.row.status);
-    // An ended thread without a transcript never began.
+    // An ended thread without a transcript never started.
     let is_one = |id: &ThreadId| status(id).is_some_and(|status| !status.has_ended() || !record(id).is_empty());
     let roots = listed.iter().filter(|listed| listed.row.parent.is_none() && listed.row.continues.is_none());
     let Some(root) = roots.map(|listed| listed.row.id.clone()).find(is_one) else { return Ok(UserAction::Start) };
@@ -86,7 +86,7 @@ fn todo(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<
     if let Some(message) = scenario.resumes.get(went_on.count()) {
         return Ok(UserAction::Resume(last, message));
     }
-    // Children orphaned while their process waited for them.
+    // The remaining orphans are children whose process died while it waited for them.
     let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
     Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::Recover(orphan.row.id.clone(), Vec::new())))
 }

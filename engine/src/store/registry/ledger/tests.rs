@@ -140,7 +140,7 @@ fn continuation_of_a_child_takes_over_its_reservation_when_the_parent_is_over() 
     ask(&registry, LedgerStep::end(&root));
     let status_of = |thread: &ThreadId| registry.account(thread).unwrap().unwrap().status();
     assert_eq!(status_of(&root), AccountStatus::Draining);
-    // Asked again after a crash, the answer is the first one.
+    // A step that is repeated after a crash returns the first answer.
     for most in [10_000, 1] {
         let answer = ask(&registry, LedgerStep::hand_off(&child, &next, most));
         assert_eq!(answer, LedgerReply::Reserved { amount: Nanos(450) });
@@ -244,7 +244,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Property test: reading only the accounts that an operation can touch gives the same result as reading all.
+    /// Property test: reading only the accounts that an operation can touch has the same result as reading all.
     #[test]
     fn rows_match_the_pure_ledger(operations in prop::collection::vec(operation(), 1..80)) {
         let registry = registry();

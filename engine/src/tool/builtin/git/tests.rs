@@ -94,7 +94,7 @@ async fn bad_input_is_refused() {
         let (output, failed) = r.call(tool, parameters.clone()).await;
         assert!(failed && !output.is_empty(), "{parameters}: {output}");
     }
-    // No pathspec magic: a path is a path.
+    // Pathspec magic is off: the path is taken literally.
     assert_eq!(r.call(GitTool::Log, json!({"path": ":(glob)*"})).await.0, "[no commits]");
     std::fs::remove_dir_all(r.dir.path().join(".git")).unwrap();
     assert!(r.call(GitTool::Status, json!({})).await.0.contains("not a git repository"));
@@ -131,7 +131,7 @@ async fn missing_objects_are_not_fetched() {
     ] {
         r.git(&["config", key, value]);
     }
-    // A missing object, as in a partial clone.
+    // An object is missing, as in a partial clone.
     let out = Command::new("git").args(["rev-parse", "HEAD:a.txt"]).current_dir(r.dir.path()).output().unwrap();
     let blob = String::from_utf8(out.stdout).unwrap();
     let (folder, rest) = blob.trim().split_at(2);
@@ -172,7 +172,7 @@ async fn repository_configuration_never_runs_programs() {
     }
     r.git(&["config", "log.showSignature", "true"]);
     r.git(&["config", "core.worktree", "/etc"]);
-    // Settings of an included file, and of a nested repository.
+    // The settings come from an included file, and from a nested repository.
     r.write("more.config", &format!("[filter \"included\"]\n\tclean = {trap}\n[core]\n\tfsmonitor = {trap}\n"));
     r.git(&["config", "include.path", "../more.config"]);
     r.git(&["init", "-q", "inner"]);

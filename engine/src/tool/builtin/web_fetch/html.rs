@@ -148,7 +148,7 @@ fn split_tag(from: &str) -> (&str, &str) {
             (Some(_) | None, _) => {}
         }
     }
-    // An unclosed quote: the first `>` ends the tag.
+    // If a quote is not closed, the first `>` ends the tag.
     let inside = from.get(1..).unwrap_or_default();
     inside.split_once('>').unwrap_or((inside, ""))
 }

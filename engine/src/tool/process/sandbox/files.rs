@@ -198,7 +198,8 @@ impl<'w> FileRules<'w> {
     }
 
     /// Makes a folder of the system readable, except for the entries in `but` and the entries that not every user can
-    /// read. Private keys and passwords have such modes, and tools may run as root or in a group that can read them.
+    /// read. Private keys and password files are among these entries, and tools may run as root or in a group that can
+    /// read them.
     fn grant_public(&mut self, folder: &OwnedFd, but: &[&str], depth: usize) -> io::Result<()> {
         self.grant_place(folder, FileRight::List)?;
         for name in names(folder)?.into_iter().filter(|name| !but.iter().any(|but| name == *but)) {
@@ -453,7 +454,7 @@ fn join(segments: &[OsString], name: &OsStr) -> Vec<OsString> {
     inner
 }
 
-/// Returns true if a folder is a git folder under another name, because its configuration names programs.
+/// Returns true if a folder is a git folder under another name. The configuration of a git folder can name programs.
 pub fn is_repository(fd: &OwnedFd) -> bool {
     let has = |name: &str| rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))

@@ -134,7 +134,7 @@ fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
         match rustix::fs::renameat_with(folder, name, folder, &new, RenameFlags::NOREPLACE) {
             Ok(()) => return Some(new),
             Err(Errno::EXIST) => {}
-            // The file system has no such flag: use a free name.
+            // The file system does not support the flag, so an unused name is chosen without it.
             Err(Errno::INVAL) if rustix::fs::statat(folder, &new, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
                 return rustix::fs::renameat(folder, name, folder, &new).ok().map(|()| new);
             }

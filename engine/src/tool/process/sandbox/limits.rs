@@ -38,7 +38,7 @@ pub fn apply() -> io::Result<()> {
 }
 
 /// Drops the capabilities of a program that runs as root, such as tracing, kernel modules, mounts and network
-/// configuration. Keeps those about files, which the sandbox restricts.
+/// configuration. Keeps the capabilities for files, which the sandbox restricts.
 pub fn drop_privileges() -> io::Result<()> {
     let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
     let permitted = capabilities(None)?.permitted & files;

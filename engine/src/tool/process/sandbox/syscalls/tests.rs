@@ -99,7 +99,7 @@ fn table_holds_every_number_of_both_architectures_once() {
             all().filter_map(|(_, x86, other)| table::number(*x86, *other, is_x86_64)).collect();
         numbers.sort_unstable();
         let mut wanted: Vec<i64> = ranges.into_iter().flatten().collect();
-        // Numbers of other architectures of the generic table.
+        // The generic table reserves these numbers for other architectures.
         wanted.retain(|number| is_x86_64 || !(244..=257).contains(number));
         assert_eq!(numbers, wanted, "x86-64: {is_x86_64}");
     }
@@ -139,7 +139,7 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
                 let found = filters.answer_to(audit_arch(arch), unknown, [0; 6]);
                 assert_eq!(found, FilterAnswer::Errno(ENOSYS), "{arch:?} {unknown:#x}");
             }
-            // Calls of the 32-bit table from the same process.
+            // The same process can also make calls of the 32-bit table.
             assert_eq!(filters.answer_to(0x4000_0003, 1, [0; 6]), FilterAnswer::Killed);
         }
     }
