@@ -1,5 +1,5 @@
-//! Approvals (`language.md` 9): the grants whose calls need an approval by the risk table, and the policy for such
-//! calls without a terminal. Callers decide how to request an approval.
+//! Approvals (`language.md` 9): the grants whose calls need an approval by the risk table, and the policy for these
+//! calls when there is no terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
 use rye_grammar::data::Node;
@@ -51,7 +51,7 @@ impl HeadlessPolicy {
     }
 
     /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's; `allow` if neither
-    /// has a valid one. A project can only make it stricter, unless it is the user space itself.
+    /// has a valid value. A project can only make the policy stricter, unless the project is the user space itself.
     pub fn from_settings(world: &dyn World) -> Self {
         let (items, own) = (Items::new(world), world.project_is_user_space());
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::Deny };
@@ -90,7 +90,7 @@ pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     if item.starts_with("directive.") || item.starts_with("knowledge.") {
         return true;
     }
-    // The capability of an item: its segments contain no dots.
+    // The dots of a tool's capability separate the segments of its id, because no segment contains a dot.
     let id = item.strip_prefix("tool.").and_then(|id| ItemId::parse(&id.replace('.', "/")).ok());
     let tool = id.and_then(|id| items.tool(&id));
     tool.is_some_and(|tool| match tool.file.space {
@@ -176,7 +176,7 @@ mod tests {
             let way = |rank: usize| HeadlessPolicy::parse(ways.get(rank).copied().unwrap()).unwrap();
             let world = stdlib_world().project(file, settings(project));
             assert_eq!(HeadlessPolicy::from_settings(&world), way(rank), "{project} over nothing");
-            // If the project is the user space itself, its setting is the user's.
+            // If the project is the user space itself, its setting counts as the user's setting.
             assert_eq!(HeadlessPolicy::from_settings(&world.as_user_space()), way(rank), "{project} of one's own");
             for (other, user) in ways.into_iter().enumerate() {
                 let world = stdlib_world().project(file, settings(project)).with(Space::User, file, settings(user));

@@ -124,7 +124,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
         report.cycles = cycles.into_iter().collect();
-        // A check of only some directives or threads does not show that the others include no witness.
+        // If only some directives or threads are checked, the others may include a witness.
         if only.is_empty() && !report.incomplete {
             report.without_witness = without_witness(&assertions, &witnessed);
         }
@@ -146,7 +146,7 @@ fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
     ids
 }
 
-/// Checks each assertion for each thread below one directive; reports the first thread that breaks it.
+/// Checks each assertion for each thread below one directive; reports the first thread that violates the assertion.
 fn check_assertions(
     items: &Items<'_>,
     assertions: &Assertions,
@@ -368,7 +368,7 @@ fn record_spawns(
 }
 
 impl Assertion {
-    /// Evaluates the condition with these answers of its functions.
+    /// Evaluates the condition with these results of its functions.
     pub(crate) fn condition_holds(&self, directive: &ItemId, answers: &[bool]) -> bool {
         let mut facts = Facts::new();
         facts.set("directive", Value::from(directive.as_str()));

@@ -21,7 +21,7 @@ pub(crate) const COMMAND_FILE: &str = "agent/chat";
 /// A declared command.
 #[derive(Debug, Clone)]
 pub struct ChatCommand {
-    /// The hook that runs the command; its id is the name.
+    /// The hook that runs the command. The id of the hook is the name of the command.
     pub hook: Arc<HookDecl>,
     /// A hint for the text after the name.
     pub argument_hint: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) fn composed_commands(items: &Items<'_>, mode: PlanMode, found: &mut D
     ordered.places.iter().filter_map(place).collect()
 }
 
-/// Returns the name and the arguments of a typed text; `None` if its first word is no command's name.
+/// Returns the name and the arguments of a typed text; `None` if the first word cannot be a command.
 pub fn split_command(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));

@@ -54,8 +54,8 @@ pub struct Compilation {
     pub parsed_files: usize,
 }
 
-/// Returns the types of a directive's inputs for a call with these values: its own, its ancestors', and those of a
-/// parent that a routing hook selects for these values.
+/// Returns the types of the inputs that a directive, its ancestors, and the parent that a routing hook selects declare
+/// for a call with these values.
 pub fn declared_inputs(
     world: &dyn World,
     directive: &ItemId,
@@ -78,8 +78,8 @@ pub fn declared_fields(
 }
 
 impl CompileRequest {
-    /// Sets the inputs of a run without arguments: every input has its default, or is absent. The inputs stay unknown if
-    /// a required input has no value, or if the directive cannot be composed.
+    /// Sets the inputs of a run without arguments: every input has its default, or is absent. The inputs stay unknown
+    /// if a required input has no value, or if the directive cannot be composed.
     #[must_use]
     pub fn with_default_inputs(mut self, world: &dyn World) -> Self {
         if self.inputs.is_some() {
@@ -107,7 +107,7 @@ fn compose_with_inputs(
     compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
-/// Compiles a directive. The result has a value only if there is no error; warnings and advice come with the value.
+/// Compiles a directive. The result has a value only if there is no error; warnings and advice do not prevent a value.
 pub fn compile(world: &dyn World, request: &CompileRequest) -> Checked<Compilation> {
     compile_with_sources(world, request, &mut Sources::default())
 }

@@ -93,7 +93,7 @@ pub struct DuplicateContext {
     pub dropped: DeclaredOrigin,
 }
 
-/// Limits by layer, lowest first, for `semantics::layer_limits` to resolve.
+/// Limits by layer, lowest first, for `semantics::limits::resolve`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
     /// From `agent/resilience`.

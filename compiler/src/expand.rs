@@ -61,7 +61,7 @@ pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
     let id = ItemId::parse(&name.replace(':', "/")).ok().filter(|id| items.exists(ItemKind::Prompt, id));
     match id {
         Some(id) => expand_template(items, &command, id, arguments),
-        // No front end has a command with an upper-case letter: this is a name or a path.
+        // No front end has a command with an upper-case letter, so the word is a name or a path.
         None if name.contains(|c: char| c.is_ascii_uppercase()) => plain_text(typed),
         None => unknown_command(items, command),
     }

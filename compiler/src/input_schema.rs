@@ -143,7 +143,7 @@ fn with_header(about: &str, schema: Value, definitions: Definitions) -> Value {
     if !definitions.0.is_empty() {
         whole.insert("$defs".into(), Value::Object(definitions.0));
     }
-    // A file of comments alone is empty.
+    // A file that contains only comments is null.
     if whole.get("type") == Some(&json!("object")) {
         whole.insert("type".into(), json!(["object", "null"]));
     }

@@ -105,7 +105,7 @@ impl ItemGraphBuilder<'_, '_> {
     /// Adds one directive with all of its routes, and returns the directives that it starts.
     fn directive(&mut self, id: &ItemId) -> Vec<ItemId> {
         let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-        // `rye check` reports its diagnostics.
+        // `rye check` reports the diagnostics of the directive.
         let (all, _) = compose_all(self.items, id, &launch, &mut Diagnostics::new());
         let mut next = Vec::new();
         let own = self.item_node(ItemKind::Directive, id.as_str());
@@ -172,7 +172,7 @@ impl ItemGraphBuilder<'_, '_> {
             let label = format!("hook {}", hook.decl.id.node);
             let Some(action) = hook.decl.action.as_ref().map(|a| &a.node) else { continue };
             let Some((kind, id)) = action.item() else { continue };
-            // A fetched item or a tool's answer is injected; a directive that a hook executes is a thread.
+            // A fetched item or a tool's result is injected; a directive that a hook executes is spawned.
             let relation = if kind == ItemKind::Directive && matches!(action, HookAction::Execute { .. }) {
                 Relation::Spawns
             } else if matches!(action, HookAction::Fetch { .. } | HookAction::Execute { .. }) {

@@ -314,7 +314,7 @@ fn check_affordable(
     let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
     let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
-        // A ceiling that bounds the limit is what has to be raised.
+        // If a ceiling bounds the limit, the label points at the ceiling, because that has to be raised.
         let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
         let is_effective = |value| value == limits.spend.to_u64();
         let span = ceiling.or_else(|| limits::span_of(&composed.limits, LimitName::Spend, is_effective));

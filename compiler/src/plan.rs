@@ -122,7 +122,7 @@ pub struct ChainLink {
     pub sha256: String,
 }
 
-/// A tool as the model is offered it. All requests of all threads of the plan share its texts.
+/// A tool in the form that the model is offered. All requests of all threads of the plan share its texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.
@@ -167,7 +167,7 @@ pub struct DroppedTool {
 /// The directive's own capability set, before it is combined with the spawn chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
+    /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
     /// capability.
     pub declared: bool,
     /// The directive that declares the `<permissions>`.

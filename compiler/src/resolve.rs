@@ -26,7 +26,7 @@ pub struct Launch<'l> {
 pub enum Inputs<'l> {
     /// Unknown values: `rye check` considers every possible caller.
     Unknown,
-    /// The values that the caller of `rye plan` or `rye run` gave. Missing required inputs stay unknown.
+    /// The values that the caller of `rye plan` or `rye run` passes. Missing required inputs stay unknown.
     Given(&'l Map<String, Value>),
 }
 
@@ -257,7 +257,7 @@ impl<'l> KnownFacts<'l> {
         condition.evaluate_over(&self.facts, domain, fuel)
     }
 
-    /// Explains why a condition is false, by the facts it read.
+    /// Explains why a condition is false, by the facts that the condition read.
     pub fn explain_false(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
         self.declare_unknowns(condition);

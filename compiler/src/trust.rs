@@ -124,7 +124,7 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
     found
 }
 
-/// Returns the requirement of a hook of a plan, which `index` locates in the traces.
+/// Returns the requirement of a hook of a plan; `index` is the position of the hook in the traces.
 fn requirement_of_hook(
     plan: &Plan,
     (index, hook): (usize, &PlannedHook),
@@ -213,7 +213,7 @@ pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> Stri
     }
 }
 
-/// Returns true if a hook needs trust in every thread: a project file makes it execute, sign or raise a limit.
+/// Returns true if a hook needs trust in every thread: a project file makes the hook execute, sign or raise a limit.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }
@@ -364,15 +364,15 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
 }
 
-/// Returns the host of a URL with user information (`https://api.known.test@host/`), because readers mistake the user
-/// name for the host.
+/// Returns the host of a URL with user information (`https://api.known.test@host/`), so that a description can state
+/// the host: readers mistake the user name for the host. `None` for a URL without user information.
 fn host_behind_a_user(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;
     authority.rsplit_once('@').map(|(_, host)| host)
 }
 
-/// Escapes the non-ASCII characters of an address, which can look like those of a known name.
+/// Escapes the non-ASCII characters of an address, which can look like the characters of a known name.
 pub fn escape_non_ascii(address: &str) -> String {
     let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
     address.chars().map(spelt).collect()

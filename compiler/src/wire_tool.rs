@@ -79,7 +79,7 @@ fn has_parameters(schema: &Value) -> bool {
 }
 
 impl PlannedModel {
-    /// Returns a tool as a request to this model contains it.
+    /// Returns a tool in the form that a request to this model contains.
     pub fn wire_tool<'t>(&self, tool: &'t PaletteTool) -> WireTool<'t> {
         let wire = match self.tool_use {
             ToolUse::Native => self.wire.as_str(),

@@ -138,8 +138,8 @@ impl ItemKind {
         self.folders().len() > 1
     }
 
-    /// Returns the path of the highest precedence among those of one id in one space: by folder, then by depth, then
-    /// by name.
+    /// Returns the path of the highest precedence among the paths of one id in one space: by folder, then by depth,
+    /// then by name.
     pub fn highest<P: AsRef<str>>(self, paths: impl IntoIterator<Item = P>) -> Option<P> {
         paths.into_iter().min_by(|one, other| self.rank(one.as_ref()).cmp(&self.rank(other.as_ref())))
     }

@@ -288,7 +288,7 @@ impl CompiledProject {
         }
     }
 
-    /// Checks what `rye check` says of the whole project.
+    /// Checks the result of `rye check` for the whole project.
     fn check_warnings(&self, counts: &mut CheckedCounts) {
         let report = check(&self.world, &Selection::All);
         let errors: Vec<String> = report.diagnostics.iter().filter(|d| d.is_error()).map(Diagnostic::message).collect();

@@ -1,4 +1,5 @@
-//! The shared state of an engine: what the driver and the sessions of one process use, and the threads that run in it.
+//! The shared state of an engine: the values that the driver and the sessions of one process use, and the threads of
+//! this process.
 
 use crate::parent_thread::ParentThread;
 use std::path::PathBuf;
@@ -198,8 +199,8 @@ impl EngineContext {
         Threads::new(Arc::clone(&self.disk), Some(Arc::clone(self.writer.registry())))
     }
 
-    /// Checks that a thread of this plan may start with these grants: everything it requires of the project is trusted,
-    /// and the plan check accepts the plan. Tools are checked when they are called. Blocks.
+    /// Checks that a thread of this plan may start with these grants: everything that the plan requires of the project
+    /// is trusted, and the plan check accepts the plan. Tools are checked when they are called. Blocks.
     pub fn check_admission(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
         self.check_requirements(&plan.directive, requirements_of_granted_plan(plan, grants, &[]))?;
         self.check_plan(plan)

@@ -31,7 +31,7 @@ pub enum Incoming {
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// The waiting side of a record that must be on disk before its effect.
+/// The waiting side of the record of a change: the change may take effect only after the record is on disk.
 #[derive(Debug, Clone)]
 pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -78,7 +78,7 @@ pub struct ControlSender {
     state: StateCell,
     /// The sender of the thread that continues this one. Once set, this sender receives every input.
     next: Arc<RwLock<Option<ControlSender>>>,
-    /// Name of this process; makes its message ids different from those of other processes.
+    /// Name of this process. Message ids contain the name, so that the ids of two processes differ.
     owner: String,
 }
 
@@ -175,7 +175,7 @@ impl ControlSender {
         }
     }
 
-    /// Returns the state of a chat at its latest effect; `None` before the first one, and for runs.
+    /// Returns the state of a chat at its latest effect; `None` before the first effect, and for runs.
     pub fn live_state(&self) -> Option<LiveState> {
         self.state().read()
     }

@@ -242,7 +242,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     Ok(Some((bytes, metadata)))
 }
 
-/// Reports a dangling link as an error; a missing file is none.
+/// Returns an error for a dangling link; a missing file is not an error.
 fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_symlink() => {

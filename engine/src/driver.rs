@@ -23,8 +23,8 @@ use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
 pub use stream::{LiveLine, LivePiece};
 
-/// A performer of effects. Object-safe: the embedded driver performs them in this process; another driver may journal
-/// them as durable operations by their keys.
+/// A performer of effects. The trait is object-safe: the embedded driver performs effects in this process; another
+/// driver may journal effects as durable operations, by their keys.
 pub trait Driver: Send + Sync {
     /// Returns the turns of the conversation that a call sends to the provider.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
@@ -70,7 +70,7 @@ pub struct EffectStep {
     pub unsettled: Vec<Settled>,
     /// Cancelled when the thread is cancelled after this decision, even if the effect has not started yet.
     pub halt: CancellationToken,
-    /// The end of the thread's duration; `None` while the thread waits for a person.
+    /// The end of the thread's duration; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
     /// The grant sets of the current prompt, if the prompt narrows the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,

@@ -150,7 +150,8 @@ impl Engine {
             Some(disk) => disk,
             None => Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?),
         };
-        // The registry comes first: with the folders of a new project, it syncs the names in them once.
+        // The registry is opened first: in a new project, it creates the folders of the store and syncs their names
+        // once.
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
         let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
         let writer = RegistryWriter::new(registry, group_commit);
@@ -316,8 +317,8 @@ impl Engine {
         expanded.map_err(EngineError::World)
     }
 
-    /// Stores a plan with which a chat can continue ([`ControlMessage::Replan`]), after checking its trust requirements.
-    /// Returns its id.
+    /// Stores a plan with which a chat can continue ([`ControlMessage::Replan`]), after checking the plan's trust
+    /// requirements. Returns the plan's id.
     ///
     /// # Errors
     /// The plan requires trust that it does not have, or the store cannot be written.

@@ -26,14 +26,14 @@ pub enum DriveError {
     /// The project has requirements that the user does not trust; `list` holds them, one line each.
     #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
-    /// The files differ from those of the transcript; `list` holds the executables of the plan that no current file
-    /// declares.
+    /// The current files differ from the files of the transcript; `list` holds the executables of the plan that no
+    /// current file declares.
     #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// No key of the user signed the transcript, and the user did not accept it.
     #[error("the transcript of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
-    /// The plan check of the engine's options does not let the plan start.
+    /// The plan check of the engine's options refused the plan.
     #[error("{reason}")]
     Refused { reason: String },
     #[error(transparent)]

@@ -145,7 +145,7 @@ impl EventBody {
         }
     }
 
-    /// Returns the objects that the event references. They must be retained as long as the transcript.
+    /// Returns the objects that the event references. These objects must be retained as long as the transcript.
     pub fn objects(&self) -> Vec<&str> {
         if let Self::PlanBound(bound) = self {
             vec![&bound.plan_id]

@@ -22,7 +22,7 @@ use crate::tool::ToolOutcome;
 
 mod answer;
 
-/// The compiled live hooks of a plan.
+/// The compiled live hooks of a plan: the hooks that a run has to evaluate.
 #[derive(Debug)]
 pub struct HookTable {
     points: BTreeMap<HookPoint, Vec<ReadyHook>>,
@@ -104,7 +104,7 @@ impl HookTable {
         Ok(Self { points, awaited, ceilings: plan.limit_ceilings.clone() })
     }
 
-    /// Evaluates every hook of the point and runs the actions of those that fire.
+    /// Evaluates every hook of the point and runs the actions of the hooks that fire.
     pub async fn run(&self, run: &HookRun, act: &dyn HookRunner) -> HookPointResult {
         let mode = hook_point::row_of(run.point).mode;
         let mut turn = PointEvaluation {

@@ -133,7 +133,7 @@ impl Message {
         Self::User { content: vec![ContentBlock::Text { text: text.into() }] }
     }
 
-    /// Creates a user message with images before its text: models read an image better when its question follows.
+    /// Creates a user message with images before its text: models interpret an image better if the question follows it.
     pub fn user_with_images(images: &[ImageRef], text: impl Into<String>) -> Self {
         let shown = images.iter().cloned().map(ContentBlock::Image);
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }

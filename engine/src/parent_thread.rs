@@ -21,8 +21,8 @@ impl ParentThread {
         &self.plan
     }
 
-    /// Returns the capability sets that must all allow an action: the thread's own first, then those up its spawn
-    /// chain.
+    /// Returns the capability sets that must all allow an action: the thread's own first, then the sets of its
+    /// ancestors.
     pub fn grants(&self) -> &[Vec<Grant>] {
         &self.launch.grants
     }
@@ -32,7 +32,7 @@ impl ParentThread {
         SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
     }
 
-    /// Bounds the limits of a child by those of this thread.
+    /// Bounds the limits of a child by the limits of this thread.
     pub(crate) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
         let above = &self.launch.limits;
         let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;

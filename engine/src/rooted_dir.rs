@@ -1,6 +1,6 @@
 //! File access of commands within one folder. The folder's contents are untrusted: access never leaves the folder,
 //! never writes through a link, and never blocks on a pipe. `tool::confine` does the same for files of tools, `store`
-//! for those of threads.
+//! for the files of threads.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

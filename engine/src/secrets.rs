@@ -57,7 +57,7 @@ const KEY_PREFIXES: [&str; 19] = [
 ];
 /// Parts of a variable's name that mark its value as a secret.
 const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-/// Endings of a variable's name that mark its value as a path, if it begins with `/`.
+/// Endings of a variable's name that mark its value as a path, if the value begins with `/`.
 const PATH_NAME_ENDS: [&str; 8] = ["_FILE", "_PATH", "_DIR", "_HOME", "_ROOT", "_SOCK", "_SOCKET", "_CONTROL"];
 /// Minimum length in bytes of a masked value. Shorter values occur in ordinary text by chance, and their base 64 forms
 /// are too short to be recognized at every alignment.
@@ -69,7 +69,7 @@ static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of secret variables; initially those of this process.
+/// Values of secret variables; initially of the variables of this process.
 static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -96,7 +96,7 @@ struct Needles {
     any: Option<regex::bytes::Regex>,
 }
 
-/// Adds the values of these variables to the masked ones. Ignores variables whose name does not mark a secret.
+/// Adds the values of these variables to the masked values. Ignores variables whose name does not mark a secret.
 pub fn add_secrets(variables: impl Iterator<Item = (String, String)>) {
     let more = secret_variables(variables);
     let mut own = KNOWN_SECRETS.write().unwrap_or_else(PoisonError::into_inner);

@@ -61,8 +61,8 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
     Ok(found)
 }
 
-/// Returns the title of the session that a thread belongs to: the one that the user has set, else the first prompt;
-/// `None` if it has neither.
+/// Returns the title of the session that a thread belongs to: the title that the user has set, else the first prompt;
+/// `None` if there is neither.
 ///
 /// # Errors
 /// A transcript or the registry cannot be read.

@@ -61,7 +61,7 @@ impl Status {
 pub struct Cost {
     /// Number of model replies.
     pub turns: u64,
-    /// Prompt tokens, including cached ones.
+    /// Prompt tokens, including cached tokens.
     pub input_tokens: u64,
     pub output_tokens: u64,
     /// Part of `input_tokens` that was read from a cache.

@@ -157,7 +157,7 @@ impl Threads {
         Ok((threads, unreadable))
     }
 
-    /// Returns the ids of all threads, also of those that cannot be read.
+    /// Returns the ids of all threads, also of threads that cannot be read.
     pub fn ids(&self) -> Result<Vec<ThreadId>, StoreError> {
         match &self.registry {
             Some(registry) => Ok(registry.threads()?.into_iter().map(|row| row.id).collect()),

@@ -1,5 +1,5 @@
 //! The user's trust in the requirements of projects (`language.md` 7 and 9): one file per project in the user space,
-//! with the hashes of what the user trusts. Files of a project never count as trust.
+//! with the hashes of everything that the user trusts. Files of a project never count as trust.
 
 mod files;
 mod record;

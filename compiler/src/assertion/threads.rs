@@ -81,7 +81,7 @@ pub struct SpawnStep {
     pub directive: ItemId,
     pub by: String,
     pub span: Option<Span>,
-    /// True if a source line names the directive; false if only a grant allows it to start.
+    /// True if a source line names the directive; false if only a grant allows the start.
     pub named: bool,
     /// True if the directive has `<permissions>` of its own.
     pub declares: bool,
@@ -140,8 +140,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         ReachableThreads { threads, complete }
     }
 
-    /// Queues the children of a thread: those that a line names, then others that its sets allow. Returns false if a
-    /// bound left some of them out.
+    /// Queues the children of a thread: first the directives that a line names, then the others that the thread's sets
+    /// allow. Returns false if a bound left some children out.
     fn spawn_children(&mut self, thread: &PossibleThread, queue: &mut VecDeque<PossibleThread>) -> bool {
         let own = self.routes_of(&thread.directive);
         let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
@@ -340,11 +340,11 @@ fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
 }
 
-/// Answers of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.
+/// Results of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.
 pub type ReachMemo = BTreeMap<(PermissionSets, String), Option<String>>;
 
 impl PossibleThread {
-    /// Returns the answer of [`PossibleThread::find_reached`] from the memo, or computes and stores it.
+    /// Returns the result of [`PossibleThread::find_reached`] from the memo, or computes and stores it.
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let find = || self.find_reached(pattern);
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
@@ -388,7 +388,7 @@ impl PossibleThread {
         })
     }
 
-    /// Returns true if this thread or a spawn parent needs an approval (`ask`) or has a live hook of that id.
+    /// Returns true if this thread or a spawn parent needs an approval (`ask`) or has a live hook with the id `gate`.
     pub fn passes(&self, gate: &str) -> bool {
         if gate == "ask" { self.asks } else { self.hooks.contains(gate) }
     }

@@ -10,7 +10,7 @@ use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::{ContextDecl, Directive, Items};
 use crate::world::ItemKind;
 
-/// The three positions of chain knowledge, in the order in which the first occurrence of an item wins.
+/// The three positions of chain knowledge, in their order: the first occurrence of an item wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContextPosition {
     System,

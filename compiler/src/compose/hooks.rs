@@ -125,7 +125,7 @@ fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -
     }
 }
 
-/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires; for the others,
+/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires. For another hook,
 /// the condition is evaluated with the facts that were known during routing.
 fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {

@@ -36,8 +36,8 @@ pub enum ContextError {
     /// `directive` is an example of a directive that sends both paragraphs in one request.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
-    /// `part` is the changing part; `when` and `per` state how often it changes; `price` is in decimal dollars and names
-    /// its model.
+    /// `part` is the changing part; `when` and `per` state how often it changes; `price` is in decimal dollars and
+    /// names the model.
     #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         part: String,

@@ -109,8 +109,8 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     help_for(place, key).map(str::to_owned)
 }
 
-/// Returns the help for an element of `<inputs>` or `<outputs>` that is written as the name of a value, as older files
-/// do: `<success>…</success>`.
+/// Returns the help for an element of `<inputs>` or `<outputs>` whose tag is the name of a value, as in older files:
+/// `<success>…</success>`.
 pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
     let element = match (what, of) {
         ("element", "`<inputs>`") => "input",
@@ -171,7 +171,8 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
     Some(format!("did you mean `{meant}`?"))
 }
 
-/// Returns the help for a grant of a tool that does not exist. `Bash(git *)` names a tool with a rule for its arguments.
+/// Returns the help for a grant of a tool that does not exist. `Bash(git *)` names a tool with a rule for its
+/// arguments.
 pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     let name = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
     if let Some((server, tool)) = name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {

@@ -8,8 +8,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// The condition reads a parameter that the tool of the call does not have; `tool` is `None` if the condition requires
-    /// no tool, and no tool has the parameter.
+    /// The condition reads a parameter that the tool of the call does not have; `tool` is `None` if the condition
+    /// requires no tool, and no tool has the parameter.
     #[error("the hook `{id}` reads the parameter `{name}`, which {}", if let Some(tool) = tool { format!("`{tool}` does not have") } else { "no tool has".to_owned() })]
     UnknownParameter {
         id: String,
@@ -22,8 +22,8 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
-    /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if it is the name of a tier
-    /// instead of a model.
+    /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
+    /// tier instead of a model.
     #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
         ("model", true) => "it is the id of the model, and this is the name of a tier",
         ("model", false) => "no provider has such a model",
@@ -51,10 +51,10 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
-    /// The condition reads a count of tokens far beyond the limit.
+    /// The condition needs a count of tokens several times above the limit.
     #[error("the hook `{id}` fires only if one request takes several times the limit of `tokens`")]
     PastLimit { id: String, span: Span },
-    /// The hook fires only for directives of the library or the user; `directive` is the first of them.
+    /// The hook fires only for directives of the library or the user; `directive` is the first such directive.
     #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]

@@ -24,7 +24,7 @@ pub enum ItemError {
         suggestion: Option<String>,
         known: Vec<String>,
     },
-    /// `field` is `name` or `category`.
+    /// The path of the file requires another `name` or `category`; `field` is `name` or `category`.
     #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
     /// Metadata of knowledge that contradicts the path of its file; `field` is `id` or `category`.

@@ -1,5 +1,5 @@
-//! `skill::*`: skills. A violation of the specification is an error in a skill of `.ai/skills`, and a warning in a skill
-//! of another client, which is loaded.
+//! `skill::*`: skills. A violation of the specification is an error in a skill of `.ai/skills`. In a skill of another
+//! client, a violation is a warning, and the skill is loaded.
 
 use rye_grammar::Span;
 use thiserror::Error;
@@ -8,8 +8,8 @@ use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SkillError {
-    /// `reason` is a sentence without its period; `expected` is the folder's name, if it is valid; `is_own` is true for a
-    /// skill of `.ai/skills`.
+    /// `reason` is a sentence without its period; `expected` is the folder's name, if it is valid; `is_own` is true for
+    /// a skill of `.ai/skills`.
     #[error("{reason}")]
     Name { reason: String, expected: Option<String>, is_own: bool, span: Span },
     #[error("the description of the skill `{id}` has {length} characters, and {most} are allowed")]

@@ -15,7 +15,7 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
         let (edits, guessed) = if candidate.eq_ignore_ascii_case(text) {
             (0, false)
         } else {
-            // Most candidates are far away, and the letter counts alone show it.
+            // Most candidates are far away; comparing the letter counts is enough to exclude them.
             let far = letters.min_edits(&LetterCounts::of(candidate)) > limit;
             let edits = if far { usize::MAX } else { strsim::osa_distance(candidate, text) };
             // A right name in the wrong folder is as likely as a typo.
@@ -46,8 +46,8 @@ impl LetterCounts {
         Self { counts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns a lower bound of the edits between two texts: one edit takes at most one byte out of a class and puts at
-    /// most one into a class. With non-ASCII text, one edit changes up to four bytes.
+    /// Returns a lower bound of the edits between two texts: one edit removes at most one byte from a class and adds at
+    /// most one byte to a class. With non-ASCII text, one edit changes up to four bytes.
     fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {

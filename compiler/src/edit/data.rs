@@ -15,7 +15,7 @@ const STANDALONE: SourceId = SourceId(0);
 /// Formats a YAML file: settings, hooks or a tool.
 ///
 /// # Errors
-/// The file has syntax errors, is signed, or would change its meaning.
+/// The file has syntax errors or is signed, or the new layout would change its meaning.
 pub fn format_data(text: &str) -> Result<Formatted, FormatRefusal> {
     if signature::parse(STANDALONE, text).is_some() {
         return Err(FormatRefusal::Signed);

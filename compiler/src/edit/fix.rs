@@ -18,7 +18,7 @@ pub struct Fix {
     pub edits: Vec<Edit>,
 }
 
-/// Returns the fix of a diagnostic, if it is safe. The replaced word must stand exactly at the diagnostic's span.
+/// Returns the fix of a diagnostic, if it is safe. The diagnostic's span must cover exactly the replaced word.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     let (word, span, instead) = find_replacement(diagnostic)?;
     let source = sources.get(span.source)?;
@@ -109,7 +109,8 @@ fn opens_element(source: &Source, span: Span) -> bool {
     source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
 }
 
-/// Returns the same edit for the end tag; `None` if the element cannot be found again, and then nothing is fixed.
+/// Returns the edit that changes the end tag too; `None` if the element cannot be found again, so that nothing is
+/// fixed.
 fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
     let element = find_element(parsed.tree.root.as_ref()?, span)?;

@@ -29,10 +29,10 @@ const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
 /// The source id of a text that is parsed on its own.
 const STANDALONE: SourceId = SourceId(0);
 
-/// Formats a directive file; returns the same text if there is nothing to change.
+/// Formats a directive file; returns the text unchanged if there is nothing to change.
 ///
 /// # Errors
-/// The file has syntax errors, is signed, or would change its meaning.
+/// The file has syntax errors or is signed, or the new layout would change its meaning.
 pub fn format(text: &str) -> Result<Formatted, FormatRefusal> {
     let before = read(text)?;
     let mut now = text.to_owned();

@@ -293,7 +293,7 @@ impl<'w> Items<'w> {
         closest(text, self.list(kind).iter().map(|e| e.id.as_str()))
     }
 
-    /// Returns the number of files parsed by this compilation, without those recalled from an earlier one.
+    /// Returns the number of files that this compilation parsed, without files reused from an earlier one.
     pub fn parsed_file_count(&self) -> usize {
         self.cache.parsed.get()
     }

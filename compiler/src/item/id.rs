@@ -44,7 +44,7 @@ fn escape_reason(text: &str) -> Option<String> {
 }
 
 fn id_help(text: &str) -> String {
-    // A path instead of an id: without the folder of its kind and the extension.
+    // If the text is a path instead of an id, drop the folder of its kind and the extension.
     let inside = text.strip_prefix(".ai/").unwrap_or(text);
     let folders = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/"));
     let text = folders.iter().find_map(|folder| inside.strip_prefix(folder)).unwrap_or(inside);

@@ -14,7 +14,7 @@ pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 
 /// Texts that look like a placeholder and are sent as they are.
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
-/// Number of arguments with which a template is filled to find the placeholders that it has.
+/// Number of arguments that fill a template when its placeholders are determined.
 const MAX_HINTED_ARGUMENTS: usize = 20;
 /// The commands of every front end. A declared command cannot have one of these names.
 pub const BUILT_IN_COMMANDS: [&str; 21] = [

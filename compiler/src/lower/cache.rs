@@ -22,7 +22,7 @@ use crate::semantics::risk::{Risk, RiskTable};
 use crate::wire_tool::SchemaDialect;
 use crate::world::{ItemKind, Space};
 
-/// The settings that a run reads, by their key in `Plan::read_settings`.
+/// The settings that a run reads, by their key in `Plan::settings`.
 pub const FROZEN_SETTINGS: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
 /// Id prefix of provider files.
 pub const PROVIDER_PREFIX: &str = "agent/providers/";
@@ -84,7 +84,8 @@ impl LowerCache {
         self.palettes.get_mut().retain(|patterns, _| is_asked(&Dependency::Palette(patterns.clone())));
     }
 
-    /// Evicts results that the changes invalidate, except palettes, which [`LowerContext::revalidate_palettes`] rebuilds.
+    /// Evicts results that the changes invalidate, except palettes, which [`LowerContext::revalidate_palettes`]
+    /// rebuilds.
     pub fn invalidate(&mut self, changes: &Invalidation) {
         if changes.everything {
             *self = Self::default();
@@ -168,7 +169,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDER_PREFIX));
             let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();
-            // Without any provider, each directive that requests a model reports it.
+            // If no provider exists, each directive that requests a model reports the missing provider.
             if let Some(default) =
                 settings.default_provider.as_ref().filter(|d| !names.is_empty() && !names.contains(&d.node))
             {

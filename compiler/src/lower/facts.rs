@@ -24,8 +24,8 @@ pub struct PlanTimeFacts<'a> {
 }
 
 impl PlanTimeFacts<'_> {
-    /// Returns the facts that are known for a hook point before the run. `reads` lists the paths that the hooks look up:
-    /// fields of transcript events are facts too, and the table of facts does not list them.
+    /// Returns the facts that are known for a hook point before the run. `reads` lists the paths that the hooks read,
+    /// because the table of facts does not contain the fields of transcript events, which are facts too.
     pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();

@@ -22,7 +22,7 @@ struct LimitOrigin {
 }
 
 /// Returns the `spend` limit that the directive or its caller requests explicitly, in nano-dollars, regardless of the
-/// parent's; `None` if there is no such request.
+/// parent's limit; `None` if neither requests one.
 pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)]) -> Option<u64> {
     let spend = |name: &str, written: &LimitValue| {
         let named = LimitName::parse(name).filter(|name| *name == LimitName::Spend)?;

@@ -99,7 +99,7 @@ fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
 struct LayerCollector<'a, 'f> {
     frame: &'a PlanTimeFacts<'f>,
     /// Ids of knowledge that is sent in every run. Knowledge of hooks that depend on the run is not included; a run
-    /// removes its repeats.
+    /// removes repeats of that knowledge.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
     budget: &'a mut ValueBudget,

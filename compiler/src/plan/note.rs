@@ -10,7 +10,7 @@ use crate::world::{ItemKind, Space};
 pub enum Note {
     /// Suppressed item; `removed` lists the origins that would have provided it, and is empty if there are none.
     Suppressed { id: String, by: Origin, removed: Vec<Origin> },
-    /// An item that several spaces have; the one of the highest space is used.
+    /// An item that several spaces have; the item of the highest space is used.
     Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },
     /// An item that was provided more than once; the first occurrence stays.
     Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },

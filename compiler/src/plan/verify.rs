@@ -24,8 +24,8 @@ pub fn verify_graph(graph: &Graph) -> Vec<PlanError> {
     broken
 }
 
-/// Checks that every outcome of every node has one edge, that no edge has an impossible outcome, and that each leads to
-/// a node of the graph.
+/// Checks that every outcome of every node has one edge, that no edge has an impossible outcome, and that every edge
+/// leads to a node of the graph.
 fn check_total(graph: &Graph) -> Vec<PlanError> {
     let mut broken = Vec::new();
     for (node, edges) in &graph.0 {

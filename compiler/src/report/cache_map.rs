@@ -1,5 +1,5 @@
-//! The cache map of a plan: for each two requests that can follow each other, the tokens at the start that both have in
-//! common, and the price. A provider reads such a prefix from its cache, and another model has a cache of its own.
+//! The cache map of a plan: for every two requests that can follow each other, the tokens at the start that both have
+//! in common, and the price. A provider reads such a prefix from its cache; another model has a cache of its own.
 
 use crate::hook::{HookAction, HookPoint, PlanVerdict, PlannedHook, Position};
 use crate::plan::prompt::LayerKind;
@@ -24,7 +24,7 @@ pub struct CacheStep {
     pub uncached: Option<Nanos>,
 }
 
-/// The second one of two requests that follow each other.
+/// The second of two requests that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRequest {
     /// The next turn of the thread.

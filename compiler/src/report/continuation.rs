@@ -1,5 +1,5 @@
-//! The certificate of a continuation: each part of the first request, and the reason why the continuing thread has it
-//! or lacks it. A handoff sends the system prompt again. The first message is kept only while it is among the recent
+//! The fate of each part of the first request in a continuation, and the reason why the continuing thread contains or
+//! lacks the part. A handoff sends the system prompt again. The first message is kept only while it is among the recent
 //! messages, so its parts count as lost unless a `thread_continued` hook injects them again.
 
 use std::fmt;

@@ -188,7 +188,7 @@ fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     (is_on_one_side || !one.has_no_changes()).then_some(one)
 }
 
-/// Compares two plans without those that they start.
+/// Compares two plans, without the plans that they can start.
 fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));

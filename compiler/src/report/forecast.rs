@@ -18,7 +18,7 @@ pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Messages that one turn adds, each with framing tokens: the reply and a tool result, with one block each.
+/// Frames that one turn adds, each with framing tokens: the reply, a tool result, and one block of each.
 const FRAMES_PER_TURN: u64 = 4;
 
 /// Totals of one estimated run.

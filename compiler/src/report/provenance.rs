@@ -57,7 +57,7 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     steps
 }
 
-/// Returns the steps behind an origin: its hook's verdict, or the links between its directive and the leaf.
+/// Returns the steps behind an origin: the verdict of its hook, or the links between its directive and the leaf.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {

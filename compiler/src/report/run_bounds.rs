@@ -171,7 +171,7 @@ impl Plan {
     fn most_paid_turns(&self) -> Option<u64> {
         let least =
             self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.least_prompt())).min()?;
-        // The last turn starts only if the rest pays for its worst case.
+        // The last turn starts only if the remaining spend pays for the worst case of the turn.
         let needed = self.models().map(|model| model.worst_case(1, self.least_output(model))).min()?;
         match self.limits.spend.checked_sub(needed.to_u64()) {
             None => Some(0),
@@ -179,8 +179,8 @@ impl Plan {
         }
     }
 
-    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own; the
-    /// bytes of a reply and of its results have none.
+    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own;
+    /// replies and results have no bound in bytes.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
             return TurnBound::new(self.limits.turns, LimitName::Turns);
@@ -478,7 +478,8 @@ mod tests {
         let default = bounds("", "");
         assert_eq!(default.at_least, TurnBound::new(1, LimitName::Spend));
         assert_eq!(default.at_most, Some(TurnBound::new(15, LimitName::Turns)));
-        // A turn takes at least one token, at 2,000 nano-dollars; the last one also the worst case of 500 output tokens.
+        // A turn takes at least one token, at 2,000 nano-dollars; the last turn also needs the worst case of 500 output
+        // tokens.
         let few = bounds("<limits turns=\"5000\" spend=\"0.01\"/>", "").at_most;
         assert_eq!(few, Some(TurnBound::new(1 + (10_000_000 - 5_002_000) / 2_000, LimitName::Spend)));
         assert_eq!(bounds("<limits tokens=\"9\"/>", "").at_most, Some(TurnBound::new(9, LimitName::Tokens)));

@@ -11,7 +11,7 @@ pub use inclusion::{Coverage, covers};
 pub struct Glob {
     pattern: Box<str>,
     shape: GlobShape,
-    /// The tokens, computed when [`GlobShape`] alone cannot answer for the first time.
+    /// The tokens, computed the first time that [`GlobShape`] does not decide a match.
     tokens: OnceLock<Vec<Token>>,
 }
 
@@ -83,7 +83,7 @@ impl Glob {
         }
     }
 
-    /// Counts the literal characters of the pattern; the most specific pattern has the most.
+    /// Counts the literal characters of the pattern. A pattern with more literal characters is more specific.
     pub fn literal_chars(&self) -> usize {
         match self.shape {
             GlobShape::Exact => self.pattern.chars().count(),

@@ -256,8 +256,8 @@ impl RiskTable {
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
-    /// Returns the risk that [`RiskTable::classify_grant`] returns for the grant `prefix*`, if all rules are prefixes or
-    /// single capabilities.
+    /// Returns the risk that [`RiskTable::classify_grant`] returns for the grant `prefix*`, if all rules are prefixes
+    /// or single capabilities.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Automata and prefixes give the same answer wherever both apply.
+    /// Automata and prefixes have the same result wherever both apply.
     #[test]
     fn prefix_shortcut_agrees_with_automata() {
         let slow = |table: &RiskTable, pattern: &str| {

@@ -13,7 +13,7 @@ use super::{
     ScriptLanguage, ServerSandbox, ToolKind, ToolNeeds, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
 };
 
-/// Keys of every tool; those from `name` on are documentation only.
+/// Keys of every tool. The keys from `name` on are documentation only.
 pub(crate) const KEYS: [&str; 18] = [
     "description",
     "parameters",

@@ -1,4 +1,4 @@
-//! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it gives
+//! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it passes
 //! to a shell, and in the values that fill its placeholders. A word that is complete only when the command runs counts
 //! as the folder at its start.
 

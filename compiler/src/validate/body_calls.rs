@@ -123,7 +123,7 @@ struct BodyCall {
     id: String,
     /// Byte offset of the id, from the opening parenthesis.
     at: usize,
-    /// True for a call of the thread tool, which takes limits beside the inputs.
+    /// True for a call of the thread tool, which accepts limits beside the inputs.
     by_tool: bool,
     /// The literal parameters, with offsets from the opening parenthesis.
     arguments: Option<CallArguments>,
@@ -143,7 +143,7 @@ impl BodySpawns {
     }
 }
 
-/// Returns the spawn if the call is of the thread tool by its own name.
+/// Returns the spawn if a call names the thread tool itself.
 fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
@@ -239,7 +239,7 @@ fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after
     }
 }
 
-/// Reports arguments that a primary does not take, and item types that do not exist.
+/// Reports arguments that a primary does not accept, and item types that do not exist.
 fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
     let Some(arguments) = CallArguments::read(bounded(after)) else { return };
     let known: &[&str] = match primary {
@@ -327,8 +327,8 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     check_granted(composed, call.primary, call.kind, &id, span, found);
 }
 
-/// Reports a call that is not granted. If the chain declares no permissions, the spawner's apply, so nothing is
-/// reported.
+/// Reports a call that is not granted. If the chain declares no permissions, the permissions of the spawner apply, so
+/// nothing is reported.
 fn check_granted(
     composed: &Composed,
     primary: Primary,

@@ -264,7 +264,7 @@ fn check_risk(
     }
 }
 
-/// Reports acknowledgements of a risk that no grant beside them has.
+/// Reports acknowledgements of a risk that no grant of the same `<permissions>` has.
 fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
     for one in &permissions.acknowledged {
         let tier = &one.risk;
@@ -367,7 +367,7 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports grants of a hook that can take no effect: its action names one item, which the hook's declaration allows.
+/// Reports grants of a hook without effect: the action of the hook names one item, which the hook's declaration allows.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

@@ -11,7 +11,8 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 
-/// Suppressions by the span of the `<suppress>`: the id, and true if it removed something anywhere.
+/// Suppressions by the span of the `<suppress>`: the id, and true if the suppression removed something in any
+/// directive.
 #[derive(Default)]
 pub struct SuppressionUses {
     uses: BTreeMap<Span, (String, bool)>,

@@ -18,8 +18,8 @@ use crate::world::Space;
 use super::capability::is_trivially_covered;
 use super::incremental::Merge;
 
-/// Lost knowledge by the span of the hook: its id, the knowledge it provides, and the first directive that would lose
-/// it.
+/// Lost knowledge by the span of the hook: the hook's id, the knowledge that the hook provides, and the first directive
+/// that would lose the knowledge.
 #[derive(Default)]
 pub struct LostKnowledge {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,

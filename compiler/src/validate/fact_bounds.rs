@@ -55,8 +55,8 @@ const REQUESTS_PER_CHECK: u64 = 2;
 /// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens of a large request. They are added to the bound, so that one request alone does not exceed a small limit
-/// several times.
+/// Tokens of a large request. The bound includes them, so that one large request alone does not pass the bound of a
+/// small limit.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
@@ -295,7 +295,7 @@ pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Op
                 Some(_) => {}
                 None => return None,
             },
-            // The answer of an executed item may be any action of the event.
+            // The result of an executed item may be any action of the event.
             Some(HookAction::Retry { .. } | HookAction::Continue | HookAction::Execute { .. }) => return None,
             Some(_) | None => {}
         }
@@ -392,7 +392,7 @@ mod tests {
         let read = "<tool>rye.file-system.read</tool>";
         for (condition, lifts) in [
             ("cost.input_tokens &gt; 9000000", "tokens"),
-            // Two requests of the largest models could reach it, but no usual run does.
+            // Two requests of the largest models could reach the number, but no usual run does.
             ("cost.input_tokens &gt;= 1000000", "tokens"),
             ("cost.output_tokens &gt; 900000", "tokens"),
             ("cost.elapsed_seconds &gt; 700", "duration_seconds"),

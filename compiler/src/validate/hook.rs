@@ -194,7 +194,7 @@ fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
 }
 
 /// Compiles a condition that reads inputs or outputs again, with their types. `input` and `output` return the type of
-/// the value at a path inside the named one; the path is empty for the whole value.
+/// the value at a path inside the input or output of that name; the path is empty for the whole value.
 pub fn check_condition_types(
     hook: &HookDecl,
     input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,
@@ -244,7 +244,7 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
         let parameter = parameter.split('.').next().unwrap_or(parameter);
         let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
         let command = match tool.as_ref().map(|t| &t.spec.kind) {
-            // Parameters of a command tool become its arguments, those of a shell script its variables.
+            // Parameters of a command tool become its arguments; parameters of a shell script become its variables.
             Some(ToolKind::Command { .. } | ToolKind::Script { language: ScriptLanguage::Shell, .. }) => true,
             Some(ToolKind::Builtin { .. } | ToolKind::Script { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. })
             | None => parameter == "command",
@@ -335,7 +335,7 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
     let tool = required.iter().flatten().next();
     for (name, span) in read.into_iter().filter(|(name, _)| !known.names.contains(name)) {
         let suggestion = closest(&name, known.names.iter().map(String::as_str));
-        // A tool that accepts any parameter may have it, unless the name is a slip.
+        // A tool that accepts any parameter may accept this one, unless the name resembles a declared parameter.
         if !known.is_complete && suggestion.is_none() {
             continue;
         }

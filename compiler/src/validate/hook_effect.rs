@@ -76,7 +76,7 @@ fn idle_because(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<
     }
 }
 
-/// Collects each text with commas on the right side of `in`, which is true for every part of the text.
+/// Collects each text with commas on the right side of `in`. Such an `in` is true for every part of the text.
 fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}

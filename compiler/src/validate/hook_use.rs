@@ -43,7 +43,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which `hook` is true, but does not set the route.
+    /// The hook that sets the route of the first directive for which the condition of `hook` is true in vain: `hook`
+    /// does not set the route.
     by: Arc<HookDecl>,
 }
 

@@ -167,7 +167,7 @@ fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
     {
         return NameLookup::There;
     }
-    // The flattened or dotted spelling of an existing id.
+    // The text may be the flattened or dotted spelling of an existing id.
     let list = items.list(ItemKind::Tool);
     let spelled = list.iter().find(|entry| tool_name(&entry.id) == text || entry.id.dotted() == text);
     let suggestion = spelled.map(|entry| entry.id.to_string()).or_else(|| items.nearest(ItemKind::Tool, text));
@@ -207,7 +207,7 @@ fn look_up_tool_name(items: &Items<'_>, text: &str) -> NameLookup {
     if all.clone().any(|name| name == text) {
         return NameLookup::There;
     }
-    // The text is an id, or the last segment of one, instead of the name that a model calls.
+    // The text may be an id, or the last segment of an id, instead of the name that a model calls.
     let mut of_item =
         tools.iter().filter(|(id, _)| id.as_str() == text || id.as_str().rsplit('/').next() == Some(text));
     let of_item = of_item.next().map(|(_, name)| name.clone());

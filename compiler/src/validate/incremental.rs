@@ -30,9 +30,9 @@ impl CheckSession {
         Self::default()
     }
 
-    /// Checks a world and reuses the results of the previous check. The session reads the world's lists again, and every
-    /// file that was read before, except files that the world reports as unchanged ([`World::changed_since`]); callers
-    /// need not report changes.
+    /// Checks a world and reuses the results of the previous check. The session reads the world's lists again, and
+    /// every file that was read before, except files that the world reports as unchanged ([`World::changed_since`]);
+    /// callers need not report changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
         let mut checked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
@@ -231,7 +231,7 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if a read concerns a unit, because units are checked in any case.
+/// Returns true if a read concerns a unit. Every unit is checked, so such a read stays in use.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);

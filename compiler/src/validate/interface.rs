@@ -154,7 +154,7 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
     for uses in several {
-        // Iterates over the shorter of the two.
+        // Iterate over the shorter of the two collections.
         if uses.used.len() < unused.len() {
             for span in &uses.used {
                 unused.remove(span);
@@ -308,7 +308,7 @@ pub struct LiteralCall {
     pub span: Span,
 }
 
-/// An argument of a call; `value` is `None` if it is known only at run time.
+/// An argument of a call; `value` is `None` if the value is known only at run time.
 pub struct LiteralArgument {
     pub name: Spanned<String>,
     pub value: Option<Value>,

@@ -214,7 +214,7 @@ pub fn drop_misspelt(found: &mut Diagnostics) {
 pub struct KnowledgeMentions {
     /// The first mention found for each searched id; `None` if there is none.
     by: BTreeMap<ItemId, Option<MentionPlace>>,
-    /// Items whose text may have changed since.
+    /// Items whose text may have changed since the mentions were found.
     changed: Vec<Unit>,
 }
 
@@ -322,7 +322,7 @@ impl KnowledgeMentions {
     }
 }
 
-/// A search for ids in all texts that can mention one: bodies, knowledge and its references, hook actions.
+/// A search for ids in all texts that can mention an id: bodies, knowledge and its references, hook actions.
 struct MentionSearch {
     left: BTreeSet<ItemId>,
     by: BTreeMap<ItemId, Option<MentionPlace>>,

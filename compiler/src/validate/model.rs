@@ -66,7 +66,7 @@ impl ModelIds {
         &self.ids
     }
 
-    /// Returns the most tokens that one request to a listed model takes, its reply included; `None` if no model is listed.
+    /// Returns the maximum tokens of one request to a listed model, including its reply; `None` if no model is listed.
     pub fn largest_request(&self) -> Option<u64> {
         self.largest_request
     }

@@ -103,8 +103,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Checks the first message for a text of a hook or an input that differs between threads and precedes long constant
-    /// parts.
+    /// Checks the first message for a text of a hook or an input that differs between threads and precedes long
+    /// constant parts.
     fn check_first_message(&mut self, composed: &Composed, model: &PlannedModel) {
         let is_brought = |hook: &&ComposedHook| hook.is_live() && hook.decl.event == HookPoint::ThreadStarted;
         let at = |position: Position| {
@@ -244,7 +244,8 @@ mod tests {
     use crate::diagnostics::{Diagnostic, Severity};
     use crate::validate::{Selection, check};
 
-    /// Returns the severity and the message of each report, for a hook on `thread_started` that fetches `k`, and a body.
+    /// Returns the severity and the message of each report, for a hook on `thread_started` that fetches `k`, and a
+    /// body.
     fn reported(k: &str, body: &str) -> Vec<(Severity, String)> {
         let inside = "<metadata><context><after>long</after></context></metadata><inputs><input name=\"x\" required=\"true\">x</input></inputs>";
         let hook = "hooks:\n  - { id: h, event: thread_started, position: before, action: { primary: fetch, item_type: knowledge, item_id: k } }\n";

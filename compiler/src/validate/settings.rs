@@ -82,7 +82,7 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
 /// Reports a documentation file that the project or the user overrides, because the override has no effect.
 fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
     let layers = items.config_layers(id);
-    // Without a file in the standard library, this file is the description itself.
+    // If the standard library has no file of this id, the file does not override a description.
     if !layers.iter().any(|(space, _)| *space == Space::System) {
         return;
     }
@@ -216,7 +216,7 @@ impl SettingsWalk<'_> {
     fn mapping(&mut self, node: &Node, shape: &SettingShape, key: &str) -> bool {
         match node.kind {
             Kind::Map(_) => true,
-            // A file of comments alone is empty.
+            // A file that contains only comments is empty.
             Kind::Null if key.is_empty() => false,
             Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
                 self.report_wrong_value(key, node, shape);

@@ -41,10 +41,10 @@ pub struct SpawnEdge {
 /// The source of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpawnSource {
-    /// A hook. `grants` are the patterns that the child gets from the hook, `certain` is true if the hook always fires,
-    /// `own` if the directive declares it.
+    /// A hook. `grants` are the patterns that the child gets from the hook. `certain` is true if the hook always fires,
+    /// `own` if the directive itself declares the hook.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
-    /// A call in the body. `free` is true for a call of the thread tool, which may set its own limits.
+    /// A call in the body. `free` is true for a call of the thread tool, because such a call may set limits of its own.
     Body { free: bool },
 }
 
@@ -155,7 +155,7 @@ fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Spawn
         return None;
     }
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-    // Errors of the directive are reported where it is checked.
+    // The check of the directive reports its errors.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let link = |composed: Composed| SpawnRoute {
         limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),

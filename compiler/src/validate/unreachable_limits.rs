@@ -27,7 +27,8 @@ const MIN_RETRIES: u64 = 3;
 /// Folder of the tools that start and control threads.
 const THREAD_TOOLS: &str = "rye/agent/threads/";
 
-/// Minimum output tokens of a reply that has a successor: it calls a tool by name, with an id and arguments.
+/// Minimum output tokens of a reply that another turn follows: the reply calls a tool by name, with an id and
+/// arguments.
 const MIN_CALL_TOKENS: u64 = 20;
 
 /// The largest `max_retries` of each settings file, searched once. Each check still reads the file through the cache,

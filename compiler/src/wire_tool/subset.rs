@@ -193,7 +193,7 @@ impl SubsetConverter<'_> {
         self.convert_typed(map, &types, depth)
     }
 
-    /// Converts alternatives. The constraints beside them apply to each.
+    /// Converts alternatives. The constraints beside the alternatives apply to each of them.
     fn convert_any(
         &mut self,
         mut base: Map<String, Value>,

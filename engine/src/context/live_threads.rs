@@ -1,5 +1,4 @@
-//! The threads that run in this process, the threads that it is recovering, and the delivery of control messages to
-//! them.
+//! The threads that this process runs or recovers, and the delivery of control messages to them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -54,8 +53,8 @@ impl Drop for AskingGuard<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct TaskEnd {
     pub result: RunResult,
-    /// The reason if the store failed, so that the thread has not ended and its cost is not known. A thread that waits
-    /// for this one then stops too, and both are recovered together.
+    /// The reason, if the store failed: the thread has then not ended, and its cost is not known. A thread that waits
+    /// for it also stops, and both threads are recovered together.
     pub store_failure: Option<String>,
 }
 
@@ -254,7 +253,7 @@ impl EngineContext {
         self.writer.set_running_threads(live.threads.len());
     }
 
-    /// Lists every running thread, so that its inbox can be polled. If there is none, marks the watcher as stopped.
+    /// Lists every running thread, so that its inbox can be polled. If no thread runs, marks the watcher as stopped.
     fn list_running(&self) -> Vec<(ThreadId, ControlSender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
@@ -269,8 +268,8 @@ impl EngineContext {
 /// Interval between two polls of the inboxes of running threads.
 const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Polls the inboxes until no thread runs. A message that is delivered twice, because its file was not removed yet, has
-/// the same id, which the receiver recognizes.
+/// Polls the inboxes until no thread runs. A message may be delivered twice, because its file was not removed yet. The
+/// receiver then recognizes the id of the message.
 async fn watch_inboxes(engine: Weak<EngineContext>) {
     loop {
         tokio::time::sleep(INBOX_POLL_INTERVAL).await;

@@ -70,7 +70,7 @@ impl SharedPlans {
         plan
     }
 
-    /// Returns the compiled hooks of a plan for these inputs; compiles them only if no thread has them.
+    /// Returns the compiled hooks of a plan for these inputs. Compiles the hooks only if no thread uses them already.
     pub fn hooks(&self, plan_id: &str, plan: &Plan, inputs: &Map<String, Value>) -> Result<Arc<HookTable>, DriveError> {
         let inputs_as_json = serde_json::to_vec(inputs).map_err(|e| DriveError::Plan(e.to_string()))?;
         let key = (plan_id.to_owned(), Sha256::digest(inputs_as_json).into());
@@ -85,7 +85,7 @@ impl SharedPlans {
         Ok(table)
     }
 
-    /// Stores a plan unless this process has done so. Returns true if it stored the plan now. Blocks.
+    /// Stores a plan unless this process has already stored it. Returns true if it stored the plan now. Blocks.
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
         // A thread that starts with the same plan meanwhile waits until the plan is durable.
         let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);

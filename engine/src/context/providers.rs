@@ -30,8 +30,8 @@ pub(crate) struct PlanProviders {
 }
 
 impl PlanProviders {
-    /// Returns the provider as its current files define it. A plan can come from a transcript of unknown origin, so it
-    /// must not determine where the key is sent.
+    /// Returns the provider as its current files define it. A plan can come from a transcript of unknown origin, so the
+    /// plan must not determine where the key is sent.
     fn provider_from_files(&self, model: &PlannedModel) -> Result<model::Provider, CallError> {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         if !present.contains_key(&model.provider) {

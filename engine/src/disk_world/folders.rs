@@ -20,7 +20,7 @@ type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 #[derive(Default)]
 pub(super) struct FolderCache {
     folders: RefCell<ByFolder<Rc<FolderNames>>>,
-    /// The folders directly in `.ai/`; true for those that exist.
+    /// The folders directly in `.ai/`: true if the folder exists.
     roots: RefCell<ByFolder<bool>>,
 }
 
@@ -32,7 +32,7 @@ enum FolderNames {
 }
 
 impl FolderCache {
-    /// Returns true if the file may exist. A false is certain.
+    /// Returns false if the file certainly does not exist, and true if it may exist.
     pub(super) fn may_contain(&self, space: Space, dir: &Dir, path: &str) -> bool {
         let Some((folder, name)) = path.rsplit_once('/') else { return true };
         match &*self.names(space, dir, folder) {
@@ -58,7 +58,8 @@ impl FolderCache {
         names
     }
 
-    /// Returns true if the folder directly in `.ai/` that contains this one exists. Otherwise nothing below it exists.
+    /// Returns true if the top-level folder in `.ai/` that contains `folder` exists. If it does not, `folder` does not
+    /// exist either.
     fn is_root_there(&self, space: Space, dir: &Dir, folder: &str) -> bool {
         let root = folder.match_indices('/').nth(1).and_then(|(end, _)| folder.get(..end)).unwrap_or(folder);
         let is_there = || dir.symlink_metadata(root).map_or_else(|error| !is_missing(&error), |_| true);

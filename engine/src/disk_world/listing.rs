@@ -9,7 +9,7 @@ use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{ItemKind, MAX_SKILL_DEPTH, Space, UnrecognizedFile, WorldError};
 use rye_grammar::ItemId;
 
-/// Maximum depth of folders below a kind's own; deeper ones are an error, which bounds link loops.
+/// Maximum depth of folders below a kind's own folder. A deeper folder is an error, which bounds loops of links.
 const MAX_FOLDER_DEPTH: usize = 32;
 
 pub(super) struct Listing {
@@ -20,7 +20,7 @@ pub(super) struct Listing {
     pub(super) has_links: bool,
 }
 
-/// Lists the entries directly in `.ai/`, without hidden ones.
+/// Lists the entries directly in `.ai/`, except hidden entries.
 pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match dir.read_dir(".ai") {

@@ -52,7 +52,7 @@ pub struct EmbeddedDriver {
     hooks: Arc<HookTable>,
     provider: OnceLock<ProviderConnection>,
     fallback: OnceLock<ProviderConnection>,
-    /// Prepared tools by id, in the state of their first call by this thread.
+    /// Prepared tools by id, as they were at the first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
     /// The processes of persistent tools.
     persistent: Arc<PersistentProcesses>,

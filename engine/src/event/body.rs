@@ -32,7 +32,7 @@ pub struct Opened {
     /// The parent's limits, which bound every raise of a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<PlanLimits>,
-    /// Grant sets that must all allow an action: the thread's own first, then those of its ancestors.
+    /// Grant sets that must all allow an action: the thread's own first, then the sets of its ancestors.
     pub grants: Vec<Vec<Grant>>,
     /// Seed of the backoff jitter, so that a replay waits equally long.
     pub seed: u64,
@@ -90,7 +90,7 @@ pub enum ThreadOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
-    /// The observing hook points at which the plan has a live hook.
+    /// The observing hook points at which the plan has a live hook: a hook that a run has to evaluate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
     /// True if the plan is a chat.
@@ -98,7 +98,7 @@ pub struct PlanBound {
     pub chat: bool,
 }
 
-/// The thread continues another thread from one of its events; a reference, not a copy.
+/// The event of another thread from which this thread continues; a reference, not a copy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
@@ -161,7 +161,7 @@ pub enum MessageSource {
     Continuation,
     Steer,
     FollowUp,
-    /// A message that waited for the prompt before it.
+    /// A message that was submitted for the next prompt and follows the user message of that prompt.
     NextTurn,
     Nudge,
     /// A request to continue a reply that was cut, or to repeat a reply without text.
@@ -215,7 +215,7 @@ pub struct CognitionOut {
     pub unread: Vec<String>,
 }
 
-/// An attempt failed. Its text is not kept; its cost is in `settled`.
+/// The failure of an attempt. The text of the attempt is not kept; the event `settled` holds its cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptFailed {
     pub turn: u64,
@@ -256,7 +256,7 @@ fn is_zero(amount: &u64) -> bool {
     *amount == 0
 }
 
-/// The hooks of a point were evaluated: every verdict with its operands, and the resulting answer.
+/// The evaluation of the hooks of a point: every verdict with its operands, and the resulting answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
@@ -332,7 +332,7 @@ pub enum HookOutcome {
         error: Option<String>,
     },
     Escalate,
-    /// A higher limit in its own unit; nano-dollars for spend.
+    /// A higher limit, in the unit of the limit; nano-dollars for spend.
     Raise {
         limit: String,
         value: u64,
@@ -431,7 +431,7 @@ pub enum ResultKind {
     Interrupted,
     /// An accepted `rye_directive_return`.
     Returned { outputs: Map<String, Value>, error: Option<String> },
-    /// A `rye_directive_return` with missing or invalid outputs. `outputs` holds the valid ones.
+    /// A `rye_directive_return` with missing or invalid outputs. `outputs` holds the valid outputs.
     Incomplete {
         missing: Vec<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

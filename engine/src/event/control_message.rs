@@ -41,7 +41,7 @@ pub enum ControlMessage {
         #[serde(default, skip_serializing_if = "Delivery::is_prompt")]
         delivery: Delivery,
     },
-    /// Withdraws a message that waits for its delivery; without an id, all of them.
+    /// Withdraws a message that waits for its delivery; without an id, all waiting messages.
     Retract {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
@@ -71,7 +71,7 @@ pub enum ControlMessage {
     Interrupt,
     /// Closes the session of a chat at the end of the current prompt.
     Close,
-    /// A higher limit in its own unit (nano-dollars for spend).
+    /// A higher limit, in the unit of the limit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
     /// An unreadable file of the mailbox. It is recorded and has no other effect.
     Unreadable { reason: String },

@@ -37,7 +37,7 @@ pub struct PromptBounds {
 }
 
 impl PromptBounds {
-    /// Returns true if the bounds are those of the session.
+    /// Returns true if the bounds narrow nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

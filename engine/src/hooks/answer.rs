@@ -32,7 +32,7 @@ pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }
 
-/// Parses the result of an execute hook: an action of the point if its JSON names one, else text.
+/// Parses the result of an execute hook: an action of the point if the JSON of the result names one, else text.
 pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
     let answer = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
@@ -91,7 +91,7 @@ pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
     if let HookAction::Raise { limit, value } = action { raised_limit_value(limit, value).map(drop) } else { Ok(()) }
 }
 
-/// Returns the new value of a limit from a number or its text form.
+/// Returns the new value of a limit from a number, or from a number that is written as text.
 fn raised_limit_value(limit: &str, value: &Value) -> Result<u64, String> {
     let name = LimitName::parse(limit).ok_or_else(|| format!("unknown limit `{limit}`"))?;
     let text = value.as_str().map(|text| LimitValue::Text(text.to_owned()));
@@ -212,7 +212,7 @@ fn change_context(turn: &mut PointEvaluation, operation: ContextOperation) -> Ho
     HookOutcome::Context { operations }
 }
 
-/// Merges a change into those of earlier hooks in the chain.
+/// Merges a change into the earlier changes of the chain.
 fn modify_subject(
     turn: &mut PointEvaluation,
     content: Option<Value>,

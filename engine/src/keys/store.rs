@@ -81,7 +81,7 @@ impl KeyFolder {
         Ok(identity)
     }
 
-    /// Returns the trusted keys: the user's own and those in `trusted/`.
+    /// Returns the trusted keys: the user's own key and the keys in `trusted/`.
     pub fn trust_store(&self) -> Result<TrustStore, KeyError> {
         let mut store = TrustStore::default();
         if let Some(own) = self.load()? {
@@ -132,7 +132,7 @@ impl KeyFolder {
         Ok(keys)
     }
 
-    /// Removes another user's key from the trusted ones. Returns false if it was not there.
+    /// Removes another user's key from the trusted keys. Returns false if the key was not trusted.
     pub fn revoke(&self, key_id: &str) -> Result<bool, KeyError> {
         let mut revoked = false;
         for key in self.list()?.into_iter().filter(|key| !key.own && key.key_id == key_id) {
@@ -186,7 +186,7 @@ fn read_key_file(path: &Path) -> Result<Option<(File, String)>, KeyError> {
     Ok(Some((file, text)))
 }
 
-/// Writes a temporary file and gives it its final name if that is free. Returns false if the name is taken.
+/// Writes a temporary file and renames it to its final name if that name is free. Returns false if the name is taken.
 fn write_new_file(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
     let path = folder.join(name);
     let mut random = [0_u8; 8];

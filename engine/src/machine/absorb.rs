@@ -156,7 +156,8 @@ fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody
         .collect()
 }
 
-/// Bounds the retries that `error` hooks request to the maximum of the retry table. Beyond it, the failure is final.
+/// Bounds the retries that `error` hooks request to the maximum of the retry table. Beyond the maximum, the failure is
+/// final.
 fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
@@ -235,7 +236,8 @@ fn events_of_reply(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventB
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
-/// Returns the events that replace the conversation with the summary, or those of a failure if the model wrote none.
+/// Returns the events that replace the conversation with the summary, or the events of a failure if the model wrote no
+/// summary.
 fn events_of_summary(
     plan: &Plan,
     state: &ThreadState,
@@ -427,8 +429,8 @@ fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     chosen.map(|id| EventBody::Retracted(RetractedInput { input: id.clone() })).collect()
 }
 
-/// Returns the events of a new owner: interrupted attempts are settled, and interrupted calls are answered unless they
-/// may run again.
+/// Returns the events of a new owner: interrupted attempts are settled, and interrupted calls are answered unless the
+/// calls may run again.
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {

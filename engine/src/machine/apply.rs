@@ -287,7 +287,7 @@ fn summarised(state: &mut ThreadState, compacted: &Compacted) {
     }
 }
 
-/// Resumes a suspended thread, which then repeats its approval request, or the closed session of a chat.
+/// Reopens a suspended thread, which then repeats its approval request, or the closed session of a chat.
 fn resume_parked(state: &mut ThreadState) {
     if state.ended.as_ref().is_none_or(|ended| !ended.status.is_parked()) {
         return;
@@ -371,7 +371,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
 }
 
-/// Starts a call of a group, or the spawn of its child.
+/// Starts a call of a group, or the spawn of the call's child.
 fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
     enter_group(state, index, group_end);
     state.position = RunPosition::At(Node::Tools);
@@ -527,7 +527,7 @@ fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
         if name == "spend" && chat.current.is_some_and(|current| current.is_capped) {
             return false;
         }
-        // The limit of a prompt rises, at most to what remains of the session.
+        // The limit of the prompt is raised, at most to the remaining limit of the session.
         let before = chat.current.map_or_else(Default::default, |current| current.cost_before);
         let used = match name {
             "turns" => before.turns,

@@ -20,7 +20,7 @@ pub enum Effect {
     CallModel {
         turn: u64,
         attempt: u32,
-        /// True if the call goes to the plan's fallback model.
+        /// True if the plan's fallback model is called.
         fallback: bool,
         /// The call from which [`crate::machine::build_request`] builds the request.
         call: ModelCall,
@@ -86,7 +86,7 @@ pub struct CallToApprove {
     /// The tool that the call runs in this process; `None` for other calls.
     pub tool: Option<ItemId>,
     pub input: Value,
-    /// Number of this request among those of the same reply, from 1.
+    /// Number of this request among the requests of the same reply, from 1.
     pub number: usize,
     /// Number of requests of the same reply.
     pub count: usize,
@@ -101,7 +101,8 @@ pub struct Reservation {
     /// Nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The current limits, if one was raised since the start. The ledger and the registry apply them first.
+    /// The current limits, if a limit was raised since the start. The ledger and the registry apply these limits before
+    /// the reservation.
     pub raised: Option<PlanLimits>,
 }
 

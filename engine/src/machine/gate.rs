@@ -1,6 +1,6 @@
-//! The gate: the only place that creates an [`Allowed`] call. It checks exactly what is dispatched (`language.md` 9):
-//! for a native tool the item of its palette name, for a primary its validated `item_type` and `item_id`. Other
-//! arguments do not affect the decision.
+//! The gate: the only place that creates an [`Allowed`] call. It checks exactly the item that is dispatched
+//! (`language.md` 9): for a native tool the item of its palette name, for a primary its validated `item_type` and
+//! `item_id`. Other arguments do not affect the decision.
 
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
@@ -72,7 +72,8 @@ pub struct Dispatch {
     /// the spawn chain grants these folders and hosts.
     pub write: Vec<String>,
     pub net: Vec<String>,
-    /// Grant patterns of every thread of the spawn chain, own first. A write to an item is checked against them.
+    /// Grant patterns of every thread of the spawn chain, the thread's own first. A write to an item is checked against
+    /// these patterns.
     pub patterns: Vec<Vec<String>>,
     /// Remaining duration of the thread, in milliseconds.
     pub remaining_ms: u64,
@@ -117,7 +118,7 @@ pub enum GateDecision {
     Keep(Allowed<StateOp>),
     /// `rye_directive_return`.
     Return,
-    /// The call needs approval. `tool` is the tool that it runs.
+    /// The call needs approval. `tool` is the tool that the call runs.
     Asks {
         capability: String,
         tool: Option<ItemId>,
@@ -301,8 +302,9 @@ pub fn authorize_hook_call(
     let request = CapabilityRequest { primary, item_type, item_id, space: None };
     let capability = request.capability();
     let (write, net) = granted_access(&launch.grants, &capability);
-    // A static fetch needs no grant. A declaration grants its static execute or sign, unless a directive declares the
-    // hook: then the grants of the thread and its ancestors decide, as for any call of the thread.
+    // A static fetch needs no grant. The declaration of a hook grants its static execute or sign action, unless a
+    // directive declares the hook. In that case, the grants of the thread and its ancestors decide, as for any call of
+    // the thread.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
     let by_grants = !own && hook.grants.iter().any(|pattern| capability::pattern_matches(pattern, &capability));
     let capability = if by_line || by_grants {
@@ -315,8 +317,7 @@ pub fn authorize_hook_call(
     Ok(Allowed { inner: dispatch, capability })
 }
 
-/// Returns the folders and hosts that a call with this capability may use: those that every thread of the spawn chain
-/// grants.
+/// Returns the folders and hosts that every thread of the spawn chain grants to a call with this capability.
 pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<String>, Vec<String>) {
     (
         needs::granted_items(grants, capability, |grant| &grant.write, needs::is_folder_inside),

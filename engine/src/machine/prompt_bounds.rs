@@ -59,7 +59,7 @@ pub(super) fn is_narrowed(state: &ThreadState) -> bool {
     state.chat.as_ref().is_some_and(|chat| chat.narrowed.is_some())
 }
 
-/// Returns the tools that the next request offers: those of the plan that the current prompt may call.
+/// Returns the tools that the next request offers: the tools of the plan that the current prompt may call.
 pub(super) fn offered_tools<'p>(plan: &'p Plan, state: &ThreadState) -> Vec<&'p PaletteTool> {
     let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_ref()?.first());
     let Some(grants) = narrowed else { return plan.palette.iter().collect() };

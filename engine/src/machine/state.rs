@@ -289,7 +289,7 @@ pub struct Mailbox {
 /// An open approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenApprovalRequest {
-    /// The number of its event.
+    /// The number of the event that recorded the request.
     pub seq: u64,
     pub origin: ApprovalOrigin,
     pub what: String,
@@ -389,7 +389,8 @@ impl ThreadState {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Returns the number of children: past, intended and those of hooks. Refused spawns do not count.
+    /// Returns the number of children so far, including intended children and children of hooks. Refused spawns do not
+    /// count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
@@ -417,7 +418,7 @@ impl ThreadState {
         self.remaining_of(&self.thread_limits)
     }
 
-    /// Returns what remains of these limits, which count from the start of the thread.
+    /// Returns the remaining part of these limits, which are totals since the start of the thread.
     pub fn remaining_of(&self, limits: &PlanLimits) -> PlanLimits {
         let cost = &self.cost;
         PlanLimits {

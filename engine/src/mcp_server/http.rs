@@ -83,7 +83,7 @@ impl AccessToken {
         &self.0
     }
 
-    /// Returns true if the header carries this token. The comparison of hashes takes the same time for every token.
+    /// Returns true if the header contains this token. The comparison of hashes takes the same time for every token.
     fn allows(&self, header: Option<&HeaderValue>) -> bool {
         let Some((scheme, token)) = header.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
         else {
@@ -147,7 +147,7 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
     // Sessions run in tasks of their own; they end with this future.
     let _ends = config.cancellation_token.clone().drop_guard();
     let mut sessions = LocalSessionManager::default();
-    // A call may take longer than any idle time; sessions that are not used are evicted by new ones.
+    // A call may take longer than any idle time, so there is no idle timeout. A new session evicts an unused one.
     sessions.session_config.keep_alive = None;
     let sessions = Arc::new(sessions);
     let service = StreamableHttpService::new(move || Ok(client.for_session()), Arc::clone(&sessions), config);

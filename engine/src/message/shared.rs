@@ -69,7 +69,7 @@ impl SharedMessage {
         *self = Self::new(message);
     }
 
-    /// Returns the encoding of the message: the last one if it was for the same wire, else one made by `encode`.
+    /// Returns the encoding of the message: the last encoding if it was for the same wire, else the result of `encode`.
     pub fn encoded(&self, encoding: WireEncoding, encode: impl FnOnce(ProviderMessage<'_>) -> Vec<u8>) -> Arc<[u8]> {
         let mut slot = self.0.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, bytes)) = &*slot

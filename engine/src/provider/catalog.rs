@@ -1,7 +1,7 @@
 //! Provider files as data (see the providers reference), and the connection settings made from them.
 //!
-//! The compiler selects provider and model (`PlannedModel`); this module combines its `connection`, the merged provider
-//! file, with the environment.
+//! The compiler selects provider and model (`PlannedModel`); this module combines the model's `connection` (the merged
+//! provider file) with the environment.
 
 use std::path::Path;
 

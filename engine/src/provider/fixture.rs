@@ -56,7 +56,7 @@ pub fn test_image() -> ImageRef {
     ImageRef { media_type, sha256: "0".repeat(64), bytes: 5, width: 1, height: 1, data }
 }
 
-/// Returns a request with every kind of turn and block, including blank ones.
+/// Returns a request with every kind of turn and block, including blank blocks.
 pub fn full_request() -> Request {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool = |name: &str| ToolDefinition {

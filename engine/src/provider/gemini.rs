@@ -107,7 +107,7 @@ fn declaration(tool: &ToolDefinition) -> Value {
     Value::Object(declaration)
 }
 
-/// The kind of a content; results of calls must be in a content of their own.
+/// The kind of a `content` of a request; results of calls must be in a `content` of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ContentKind {
     User,

@@ -256,7 +256,7 @@ impl ResponseStream {
     /// Returns the next chunk, or `None` at the end.
     ///
     /// # Errors
-    /// [`FailedStage::Timeout`] if no data came within the idle time, [`FailedStage::Truncated`] if the connection
+    /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection
     /// broke.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
         match wait_at_most(self.idle, self.response.chunk()).await {
@@ -320,7 +320,7 @@ impl ProviderErrorBody {
             _ => None,
         };
         let message = text("message").or_else(|| error.as_str().map(str::to_owned));
-        // The type `error` of a bare error event carries no information.
+        // The type `error` of a bare error event contains no information.
         let kind = text("type").filter(|kind| nested.is_some() || kind != "error");
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }

@@ -106,7 +106,7 @@ impl fmt::Display for ApiKey {
     }
 }
 
-/// The header that carries the key.
+/// The header that contains the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum KeyHeader {

@@ -13,7 +13,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
-/// Maximum number of errors per file, because later ones are mostly consequences of the first.
+/// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
 /// Maximum estimated nesting, above that of any real script and within the stack: the parser recurses without a limit.

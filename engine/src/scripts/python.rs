@@ -11,7 +11,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
-/// Maximum number of errors per file, because later ones are mostly consequences of the first.
+/// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
 pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {

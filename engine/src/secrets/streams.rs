@@ -1,5 +1,5 @@
 //! Normalized forms of a text, in which encoded values are found: with decoded escapes, without white space, or reduced
-//! to the digits of a hex dump. Every byte of a form has the range of the text that it stands for.
+//! to the digits of a hex dump. For each of its bytes, a form holds the range of the text that the byte represents.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ impl Stream {
         Some(*start..*end)
     }
 
-    /// Removes white space, and maps the letters of URL-safe base 64 to those of base 64.
+    /// Removes white space, and maps the letters of URL-safe base 64 to the letters of standard base 64.
     pub fn compact(&self) -> Self {
         let mut out = Self::default();
         for (byte, place) in self.bytes.iter().zip(&self.places) {

@@ -1,5 +1,6 @@
 //! Children: directives that a thread calls, or that one of its hooks starts, as threads of the same tree and process.
-//! This module compiles and stores their plans. The parent bounds their money, limits and capabilities.
+//! This module compiles and stores the plans of children. The parent bounds the money, limits and capabilities of its
+//! children.
 
 use crate::thread::FIRST_HOOK_SPAWN;
 use std::collections::BTreeMap;

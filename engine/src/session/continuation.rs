@@ -183,8 +183,8 @@ impl EngineContext {
         self.continue_from(thread, ResumePoint::End, message, None).await
     }
 
-    /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` and within
-    /// its bounds.
+    /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` within the
+    /// bounds of `parent`.
     pub(crate) async fn continue_from(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -321,7 +321,7 @@ impl EngineContext {
         let plan_check = self.plan_check.clone();
         let compiled = self.with_world(move |world| {
             let request = CompileRequest::new(directive);
-            // The continuation directive receives those inputs of the thread that it declares.
+            // The continuation directive receives the inputs of the thread that the directive declares.
             let declared = compile(world, &request).value.map(|compilation| compilation.plan.interface.inputs);
             let is_declared = |name: &str| declared.as_ref().is_some_and(|inputs| inputs.contains_key(name));
             let given = inputs.into_iter().filter(|(name, _)| is_declared(name)).collect();
@@ -361,7 +361,7 @@ pub(super) fn above(launch: &Opened) -> Option<ParentContext> {
 ///
 /// # Errors
 ///
-/// Returns the number of turns if there is no such turn.
+/// Returns the number of turns if the thread has no such turn.
 fn last_event_of_turn(events: &[Event], turn: u64) -> Result<u64, u64> {
     let begins = |event: &&Event| {
         if let EventBody::AttemptIntended(attempt) = &event.body {

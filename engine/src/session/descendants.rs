@@ -1,5 +1,5 @@
-//! Propagation of a thread's end to its descendants: to threads of other processes by control message, to orphaned
-//! threads by recovering them with a control message that ends them.
+//! Propagation of a thread's end to its descendants. A descendant in another process gets a control message; an
+//! orphaned descendant is recovered with a control message that ends it.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ struct Descendant {
 }
 
 impl EngineContext {
-    /// Ends the unfinished descendants of a thread before its own end is committed, so that no reservation below it
-    /// remains. If the process dies in between, recovery of the thread repeats this step. The driver ends children that
-    /// run in this process, except those started with `rye run --parent`.
+    /// Ends the unfinished descendants of a thread before the end of the thread is committed, so that no reservation
+    /// below the thread remains. If the process dies in between, recovery of the thread repeats this step. The driver
+    /// ends children that run in this process, except children started with `rye run --parent`.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -52,7 +52,7 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Cancels these children of an interrupted prompt, except ended ones.
+    /// Cancels these children of an interrupted prompt, except ended children.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -127,7 +127,7 @@ impl EngineContext {
         for message in messages {
             let fact = Fact::Mail { id: new_uuid_v7(at)?, message: message.clone() };
             if folded.record_signal(Signal { at, fact }) == 0 {
-                // The thread has ended, and its process died before the thread that continues it was started.
+                // The thread has ended, and its process died before the continuation was started.
                 unrecorded.push(message);
             }
         }
@@ -183,7 +183,7 @@ impl EngineContext {
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }
 
-    /// Returns the messages that a thread inherits from the one it continues.
+    /// Returns the messages that a thread inherits from the thread that it continues.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
         let head = ThreadHead::of(events);
         let Some(continues) = head.continues else { return Ok(Vec::new()) };

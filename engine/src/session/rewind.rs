@@ -1,5 +1,5 @@
 //! Rewind of files: restores the files that file tools changed since a prompt of a chat. A file is restored only if its
-//! contents are still those of the last recorded write.
+//! contents are unchanged since the last recorded write.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

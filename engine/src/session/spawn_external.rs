@@ -72,7 +72,7 @@ impl EngineContext {
             for event in &engine.threads().transcript(&id)? {
                 apply(&mut state, event);
             }
-            // The time in which no process owns a thread is not its duration.
+            // Time in which no process owns the thread does not count towards its duration.
             let is_owned = registry.liveness(&row)? == Liveness::Alive;
             let now = if is_owned { engine.clock.now() } else { state.clock.now };
             Ok(state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_at(now)))
@@ -80,7 +80,7 @@ impl EngineContext {
         blocking(read).await
     }
 
-    /// Checks that the values of a parent equal those of its verified transcript.
+    /// Checks that the values of a parent equal the values in its verified transcript.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
         let inspected = blocking(move || engine.read_parent(&id)).await?;
@@ -90,7 +90,8 @@ impl EngineContext {
     }
 
     /// Starts a thread below another: writes its row and reserves `named` or the rest of the parent's money. `linked`
-    /// is the thread that it continues, whose row gets the link. If this fails, removes everything that was written.
+    /// is the thread that the new thread continues; the row of `linked` gets the link. If this fails, removes
+    /// everything that was written.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,

@@ -62,7 +62,7 @@ impl EngineContext {
             let earlier = stored_plan(self, &place.plan_id)?;
             equal_layers(&plan, &earlier)
         };
-        // The session keeps its budget: another plan can only narrow what remains of it.
+        // The session keeps its budget: another plan can only narrow the remaining budget.
         let limits = within(&remaining, &plan.thread_limits());
         if limits.spawns < remaining.spawns {
             let update = RowUpdate { spawns: Some(limits.spawns), ..RowUpdate::default() };
@@ -121,7 +121,7 @@ impl EngineContext {
     }
 }
 
-/// Returns the number of the last event before a prompt: the end of the previous prompt or, for the first one, the
+/// Returns the number of the last event before a prompt: the end of the previous prompt or, for the first prompt, the
 /// event before its submission. `None` for a prompt that started in an earlier thread.
 fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     let starts = |event: &&Event| matches!(&event.body, EventBody::PromptStarted(started) if started.prompt == prompt);
@@ -138,7 +138,7 @@ fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     last_end.or_else(|| start.seq.checked_sub(1))
 }
 
-/// Returns the ids of those layers of a continuation whose text was sent with the earlier plan.
+/// Returns the ids of the layers of a continuation whose text was sent with the earlier plan.
 fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
     let is_known = |layer: &Layer| {
         let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);

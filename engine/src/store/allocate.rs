@@ -1,4 +1,4 @@
-//! Allocation of thread ids. Creating a thread's folder claims its id, so two processes never get the same one.
+//! Allocation of thread ids. Creating a thread's folder claims its id, so two processes never get the same id.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -101,8 +101,8 @@ impl ThreadIds {
         }
     }
 
-    /// Creates the folders of a directive's category and syncs their names, once per process. They are synced even if
-    /// they exist, because an earlier process may have died before its sync.
+    /// Creates the folders of a directive's category and syncs their names, once per process. The names are synced even
+    /// if the folders exist, because an earlier process may have died before its sync.
     fn make_parents(&self, parent: &Path) -> Result<(), StoreError> {
         let threads = Path::new(layout::THREADS);
         let mut above = threads.to_path_buf();

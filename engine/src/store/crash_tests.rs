@@ -67,7 +67,7 @@ fn run_thread_life(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<
     Ok(())
 }
 
-/// Returns what is missing from the acknowledged state, if anything.
+/// Returns the part of the acknowledged state that is lost, if any.
 fn find_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
     for thread in &promised.threads {
         if !disk.exists(&layout::thread_folder(thread)).unwrap() {
@@ -171,7 +171,7 @@ fn power_failure_during_recovery_loses_nothing_acknowledged() {
 }
 
 /// Kills the process, runs a second one to its end, and then simulates a power failure: writes that the first process
-/// left unsynced must not damage those of the second.
+/// left unsynced must not damage the writes of the second.
 fn survives_a_kill(at: u64, disk: &Arc<dyn Disk>, simulated: &SimulatedDisk, survival: Survival) -> Option<String> {
     simulated.fail_at(at, DiskFault::PowerFailure);
     let mut promised = Acknowledged::default();

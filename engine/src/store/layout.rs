@@ -68,7 +68,7 @@ pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
 pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));
-    // Any of them may have been removed by hand.
+    // Any of these folders may have been removed by hand.
     if exists(OWNERS)? && exists(THREADS)? && exists(OBJECTS)? {
         return Ok(());
     }

@@ -148,7 +148,7 @@ pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
 }
 
 /// Removes the files of dead owners. An owner locks its file before it writes to it, so a file with contents and
-/// without a lock is that of a dead one. An empty file can belong to a starting process, so it is removed after a
+/// without a lock belongs to a dead owner. An empty file can belong to a starting process, so it is removed after a
 /// minute, by the time in its name. `now` is in milliseconds since 1970.
 fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<(), StoreError> {
     let folder = Path::new(OWNERS);
@@ -160,7 +160,7 @@ fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<(), StoreError> {
         let has_locked = disk.read(&owner.path()).is_ok_and(|contents| !contents.is_empty());
         if (has_locked || born.saturating_add(60_000) < now) && !is_alive(disk, &owner)? {
             match disk.remove(&owner.path()) {
-                // Another process removed it.
+                // Another process has removed the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 gone => gone.map_err(StoreError::io("remove", &owner.path()))?,
             }

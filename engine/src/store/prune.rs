@@ -57,7 +57,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     remove_unreferenced_objects(&**disk, named)
 }
 
-/// Removes those of the given objects that no thread references.
+/// Removes the given objects that no thread references.
 fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
     for thread in layout::find_threads(disk)? {
         if named.is_empty() {

@@ -182,7 +182,7 @@ impl Registry {
     }
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
-    /// to it has died, or if power failed, the registry needs recovery, so this opens it for writing.
+    /// to it has died, or if power failed, the registry needs recovery, so the registry is opened for writing.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         if unsynced::is_rebuild_due(&*disk)? {
@@ -274,7 +274,7 @@ impl Registry {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
             return Err(registry_error("writing to it")(source));
         };
-        // A panic while the lock was held left no transaction behind: dropping one aborts it.
+        // A panic while the lock was held left no transaction behind: dropping a transaction aborts it.
         let mut streak = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         streak.pause_if_due();
         let begun = catch_panics(WRITING, || begin_write(database)).map_err(|error| self.explained(error))?;

@@ -1,6 +1,6 @@
-//! Copies of the project and user files that plans were compiled from, by hash, with which a plan can be compiled again
-//! after its files changed. Copies are written once and never synced: attestations use them if they exist, and nothing
-//! else depends on them.
+//! Copies of the project and user files that plans were compiled from, by hash. With the copies, a plan can be compiled
+//! again after its files changed. Copies are written once and never synced: attestations use them if they exist, and
+//! nothing else depends on them.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::StoreError;
 
-/// Creates an id; ids of later milliseconds sort after earlier ones. `now` is in milliseconds since 1970.
+/// Creates an id. Ids sort by the millisecond of their creation. `now` is in milliseconds since 1970.
 pub fn new_uuid_v7(now: i64) -> Result<String, StoreError> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| StoreError::InvalidId {

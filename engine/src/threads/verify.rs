@@ -239,7 +239,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks that every object named by an event exists and has its hash.
+    /// Checks that every object named by an event exists and matches its hash.
     fn check_objects(&mut self, view: &TranscriptView<'_>) {
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for event in view.events {

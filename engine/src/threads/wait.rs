@@ -35,7 +35,7 @@ impl Threads {
             let (threads, id) = (Arc::clone(self), thread.clone());
             let checked = blocking(move || Ok(threads.poll(&id)?)).await?;
             match checked {
-                // The owner may be handing the thread over, so the first orphaned result is checked again.
+                // The owner may be in the middle of a handoff, so the first orphaned result is checked again.
                 WaitOutcome::Orphaned(listed) if pause == MIN_POLL_INTERVAL => drop(listed),
                 WaitOutcome::TimedOut(listed) if Instant::now() >= until => return Ok(WaitOutcome::TimedOut(listed)),
                 WaitOutcome::TimedOut(_) => {}

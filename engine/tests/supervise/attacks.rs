@@ -119,7 +119,7 @@ pub fn attack(machine: &Machine, arguments: &str, net: &str, uid: Option<u32>) -
     run
 }
 
-/// Runs attempts, none of which may pass, and counts those that the sandbox refused.
+/// Runs attempts, none of which may pass, and counts the attempts that the sandbox refused.
 pub fn count_refused(mut run: Command) -> usize {
     let done = run.output().unwrap();
     let printed = String::from_utf8_lossy(&done.stdout);

@@ -202,7 +202,7 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
 }
 
 /// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser copies unparsed text into
-/// its error, so it never gets more.
+/// its error, so it is passed no further text.
 fn placeholder_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();

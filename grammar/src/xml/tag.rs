@@ -218,7 +218,7 @@ impl<'t> TagScanner<'t> {
     }
 }
 
-/// Returns the error for a `&` that starts no reference, or an unknown one.
+/// Returns the error for a `&` that starts no reference, or for an unknown reference.
 pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
     match name {
         Some(name) => xml_error(

@@ -10,7 +10,7 @@ use crate::plan::{LayerKind, RuntimePlaceholder};
 use crate::report::render::view;
 use crate::world::MapWorld;
 
-/// A stand-in for a run that can fill in every placeholder.
+/// A stand-in for a run that has a value for every placeholder.
 struct KnowingRun {
     fires: bool,
 }

@@ -91,7 +91,8 @@ fn plan_json_has_the_documented_shape() {
     assert_eq!(again, report, "a report can be read again");
 }
 
-/// With the feature `tokenizers` the exact tokenizer counts, without it the labeled estimate; never both.
+/// With the feature `tokenizers`, the plan names the exact tokenizer; without the feature, the labeled estimate. A plan
+/// never names both.
 #[test]
 fn plan_names_its_tokenizer() {
     let tools = "<metadata><permissions><execute><tool>*</tool></execute></permissions></metadata>";

@@ -99,7 +99,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     })
 }
 
-/// Returns true for numbers with dots, such as `1.0.0`, with a suffix after `-` or `+`.
+/// Returns true for numbers with dots, such as `1.0.0`, optionally with a leading `v` and a suffix after `-` or `+`.
 fn is_version(text: &str) -> bool {
     let numbers = text.strip_prefix('v').unwrap_or(text).split(['-', '+']).next().unwrap_or_default();
     numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,5 +1,5 @@
-//! The placeholders of a prompt template: `$1`, `${1}`, `$@`, `$ARGUMENTS`, `${@:N}`, `${@:N:L}`, `${2:-x}`, `$$`. Every
-//! other `$` is text.
+//! The placeholders of a prompt template: `$1`, `${1}`, `$@`, `$ARGUMENTS`, `${@:N}`, `${@:N:L}`, `${2:-x}`, `$$`.
+//! Every other `$` is text.
 
 use std::collections::BTreeSet;
 

@@ -94,7 +94,7 @@ impl GraphBuilder<'_> {
         if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
     }
 
-    /// Adds the nodes from the start to the first limit check, and those that user messages pass.
+    /// Adds the nodes from the start to the first limit check, and the nodes that user messages pass.
     fn opening(&mut self) {
         use Outcome as O;
         // Fresh threads and continuations have separate hooks: the machine runs one set and passes through the other.

@@ -35,7 +35,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
     let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);
     let patterns: Vec<&str> = held.iter().map(|grant| grant.pattern.as_str()).collect();
     let mut changes = Vec::new();
-    // A chain without `<permissions>` takes its parent's set, whatever it is.
+    // A chain without `<permissions>` inherits its parent's set, which can be any set.
     if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
         changes.push(CapabilityChange {
             direction,

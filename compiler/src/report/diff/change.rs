@@ -83,7 +83,7 @@ pub struct PlanChange {
     pub area: ChangeArea,
     pub what: String,
     pub direction: Direction,
-    /// The location in the new files; for a removed part in the old ones.
+    /// The location in the new files; for a removed part, the location in the old files.
     pub source: Option<SourceReport>,
 }
 

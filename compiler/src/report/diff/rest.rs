@@ -103,7 +103,7 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
 
 /// Returns the direction of a changed fallback. A thread uses a set of models: the model and its fallback. A fallback
 /// that joins the set can only widen, and a fallback that leaves the set can only narrow. Both are neutral if the set
-/// has another model of the same provider that is not cheaper.
+/// has another model of the same provider that is not cheaper than the fallback.
 fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     let joining = after.fallback.as_deref().map_or(Direction::Neutral, |new| compare_with_set(new, before));
     let leaving = before.fallback.as_deref().map_or(Direction::Neutral, |old| compare_with_set(old, after));

@@ -1,5 +1,5 @@
-//! Partition of an input's values: the values in one cell give every condition the same result. Each cell has a value
-//! that represents it, and every set of cells has a condition that describes it.
+//! Partition of an input's values: every condition has the same result for all values in one cell. Each cell has a
+//! value that represents it, and every set of cells has a condition that describes it.
 
 use std::collections::BTreeSet;
 
@@ -154,7 +154,7 @@ fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     let mut cells = Vec::new();
     let mut below: Option<&str> = None;
     for point in points.into_iter().map(Some).chain([None]) {
-        // The text directly after another one has a null character more.
+        // The text directly after another text in the order is the other text with a null character appended.
         let first = below.map_or_else(String::new, |text| format!("{text}\0"));
         let is_inside = |text: &str| text >= first.as_str() && point.is_none_or(|point| text < point);
         let named = format!("<{name}>");

@@ -81,7 +81,7 @@ pub struct SplitInputs<'f> {
 }
 
 impl SplitInputs<'_> {
-    /// Finds the components and their states. Fails with the number of states of a component that has too many.
+    /// Finds the components and their states. If a component has too many states, fails with their number.
     pub fn components(&self) -> Result<Vec<Component>, usize> {
         let mut groups: Vec<BTreeSet<usize>> = (0..self.names.len()).map(|at| BTreeSet::from([at])).collect();
         for predicate in &self.predicates {

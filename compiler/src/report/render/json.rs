@@ -64,7 +64,7 @@ pub struct PlanReport {
     pub dropped_tools: Vec<DroppedReport>,
     /// In evaluation order.
     pub hooks: Vec<HookReport>,
-    /// False if no link of the chain has `<permissions>`: a child then takes its parent's set, and a root has no
+    /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
     /// capability.
     pub permissions_declared: bool,
     /// Parts of the plan that run only if the user trusts the project.
@@ -234,8 +234,8 @@ pub struct HookReport {
     pub source: Option<SourceReport>,
 }
 
-/// The verdict before a run: `fires` and `never` are certain; `depends` is decided at run time; `removed` was
-/// suppressed.
+/// The verdict before a run: `fires` and `never` are certain; `depends` is decided at run time; `removed` means
+/// suppressed, replaced, disabled or shadowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictReport {

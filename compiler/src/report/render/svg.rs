@@ -77,7 +77,7 @@ fn write_shape(out: &mut String, node: &DrawnNode, at: Point) {
     writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", escape_xml(&label_of(node))).ok();
 }
 
-/// Draws an edge as a smooth line through its points that leaves and enters boxes straight.
+/// Draws an edge as a smooth line through its points. The line leaves and enters boxes straight.
 fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
     let Some((first, rest)) = path.split_first() else { return };
     let mut d = format!("M{:.1} {:.1}", first.x, first.y);

@@ -32,16 +32,17 @@ impl Default for Fuel {
 }
 
 impl Fuel {
-    /// Returns the fuel for one of `among` conditions. It depends only on the magnitude of `among`, so that one more
-    /// condition changes no result. Up to a thousand conditions, it suffices for the largest single condition.
+    /// Returns the fuel for one of `among` conditions. The fuel changes only where `among` passes a power of two, so
+    /// that one more condition rarely changes a result. Up to a thousand conditions, the fuel suffices for the largest
+    /// single condition.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 
 impl Condition {
-    /// Evaluates like [`Condition::evaluate`], but tries every unknown fact that has a domain with all of its values.
-    /// If there are too many values, the result stays unknown.
+    /// Evaluates like [`Condition::evaluate`], but tries all values of every unknown fact that has a domain. If there
+    /// are too many values, the result stays unknown.
     pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, fuel: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };

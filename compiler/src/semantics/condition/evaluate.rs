@@ -1,4 +1,4 @@
-//! Kleene's evaluation of a compiled condition. The evaluation is total: any facts give a result.
+//! Kleene's evaluation of a compiled condition. The evaluation is total: it has a result for any facts.
 
 use std::cmp::Ordering;
 

@@ -169,7 +169,7 @@ fn lower<'n>(node: &'n CompiledNode, atoms: &mut Vec<Atom<'n>>) -> Tree {
 }
 
 fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
-    // The debug text of a pattern also shows if the pattern is compiled already.
+    // The key of a pattern is its source: the debug text also shows if the pattern is compiled already.
     let key = if let CompiledNode::Matches { left, pattern } = node {
         format!("{left:?} matches {}", pattern.source())
     } else {

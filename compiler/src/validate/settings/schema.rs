@@ -35,7 +35,7 @@ pub enum SettingShape {
     Failure,
     /// A capability pattern.
     Pattern,
-    /// Not checked here: its own reader checks the content, or it is written in another language.
+    /// Not checked here: the file has a reader that checks the content, or the content is in another language.
     Opaque,
     /// Documentation only: nothing reads the file. The text describes its subject, as a clause.
     Documentation(&'static str),

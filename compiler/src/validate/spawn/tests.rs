@@ -52,7 +52,7 @@ fn unbounded_spawn_cycle_is_reported_and_bounded_is_not() {
     assert_eq!(spawn_codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
     // Without an edge back there is no cycle, and a grant alone is no edge.
     assert_eq!(spawn_codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
-    // Spawned by the thread tool, and by a hook that always fires.
+    // The cycle is closed by the thread tool, and by a hook that always fires.
     let by_tool =
         "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"a\"})`.";
     let tool = "<permissions><execute><directive>*</directive><tool>rye.agent.threads.*</tool></execute></permissions>";
@@ -88,7 +88,7 @@ fn child_exceeding_its_parent_is_reported_with_an_example() {
     assert!(messages.len() == 1 && messages[0].contains("rye.execute.tool.deploy."), "{messages:?}");
     let less = "<permissions><execute><directive>b</directive></execute></permissions>";
     assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", less, "", "Deploy.")], ""), NOTHING);
-    // A directive without `<permissions>` inherits its parent's.
+    // A directive without `<permissions>` inherits the permissions of its parent.
     assert_eq!(spawn_codes(&[("a", own, "", START_B), ("b", "", "", "Deploy.")], ""), NOTHING);
 }
 
@@ -125,7 +125,7 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
     let messages = spawn_messages(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
     assert!(messages[0].contains("`url`"), "{messages:?}");
-    // An output that the directive itself declares is its own.
+    // An output that the directive itself declares is not an output of a child.
     assert_eq!(spawn_codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
     // A hook of the directive itself spawns the child.
     let hooked = "<permissions><execute><directive>*</directive></execute></permissions><hooks><hook id=\"h\" event=\"after_step\"><execute item_type=\"directive\" item_id=\"b\"/></hook></hooks>";

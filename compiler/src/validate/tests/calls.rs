@@ -199,7 +199,7 @@ fn parameter_that_the_guarded_tool_lacks_is_reported() {
         "call.name == \"lib_find\" && call.input.pth == \"x\"",
         "call.item_id in [\"lib/find\"] && call.input.pth == \"x\"",
         "(call.item_id == \"lib/find\" || call.name == \"lib_find\") && call.input.pth == \"x\"",
-        // Without a named tool, no tool has the parameter.
+        // The conditions require no single tool, and no tool has the parameter.
         "call.input.pth == \"x\"",
         "call.item_id == \"lib/find\" || call.input.pth == \"x\"",
         "call.item_id contains \"find\" && call.input.paht contains \"rm\"",

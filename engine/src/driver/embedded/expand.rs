@@ -1,4 +1,5 @@
-//! Expansion of a user message after the `input` hooks of a chat: a call of a skill or a prompt template becomes its text.
+//! Expansion of a user message after the `input` hooks of a chat: the text of the skill or prompt template replaces the
+//! call.
 
 use rye_compiler::expand::{Expansion, ExpansionProblem, expand};
 use rye_compiler::item::Items;
@@ -12,8 +13,8 @@ use crate::machine::HookRun;
 /// The name under which the transcript records problems of an expansion, beside the hooks.
 const EXPANSION: &str = "expansion";
 
-/// Returns the answer of the hooks with the expanded text. If the message calls something unknown, it is not sent, and
-/// the reason is recorded in `considered`.
+/// Returns the answer of the hooks with the expanded text. If the message calls an unknown skill or prompt template,
+/// the message is not sent, and the reason is recorded in `considered`.
 pub(super) async fn expand_message(
     engine: &EngineContext,
     run: &HookRun,

@@ -56,7 +56,7 @@ impl EmbeddedDriver {
         halt: &CancellationToken,
         deadline: Option<Deadline>,
     ) -> Result<Fact, DriveError> {
-        // Siblings must not reserve what this thread has overspent.
+        // Siblings must not reserve the money that this thread has overspent.
         if unsettled.iter().any(|settled| settled.overspent > 0) {
             self.commit_settlements(unsettled).await?;
         }

@@ -64,7 +64,7 @@ pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
     }
 }
 
-/// Removes a command from the queue, unless its answer goes to the model.
+/// Removes a command from the queue, unless the model gets its answer.
 pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
     state.hook_points += 1;
     if ran.action.delivery().is_none() {

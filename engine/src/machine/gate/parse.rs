@@ -1,4 +1,4 @@
-//! The parsing of calls: what a call of a palette tool or of a primary does.
+//! The parsing of calls: determines the action of a call of a palette tool or of a primary.
 
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::{PalettePrimary as Action, PaletteTool, Plan};

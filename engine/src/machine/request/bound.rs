@@ -67,7 +67,7 @@ fn bound_block(model: &PlannedModel, block: &ContentBlock) -> u64 {
     let by = model.counted_by;
     match block {
         ContentBlock::Text { text } => by.bound(text),
-        // A signature holds the encrypted reasoning, which the provider counts as its tokens.
+        // A signature holds the encrypted reasoning, whose tokens the provider counts.
         ContentBlock::Thinking { text, signature } => {
             by.bound(text).saturating_add(signature.as_deref().map_or(0, |signature| by.bound(signature)))
         }

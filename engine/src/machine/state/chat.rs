@@ -49,7 +49,7 @@ pub struct ChatState {
 /// A command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCommand {
-    /// The id of its control message.
+    /// The id of the control message that requested the command.
     pub id: String,
     pub command: String,
     pub excluded: bool,
@@ -130,7 +130,7 @@ impl ThreadState {
         }
     }
 
-    /// Puts a message into its queue. A run has no prompts, so the message is dropped there.
+    /// Puts a message into its queue. In a run, which has no prompts, the message is dropped.
     pub(in crate::machine) fn enqueue(&mut self, message: QueuedMessage) {
         match (message.delivery, &mut self.chat) {
             (Delivery::Steer, _) => self.mail.steering.push_back(message),

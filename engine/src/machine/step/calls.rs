@@ -16,7 +16,7 @@ use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{Approval, ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
-/// Returns the current group, else the next one.
+/// Returns the current group, else the next group.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
     if walk.state.position == RunPosition::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
@@ -231,7 +231,7 @@ fn state_op_events(
     }
 }
 
-/// Runs the hooks on the results of the group, then goes to the next group, or to the end of the calls.
+/// Runs the hooks on the results of the group, then continues with the next group, or with the end of the calls.
 pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);

@@ -32,7 +32,7 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     }
     if chat.compaction.is_some() {
         if chat.is_interrupted && state.attempt.is_none() {
-            // The interruption came before the model call.
+            // The user interrupted the compaction before its model call.
             return StepResult::Write(vec![EventBody::Limit(super::interrupted_compaction())]);
         }
         return StepResult::Gives(Outcome::Compact);
@@ -141,7 +141,8 @@ fn ended_event(
     EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
 }
 
-/// Returns the messages that wait for a turn of the current prompt. If the prompt ends as done, they become prompts.
+/// Returns the messages that wait for a turn of the current prompt. If the prompt ends as done, these messages become
+/// prompts.
 fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
     state.mail.steering.iter().chain(&state.mail.following).map(|message| message.text.clone())
 }

@@ -191,7 +191,7 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     if state.attempt.is_some() {
         return StepResult::Gives(Outcome::Fits);
     }
-    // A handoff that was requested before the first turn follows it.
+    // A handoff that was requested before the first turn takes place after that turn.
     if state.is_prompt_too_long || (state.mail.handoff && state.cost.turns > 0) {
         return StepResult::Gives(Outcome::Full);
     }
@@ -243,8 +243,8 @@ fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
     (limits, cost)
 }
 
-/// Returns the limit that forbids another child besides the existing ones and `more` others; `None` if none does. A
-/// tool starts no threads, so depth does not bound it.
+/// Returns the limit that forbids another child in addition to the existing children and `more` others; `None` if no
+/// limit forbids it. A tool starts no threads, so depth does not bound it.
 pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };

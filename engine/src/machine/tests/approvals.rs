@@ -1,4 +1,4 @@
-//! Approval requests: recorded before they are asked, answered once, repeated after recovery.
+//! Approval requests: recorded before an approver sees them, answered once, repeated after recovery.
 
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
 use rye_compiler::plan::{ApprovalOrigin, Plan};

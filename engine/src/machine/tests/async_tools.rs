@@ -22,7 +22,7 @@ fn intents(play: &SimulatedThread) -> Vec<(u64, String, bool)> {
     play.events.iter().filter_map(|event| intent(&event.body)).collect()
 }
 
-/// Runs one call in a thread of its own, opened as the calling thread opens it.
+/// Runs one call in a thread of its own, opened with the values that the calling thread would set.
 fn run_of(item: &str, change: impl FnOnce(&mut SimulatedThread)) -> SimulatedThread {
     let input = json!({"item_type": "tool", "item_id": item, "parameters": {"x": 1}});
     let mut play = SimulatedThread::new(plan().for_call(), Vec::new());

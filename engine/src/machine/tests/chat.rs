@@ -101,7 +101,7 @@ fn limits_bound_each_prompt_and_the_session() {
     let replies = vec![scan(), scan(), scan(), text("four")];
     let mut play = chat_of(plan.clone(), replies.clone(), &["a", "b"]);
     play.run();
-    // The first prompt uses its two turns; the second has two of its own.
+    // The first prompt uses its two turns; the second prompt has two turns of its own.
     assert_eq!(statuses(&play), [(PromptStatus::Limit, Some("turns_exceeded")), (PromptStatus::Done, None)]);
     assert_eq!(play.requests.len(), 4);
 
@@ -164,7 +164,7 @@ fn before_agent_start_runs_once_per_prompt_and_can_end_it() {
         .filter(|event| matches!(&event.body, EventBody::HookPoint(run) if run.point == HookPoint::BeforeAgentStart));
     assert_eq!((runs.count(), play.requests.len()), (3, 3));
     assert_eq!(statuses(&play).len(), 3);
-    // The system prompt of a prompt does not outlive it.
+    // A replacement of the system prompt ends with its prompt.
     assert!(play.requests.iter().all(|request| request.system == play.requests[0].system));
 }
 

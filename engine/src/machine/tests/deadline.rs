@@ -1,4 +1,4 @@
-//! The duration limit in runs of the machine: waits that do not fit, cut calls, and waits for a person.
+//! The duration limit in runs of the machine: waits that do not fit, cut calls, and waits for an approval.
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::{Value, json};

@@ -82,7 +82,7 @@ fn fallback_model_answers_if_the_model_is_unavailable() {
         let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };
         play.events.iter().filter_map(of).collect::<Vec<_>>()
     };
-    // The model has used its attempts. The fallback has its own, and stays for later turns.
+    // The model has used its attempts. The fallback model has its own attempts, and later turns use it too.
     let mut replies: Vec<_> = (0..4).map(|_| status(529, &[])).collect();
     replies.extend([status(503, &[]), calls(&[call("a_read", json!({}))]), text("done")]);
     let mut play = SimulatedThread::new(plan.clone(), replies);

@@ -1,4 +1,5 @@
-//! Tests of `input` hooks: they see a message before it has any effect, and tool results only of calls that ran.
+//! Tests of `input` hooks, which see a message before it has any effect, and of `tool_result` hooks, which see only
+//! results of calls that ran.
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::json;

@@ -68,7 +68,7 @@ impl ReplyDecoder for AnthropicDecoder {
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
-        // The data has its own type; the event's name repeats it, and some gateways drop the name.
+        // The data contains the type. The event's name only repeats the type, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
@@ -144,7 +144,8 @@ impl AnthropicDecoder {
         self.usage_is_final |= counted && self.stop.is_some();
     }
 
-    /// Updates the usage. Counts are cumulative: a later one replaces earlier ones, unless it is smaller.
+    /// Updates the usage. Counts are cumulative: a later count replaces an earlier one, unless the later count is
+    /// smaller.
     fn update_usage(&mut self, usage: Option<&Value>) {
         let Some(reported) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();

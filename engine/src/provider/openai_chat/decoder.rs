@@ -236,7 +236,7 @@ impl ChatDecoder {
         deltas
     }
 
-    /// Reads an entry of content that comes as a list: text, or thinking that contains texts.
+    /// Reads an entry of a list of content: text, or thinking that contains texts.
     fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         match kind {

@@ -102,7 +102,7 @@ impl ReplyDecoder for ResponsesDecoder {
             self.failure = Some(CallError::new(FailedStage::Protocol, message));
             return Vec::new();
         };
-        // The data has its own type; the event's name repeats it, and some gateways drop the name.
+        // The data contains the type. The event's name only repeats the type, and some gateways drop the name.
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());

@@ -46,7 +46,7 @@ impl RecordedRequest {
         }
     }
 
-    /// Removes fields that are unchanged since `before`, and empty ones.
+    /// Removes empty fields, and fields that are unchanged since `before`.
     #[must_use]
     pub fn without_unchanged(self, before: Option<&Self>) -> Self {
         let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);

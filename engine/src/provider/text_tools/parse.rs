@@ -14,7 +14,7 @@ pub(super) enum ReplyPiece {
     Call(String),
 }
 
-/// Splits a reply into text and calls. Blank text between them is dropped.
+/// Splits a reply into text and calls. Blank text between calls is dropped.
 pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -69,7 +69,7 @@ fn flush_text(pieces: &mut Vec<ReplyPiece>, plain: &mut String) {
 }
 
 /// Parses the text between the tags as a call: a JSON object with `name` and `arguments`, with or without a code fence.
-/// Other text becomes a call with malformed arguments, so that the model sees what it wrote.
+/// Other text becomes a call with malformed arguments, so that the model sees its own text.
 pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
     let text = unfenced(body.trim());
     let broken = || {

@@ -1,4 +1,4 @@
-//! Schemas of tools for tests: hand-written ones with valid calls, and generated ones.
+//! Schemas of tools for tests: hand-written schemas with valid calls, and generated schemas.
 
 #![allow(clippy::too_many_lines, clippy::needless_pass_by_value, reason = "tables of tests")]
 

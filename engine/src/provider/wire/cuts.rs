@@ -79,7 +79,7 @@ async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
     }
 }
 
-/// A report of the first events of a stream that counts more than its final usage.
+/// For each wire: a stream, and an earlier report that counts more tokens than the final usage of the stream.
 const LARGE_REPORTS: [(Wire, &str, &str); 4] = [
     (
         Wire::Anthropic,

@@ -1,6 +1,6 @@
 //! Bodies of requests: the fields of a wire around the encoded turns.
 //!
-//! Each turn has its encoding (`SharedMessage::encoded`), so that a request copies the bytes of a long conversation
+//! The encoding of each turn is cached (`SharedMessage::encoded`): a request copies the bytes of a long conversation
 //! and encodes only its new turns.
 
 use std::sync::Arc;

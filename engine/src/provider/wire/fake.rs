@@ -19,7 +19,7 @@ pub enum ServerMove {
     Reset,
 }
 
-/// A raw request, with the connection it came on.
+/// A raw request, and the connection on which it arrived.
 #[derive(Debug)]
 pub struct SeenRequest {
     pub connection: usize,
@@ -50,7 +50,8 @@ impl ScriptedServer {
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
                     if let Some(ServerMove::Reset) = moves.first() {
-                        // Wait for unread data, so that closing resets the connection; if none comes, the test notices.
+                        // Wait for unread data, so that closing resets the connection; if none arrives, the test
+                        // notices.
                         let _ = stream.peek(&mut [0]);
                         return;
                     }

@@ -1,5 +1,5 @@
-//! Tests of stream faults, wire by wire: each cell of the table is one function over one of our own streams. The
-//! meaning of the streams is tested with their wires.
+//! Tests of stream faults: `wires!` runs each check over the streams of each wire. The tests of the wires check the
+//! contents of these streams.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +14,7 @@ macro_rules! stream {
     };
 }
 
-/// Streams of a wire: complete ones, a failing one, the names of start events, and the name of the final event.
+/// Streams of a wire: complete streams, a failing stream, the names of start events, and the name of the final event.
 struct WireStreams {
     wire: &'static str,
     whole: &'static [&'static str],

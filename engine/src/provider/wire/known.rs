@@ -184,7 +184,7 @@ fn sent(wire: Wire, model: &str, turns: Vec<SharedMessage>) -> Value {
     parse_body(&encode(&settings, &Request { model: model.to_owned(), turns, ..minimal_request() }).unwrap())
 }
 
-/// Returns a conversation inside a tool loop whose calls a reply made.
+/// Returns a conversation that ends with this reply and a result for each of its calls.
 fn tool_loop(reply: &Reply) -> Vec<SharedMessage> {
     let mut turns = vec![user(vec![text("Go.")]), assistant(reply.content.clone())];
     turns.extend(reply.content.iter().filter_map(|block| match block {

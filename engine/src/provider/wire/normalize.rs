@@ -1,5 +1,5 @@
-//! Normalization of turns for all providers, which repairs what models, hooks and other providers have left: no blank
-//! content, a user turn first, and a plain, short and unique id for every call.
+//! Normalization of turns for all providers. Turns contain texts of models, hooks and other providers; after the
+//! normalization, no content is blank, a user turn is first, and every call has a plain, short and unique id.
 //!
 //! The machine guarantees that each call has its result and each result its call.
 
@@ -47,7 +47,7 @@ pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     format!("{front}_{mark}")
 }
 
-/// Returns the turns to send. Deterministic; later turns do not change the result for earlier ones.
+/// Returns the turns to send. Deterministic; later turns do not change the result for earlier turns.
 pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [SharedMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);

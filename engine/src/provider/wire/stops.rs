@@ -1,5 +1,5 @@
-//! The stop reasons of each wire: every documented reason, those of compatible servers, and an unknown one. The table
-//! of `docs/reference/providers.md` lists the same reasons.
+//! The stop reasons of each wire: every documented reason, the reasons of compatible servers, and an unknown reason.
+//! The table of `docs/reference/providers.md` lists the same reasons.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

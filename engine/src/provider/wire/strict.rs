@@ -17,7 +17,7 @@ pub struct ValidatingServer {
     pub taken: Arc<Mutex<Vec<Value>>>,
 }
 
-/// Returns the path that a wire sends to, and the header that carries its key.
+/// Returns the path that a wire sends to, and the header that contains its key.
 fn path_and_key_header(wire: Wire) -> (&'static str, &'static str) {
     match wire {
         Wire::Anthropic => ("/v1/messages", "x-api-key: "),
@@ -38,7 +38,7 @@ fn validate_request(wire: Wire, head: &str, body: &str) -> Result<Value, String>
 }
 
 impl ValidatingServer {
-    /// Answers the n-th accepted request with the n-th of `streams`, and all later ones with the last.
+    /// Answers the n-th accepted request with the n-th of `streams`, and all later requests with the last stream.
     pub fn start(wire: Wire, streams: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

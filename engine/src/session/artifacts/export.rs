@@ -1,5 +1,5 @@
-//! Renders the knowledge export of a thread: its conversation, for later search. The start of the text states that it
-//! quotes models, tools and users.
+//! Renders the knowledge export of a thread: its conversation, for later search. The start of the text states that the
+//! text quotes models, tools and users.
 
 use std::fmt::Write as _;
 

@@ -240,7 +240,7 @@ fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
 #[test]
 fn crash_at_any_operation_of_a_handoff_loses_no_prompt_and_calls_no_model() {
     // The next prompt needs one model call or two: the model calls the tool only if no earlier thread of the session
-    // has handed over.
+    // has been handed off.
     crash_at_each_operation(lab_with_handoff, 1..=2);
 }
 

@@ -138,7 +138,7 @@ fn check_interrupted_run(scenario: &'static CrashScenario, how: Interruption) ->
     }
     done.map_err(|error| format!("it cannot be taken up: {error}"))?;
     if how.left_out.contains(&SyncKind::Registry) {
-        // The registry is synced when it is closed, so only a power failure after that needs the sync.
+        // Closing the registry syncs it. Only a power failure after that shows that the sync was skipped.
         world.simulated.restart(how.survival);
     }
     whole.holds(scenario, &world.read_final_state(scenario)?, 1)

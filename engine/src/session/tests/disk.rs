@@ -184,7 +184,7 @@ async fn backward_clock_keeps_durations_and_order() {
         let durations =
             events.iter().filter_map(|e| if let EventBody::ToolCallResult(r) = &e.body { Some(r) } else { None });
         assert!(durations.into_iter().all(|r| r.duration_ms < 600_000), "back at look {at}");
-        // Two threads of one directive have different ids, whatever the clock says.
+        // Two threads of one directive have different ids, whatever time the clock returns.
         let listed = engine.threads().list().unwrap();
         assert_eq!(listed.len(), usize::try_from(at).unwrap() + 1);
     }

@@ -141,7 +141,8 @@ fn read() -> Vec<ContentBlock> {
     calls(&[("rye_file_system_read", json!({"path": "a.txt"}))])
 }
 
-/// A parent whose children reply at once or work without end, and that replies as `parent` says.
+/// Returns a project with a parent that replies with the result of `parent`, and with children that reply at once or
+/// work without end.
 fn family(parent: impl Fn(&Request, u32) -> Vec<ContentBlock> + Send + Sync + 'static) -> Lab {
     let mut lab = Lab::new(move |request| {
         let continues = serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
@@ -214,7 +215,7 @@ async fn wait_follows_the_handoff_of_a_child() {
                 ask("get_status", json!({"thread_id": known[0]})),
                 ask("get_chain", json!({"thread_id": known[0]})),
                 ask("wait_threads", json!({"thread_id": known[1]})),
-                // An ended thread is handed over at once, below the caller.
+                // An ended thread is handed off at once, into a child of the caller.
                 ask("handoff_thread", json!({"thread_id": known[1]})),
                 ask("handoff_thread", json!({"thread_id": "test/unknown-1"})),
             ]),

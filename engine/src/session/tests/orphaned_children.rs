@@ -24,7 +24,8 @@ fn start_async(directive: &str) -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": directive, "async": true}))
 }
 
-/// The model of the last thread of the tree: it reads until its context is full; its continuation replies.
+/// The replies in the last thread of the tree: the thread reads until its context is full, and its continuation
+/// replies.
 fn hands_over(request: &Request) -> Vec<ContentBlock> {
     let seen = serde_json::to_string(&request.turns).unwrap();
     if seen.contains("Continue where you left off") || seen.contains("continu") {
@@ -39,7 +40,7 @@ struct FirstCallGate {
     passed: AtomicBool,
 }
 
-/// A lab in which `test/low` hands over after its first turn, which waits for the gate. The threads in `above` start
+/// A lab in which `test/low` is handed off after its first turn, which waits for the gate. The threads in `above` start
 /// it, each through the next one, and end.
 fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
     let (open, opened) = channel();
@@ -77,7 +78,7 @@ fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
     events.into_iter().find_map(|e| if let EventBody::Opened(opened) = e.body { Some(*opened) } else { None }).unwrap()
 }
 
-/// Waits until the tree has ended. Returns the thread that handed over and its continuation.
+/// Waits until the tree has ended. Returns the thread that was handed off and its continuation.
 async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     async_tools::quiet(engine).await;
     let rows = rows(engine);

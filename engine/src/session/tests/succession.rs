@@ -44,7 +44,7 @@ fn engine(lab: &Lab) -> Engine {
     Engine::open(&lab.path(), options).unwrap()
 }
 
-/// Waits until the session is idle after this many prompts of its current thread and all before.
+/// Waits until the session is idle after this many prompts of the current and all earlier threads.
 async fn wait_idle(handle: &ThreadHandle, prompts: u64) {
     let is_there = || {
         let live = handle.control().live_state()?;

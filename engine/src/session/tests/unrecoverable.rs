@@ -301,8 +301,8 @@ async fn child_with_a_failing_disk_stops_its_parent_and_costs_it_after_recovery(
             "{fault:?}: {result:?}"
         );
         simulated.restart(Survival::All);
-        // The parent stops with its child: the cost of the child is not known. After recovery both come to the
-        // undisturbed result.
+        // The parent stops with its child: the cost of the child is not known. After recovery, both have the result of
+        // an undisturbed run.
         assert!(result.error.is_some(), "{fault:?}: {result:?}");
         let (parent, liveness) = row(&engine, "test/parent");
         assert_eq!((parent.owner, liveness), (None, Liveness::Orphaned), "{fault:?}");

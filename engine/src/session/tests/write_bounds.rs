@@ -1,4 +1,4 @@
-//! Tests of `write="…"` on the grants of file tools: it bounds the writes of the thread and of its children.
+//! Tests of `write="…"` on the grants of file tools: the attribute bounds the writes of the thread and of its children.
 
 use serde_json::{Value, json};
 

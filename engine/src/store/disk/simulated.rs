@@ -1,5 +1,5 @@
 //! An in-memory disk for tests. It tracks which changes were synced, fails on request, and after a simulated power
-//! failure keeps only what a real disk guarantees.
+//! failure keeps only the changes that a real disk guarantees.
 
 use std::fmt;
 use std::io;
@@ -91,7 +91,7 @@ impl SimulatedDisk {
         Self::default()
     }
 
-    /// Returns the number of changes attempted so far, including failed ones.
+    /// Returns the number of changes attempted so far, including failed changes.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }

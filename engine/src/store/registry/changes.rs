@@ -25,7 +25,7 @@ pub enum Change {
     /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
     /// the existing child.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
-    /// Inserts the row of a thread's continuation, with the spawns that the thread and its descendants have left.
+    /// Inserts the row of a thread's continuation, with the remaining spawns of the thread and its descendants.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
@@ -72,7 +72,7 @@ impl ChangeResult {
 
 impl Registry {
     /// Applies changes in one durable transaction, and returns one answer for each. The first refusal ends the list:
-    /// earlier changes stay, later ones have no answer.
+    /// earlier changes stay, later changes have no answer.
     pub fn commit(&self, changes: &[Change]) -> Result<Vec<ChangeResult>, StoreError> {
         let mut answers = self.commit_all(&[changes])?;
         Ok(answers.pop().unwrap_or_default())

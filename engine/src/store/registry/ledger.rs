@@ -120,7 +120,7 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
     }
 
-    /// Drains a thread's account: closes it now or, if children are alive, after the last one.
+    /// Drains a thread's account: closes it now or, if children are alive, after the last child has ended.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
@@ -201,8 +201,8 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Ledger
     Ok(answer)
 }
 
-/// Returns the threads that an operation names. The operation reads and changes only their accounts and those of their
-/// ancestors.
+/// Returns the threads that an operation names. The operation reads and changes only the accounts of these threads and
+/// of their ancestors.
 fn named_threads(operation: &Operation) -> Vec<&str> {
     match operation {
         Operation::Register { thread, .. }

@@ -71,7 +71,7 @@ fn install_panic_hook() {
                 Some(call) if !call.has_panicked => {
                     GUARDED_CALL.set(Some(GuardedCall { has_panicked: true, ..call }));
                 }
-                // The database catches no panic in its destructors, so this one ends the program.
+                // The database catches no panic in its destructors, so this panic ends the program.
                 Some(call) => {
                     if let Some(report) = ABORT_HANDLER.get() {
                         report(registry_error(call.doing)(InvalidDatabase));

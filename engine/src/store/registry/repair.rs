@@ -216,8 +216,9 @@ fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Reserves the spend of children that their parents do not record: children started with `rye run --parent`, and those
-/// whose line in the parent's transcript was lost. The first line of the child names the parent and the amount.
+/// Reserves the spend of children that their parents do not record: children started with `rye run --parent`, and
+/// children whose line in the parent's transcript was lost. The first line of the child names the parent and the
+/// amount.
 fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let opened = |step: &LedgerStep| match &step.operation {
         Operation::Register { thread, .. }
@@ -296,7 +297,7 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
                 answer @ (LedgerReply::Done | LedgerReply::Reserved { .. } | LedgerReply::Remaining { .. }) => {
                     is_stuck = false;
                     let known = answers.entry(step.thread.clone()).or_default();
-                    // The answers of a closed account are never requested again, except the one for its end.
+                    // The answers of a closed account are never requested again, except the answer for its end.
                     if step.step == LedgerStepKey::End {
                         known.clear();
                     }

@@ -221,8 +221,8 @@ fn invalid_registry_file_suggests_repair() {
     }
 }
 
-/// The disk gets full at every possible point of a commit. Repeated calls must report that too, although the database
-/// forgets its first error.
+/// The disk gets full at every possible point of a commit. Repeated calls must report the full disk too, although the
+/// database forgets its first error.
 #[test]
 fn full_disk_is_reported_on_every_commit() {
     let mut failed = 0;

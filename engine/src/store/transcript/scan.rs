@@ -27,9 +27,9 @@ impl TranscriptContents {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
-    /// Treats the lines after the last seal as a torn tail: a crash interrupted their write before its last line, which
-    /// would have the seal. Returns false if one of these lines was acknowledged, so that the seal is missing for
-    /// another reason.
+    /// Treats the lines after the last seal as a torn tail: a crash interrupted the write of these lines before the
+    /// last line, which would have the seal. Returns false if one of these lines was acknowledged, so that the seal is
+    /// missing for another reason.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Validity of signatures: those of trusted keys always count; those of temporary keys count until the first signature
-//! of a trusted key.
+//! Validity of signatures: signatures of trusted keys always count; signatures of temporary keys count until the first
+//! signature of a trusted key.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Explanations of failures that the sandbox caused, because the kernel gives a program only an error number.
+//! Explanations of failures that the sandbox caused, because the kernel reports only an error number to a program.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;

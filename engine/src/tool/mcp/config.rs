@@ -90,8 +90,8 @@ impl McpServer {
         format!("{self:?}")
     }
 
-    /// Describes the server for the trust prompt: the command line or URL, the variables that are set, and those passed
-    /// on from the environment.
+    /// Describes the server for the trust prompt: the command line or URL, the variables that are set, and the
+    /// variables passed on from the environment.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
             McpTransport::Stdio { command, .. } => {

@@ -1,4 +1,4 @@
-//! Classification of IP addresses as public, as opposed to local, private and special-purpose ones.
+//! Classification of IP addresses as public, as opposed to local, private and special-purpose addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

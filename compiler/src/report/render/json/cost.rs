@@ -88,8 +88,8 @@ pub struct RunEstimateReport {
 pub struct WorstCaseReport {
     /// Dollars; null if no model has a price, or if nothing bounds the cost.
     pub cost: Option<Value>,
-    /// The part that sets the bound: the limit `spend`; `prices` if every call is free; `raise` if a hook may raise the
-    /// limit, so that nothing bounds the cost.
+    /// The part that sets the bound: the limit `spend`; `prices` if every call is free or no model has prices; `raise`
+    /// if a hook may raise the limit, so that nothing bounds the cost.
     #[serde(default)]
     pub set_by: String,
 }

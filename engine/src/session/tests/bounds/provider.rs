@@ -129,7 +129,7 @@ struct RandomProvider {
     log: Arc<CallLog>,
 }
 
-/// Random numbers of one call. They depend on its place in the tree, not on the order of the calls.
+/// Random numbers of one call. They depend on the place of the call in the tree, not on the order of the calls.
 struct Draws(SeededJitter, u32, u64);
 
 impl Draws {

@@ -47,7 +47,7 @@ impl Played {
         firsts.map(|first| (first, self.chain(first).map(|one| one.spent).sum()))
     }
 
-    /// Returns a thread and the threads that it was handed over to.
+    /// Returns a thread and the threads that continue it after handoffs.
     pub fn chain<'a>(&'a self, first: &'a PlayedThread) -> impl Iterator<Item = &'a PlayedThread> {
         let next = |one: &&'a PlayedThread| self.threads.iter().find(|next| next.continues.as_ref() == Some(&one.id));
         std::iter::successors(Some(first), next)

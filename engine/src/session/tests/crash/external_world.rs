@@ -144,7 +144,7 @@ const TOOLS: [(&str, &str, ScenarioToolKind); 5] = [
 pub const ONCE: [&str; 2] = ["test_mark", "test_cancel"];
 
 /// Creates the project of a scenario, in a new folder or in `elsewhere`, with a model that replies as the scenario
-/// says.
+/// defines.
 pub fn lab(scenario: &'static CrashScenario, disk: &Arc<dyn Disk>, elsewhere: Option<PathBuf>) -> Lab {
     let (reply, outside) = (scenario.reply, Outside::new(Arc::clone(disk)));
     let mut lab = Lab::new(move |request| {

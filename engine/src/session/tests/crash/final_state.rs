@@ -155,7 +155,7 @@ struct EventNormalizer<'a> {
     /// children.
     own: u64,
     waited: u64,
-    /// True if the thread continues another with its remaining limits.
+    /// True if the thread continues another thread with the remaining limits of that thread.
     handed: bool,
     /// The tool of this run, if it must not be run again.
     tool: Option<&'static str>,
@@ -401,7 +401,7 @@ fn attempt(body: &EventBody) -> Option<(u64, u32)> {
 }
 
 impl FinalState {
-    /// Checks that an undisturbed run ended as the scenario says.
+    /// Checks that an undisturbed run ended as the scenario defines.
     pub fn is_whole(&self, scenario: &CrashScenario) -> Result<(), String> {
         let last =
             self.threads.keys().filter(|name| name.starts_with("root") && !name.contains('.')).max_by_key(|n| n.len());

@@ -1,7 +1,7 @@
-//! The crash scenarios as real processes on a real disk. Each is killed with `SIGKILL` before a sample of the changes and
-//! syncs of the store and of the outside world (before each of them with `just crash`), and recovered by this process.
-//! The long processes of trees are only killed before steps that write a transcript, a message or an effect; the
-//! simulated disk covers the others.
+//! The crash scenarios as real processes on a real disk. Each is killed with `SIGKILL` before a sample of the changes
+//! and syncs of the store and of the outside world (before each of them with `just crash`), and recovered by this
+//! process. The long processes of trees are only killed before steps that write a transcript, a message or an effect;
+//! the simulated disk covers the other steps.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

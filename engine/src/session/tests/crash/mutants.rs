@@ -4,7 +4,7 @@ use super::scenarios::{self, CrashScenario};
 use super::{Interruption, check_interrupted_run, undisturbed};
 use crate::store::disk::{Survival, SyncKind};
 
-/// Returns the first operation at which a scenario comes to a different result, if any.
+/// Returns the first operation at which a scenario has a different result, if any.
 fn noticed(
     scenario: &'static CrashScenario,
     left_out: &'static [SyncKind],

@@ -16,7 +16,7 @@ pub struct CrashScenario {
     pub reply: fn(&Request) -> Result<Vec<ContentBlock>, CallError>,
     /// The usage of every reply; a small default if `None`.
     pub usage: Option<Usage>,
-    /// True if the user has no key: each process signs with one of its own.
+    /// True if the user has no key: each process signs with a temporary key of its own.
     pub keyless: bool,
     /// True if an approver is at the terminal.
     pub attended: bool,
@@ -118,8 +118,8 @@ pub static PARALLEL: CrashScenario = CrashScenario::new(
     },
 );
 
-/// Two parallel children, one with a child of its own; then the same again. Each has enough money for two cut calls,
-/// which count at their worst case.
+/// Two parallel children, one with a child of its own; then the same children again. Each child has enough money for
+/// two cut calls, which count at their worst case.
 pub static CHILDREN: CrashScenario = CrashScenario::new(
     "children",
     |lab| {
@@ -262,7 +262,7 @@ pub static CUT: CrashScenario = CrashScenario {
     )
 };
 
-/// A detached child that fills its context, and may hand over after its parent has ended.
+/// A detached child that fills its context, and may be handed off after its parent has ended.
 pub static SURVIVOR_HANDOFF: CrashScenario = CrashScenario {
     survivors: true,
     ..CrashScenario::new(

@@ -91,7 +91,7 @@ fn todo(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<
     Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::Recover(orphan.row.id.clone(), Vec::new())))
 }
 
-/// Returns the control messages for a recovered thread: those of the user that it has not received.
+/// Returns the control messages for a recovered thread: the messages of the user that the thread has not received.
 fn messages(
     scenario: &CrashScenario,
     engine: &Engine,

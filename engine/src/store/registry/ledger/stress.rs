@@ -219,7 +219,7 @@ fn concurrent_operations_get_one_answer_each() {
 
 type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, LedgerReply)>>;
 
-/// Runs one of several concurrent workers: groups of operations in one commit, repeated ones among them.
+/// Runs one of several concurrent workers: groups of operations in one commit, including repeated operations.
 fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, recorded: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
     let mut rng = SplitMix::new(worker + 1_000);

@@ -1,5 +1,5 @@
-//! The stored ledger: each step is applied once, the accounts equal those of the pure ledger, and concurrent operations
-//! never exceed the limit.
+//! The stored ledger: each step is applied once, the accounts equal the accounts of the pure ledger, and concurrent
+//! operations never exceed the limit.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

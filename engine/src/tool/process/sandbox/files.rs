@@ -251,7 +251,7 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Makes the entries of a folder readable, except for those in `but`.
+    /// Makes the entries of a folder readable, except for the entries in `but`.
     fn grant_entries(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
         let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
         self.grant_place(&fd, FileRight::List)?;

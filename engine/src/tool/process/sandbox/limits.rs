@@ -12,7 +12,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_DATA_BYTES: u64 = 8 << 30;
 const MAX_OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
-/// Maximum number of processes and threads beyond the existing ones.
+/// Maximum number of processes and threads in addition to the existing ones.
 const MAX_NEW_TASKS: u64 = 1024;
 
 pub fn apply() -> io::Result<()> {
