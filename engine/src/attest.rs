@@ -7,7 +7,7 @@ use crate::event::{Event, EventBody};
 use crate::machine::{ThreadState, apply, opening_events};
 use crate::message::{ContentBlock, Message, text_of};
 
-/// The result of comparing a recorded opening with the plan's.
+/// The result of comparing a recorded opening with the opening of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpeningCheck {
     /// Equal: `bytes` is the size of system prompt and message.
@@ -18,7 +18,7 @@ pub enum OpeningCheck {
     NotYet,
 }
 
-/// Compares the opening in a transcript with that of a plan.
+/// Compares the opening in a transcript with the opening of a plan.
 pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
     let mut state = ThreadState::new();
     let opens = |event: &Event| matches!(event.body, EventBody::SystemPrompt(_));
@@ -52,8 +52,8 @@ pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
     OpeningCheck::AsPlanned { bytes }
 }
 
-/// Returns the text to compare: the text of a user message, which follows the references to its images; the JSON of any
-/// other message.
+/// Returns the text to compare: for a user message, the references to its images and then its text; for any other
+/// message, its JSON.
 fn comparable_text(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {

@@ -11,8 +11,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> i64;
     /// Completes at the time `until`, in milliseconds since 1970.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
-    /// Completes after this many milliseconds; used as the timeout of other work. A clock that skips sleeps does not
-    /// let timeouts expire.
+    /// Completes after `ms` milliseconds; used as the timeout of other work. With a clock that skips sleeps, no timeout
+    /// expires.
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 

@@ -128,7 +128,7 @@ pub(crate) struct EngineContext {
     pub signer: Arc<Signer>,
     pub trust: Trust,
     pub thread_count: ThreadCount,
-    /// True if the user accepts transcripts that no key of theirs signed.
+    /// True if the user accepts transcripts that no key of the user signed.
     pub accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,
     pub settings: CommandSettings,
@@ -185,7 +185,7 @@ impl ThreadHandle {
 }
 
 impl EngineContext {
-    /// Returns true if the user accepts transcripts that no key of theirs signed.
+    /// Returns true if the user accepts transcripts that no key of the user signed.
     pub fn accepts_unverified(&self) -> bool {
         self.accepts_records.load(Ordering::Relaxed)
     }

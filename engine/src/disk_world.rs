@@ -158,8 +158,8 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Returns the bytes of a file; `None` if there is none. Reads the names of its folder once, so that only files that
-    /// exist are opened.
+    /// Returns the bytes of a file; `None` if there is none. Reads the names of its folder once, so that only files
+    /// that exist are opened.
     fn read_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
         if !self.folders.may_contain(space, dir, path) {
             return Ok(None);
@@ -207,7 +207,7 @@ impl DiskWorld {
 fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata)>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
-    // Non-blocking, so that a named pipe in place of a file cannot block the compiler.
+    // The open is non-blocking, so that a named pipe in place of a file cannot block the compiler.
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut file = match dir.open_with(path, options.read(true).custom_flags(nonblocking)) {
         Ok(file) => file,

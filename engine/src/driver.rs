@@ -79,7 +79,7 @@ pub struct EffectStep {
 /// The time at which the duration of a thread ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
-    /// Milliseconds from the start of the effect.
+    /// Milliseconds from the start of the effect to the deadline.
     pub remaining_ms: u64,
     /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline has this time or a later
     /// one.

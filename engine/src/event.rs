@@ -24,7 +24,7 @@ pub use prompt::{ChatMode, ContinuedPrompt, PromptBounds, PromptEnded, PromptSta
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 
-/// An event of a transcript. The store chains and stores its lines.
+/// An event of a transcript. The store writes each event as one line of a hash chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// Position in the transcript, from 0, without gaps.

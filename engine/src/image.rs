@@ -15,15 +15,16 @@ pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 pub const MAX_IMAGES_PER_MESSAGE: usize = 20;
 /// Maximum width and height, in pixels.
 const MAX_SIDE_PIXELS: u32 = 8_000;
-/// Pixels per token. The token estimate is capped, because providers scale larger images down.
+/// Pixels per token. `MAX_IMAGE_TOKENS` caps the token estimate, because providers scale larger images down.
 const PIXELS_PER_TOKEN: u64 = 750;
 const MAX_IMAGE_TOKENS: u64 = 1_600;
 const MIN_IMAGE_TOKENS: u64 = 85;
 /// Tokens of an image at the high resolution of the newest models.
 const MAX_ANTHROPIC_IMAGE_TOKENS: u64 = 4_784;
-/// 2,833 tokens and 5,667 for each of the 8 tiles of the largest image, on the model with the highest count per tile.
+/// Maximum tokens of an image: 2,833, and 5,667 for each of the 8 tiles of the largest image, on the model with the
+/// highest count per tile.
 const MAX_OPENAI_IMAGE_TOKENS: u64 = 2_833 + 8 * 5_667;
-/// 258 tokens for each of the 11 × 11 tiles of the largest image.
+/// Maximum tokens of an image: 258 for each of the 11 × 11 tiles of the largest image.
 const MAX_GEMINI_IMAGE_TOKENS: u64 = 258 * 11 * 11;
 
 /// A reference to an image of a message.

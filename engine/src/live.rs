@@ -16,8 +16,8 @@ use crate::thread_id::ThreadId;
 pub enum StreamEvent {
     /// An event of the transcript.
     Event { thread: ThreadId, event: Arc<Event> },
-    /// A piece of a streaming reply; not recorded. If the watcher is slow, the reply's further pieces are dropped, so that
-    /// the watcher always has the start of the reply.
+    /// A piece of a streaming reply; not recorded. If the watcher is slow, the reply's further pieces are dropped, so
+    /// that the watcher always has the start of the reply.
     Delta { thread: ThreadId, delta: Delta },
 }
 

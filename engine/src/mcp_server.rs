@@ -1,7 +1,7 @@
 //! rye as an MCP server. A session is a thread like any other, with its plan, gate, limits and transcript, except that
 //! its calls come from the client instead of a model. The server offers the plan's palette. Sessions are independent:
-//! each has a thread of its own. A directive that a client calls runs concurrently with the session's other calls, as a
-//! task if the client supports tasks, and its events are sent as progress.
+//! each has a thread of its own. A directive that a client calls runs concurrently with the session's other calls (as a
+//! task if the client supports tasks). The client gets the events of the directive as progress.
 
 mod connections;
 mod http;
@@ -103,7 +103,7 @@ impl DirectiveServer {
         tokio::pin!(waited);
         tokio::select! {
             left = &mut waited => return left.map(|_| ()).map_err(|e| e.to_string()),
-            // The sender lives until the input ends.
+            // The wait fails only if the sender is dropped, which happens at the end of the input.
             _ = ended.wait_for(|ended| *ended) => {}
         }
         // Calls that need longer end with the server.

@@ -20,7 +20,7 @@ const DEFAULT_REPLY_TOKENS: u64 = 500;
 /// Maximum steps from a message to its request.
 const MAX_STEPS: usize = 512;
 
-/// The price of the next request with a message, in tokens and nano-dollars.
+/// The price of the request that a message would cause, in tokens and nano-dollars.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Preview {
     /// Estimated input tokens.
@@ -55,8 +55,8 @@ pub struct ContextPart {
     pub tokens: u64,
 }
 
-/// Returns the price of the request with a message, after the message's expansion. During a prompt, the message counts
-/// as part of the next turn.
+/// Returns the price of the request that a message would cause, after the message's expansion. During a prompt, the
+/// message counts as part of the next turn.
 pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     let plan = &*live.plan;
     let mut state = (*live.state).clone();
@@ -85,7 +85,7 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     found
 }
 
-/// Returns the request with a message; `None` during a prompt, and if a limit forbids the request.
+/// Returns the request that a message would cause; `None` during a prompt, and if a limit forbids the request.
 pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     let mut state = (*live.state).clone();
     let attempt = state.is_idle().then(|| play_prompt(&live.plan, &mut state, input, &mut Preview::default()))??;

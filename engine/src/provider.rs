@@ -30,7 +30,8 @@ pub use settings::{ApiKey, ProviderSettings, Wire};
 /// Creates the provider that `settings` describe. Sends nothing and does no expensive work yet.
 ///
 /// # Errors
-/// [`FailedStage::Setup`](crate::exchange::FailedStage::Setup): missing key, or a base URL or script that cannot be used.
+/// [`FailedStage::Setup`](crate::exchange::FailedStage::Setup): the key is missing, or the base URL or the script
+/// cannot be used.
 pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
@@ -41,7 +42,7 @@ pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>
     }
 }
 
-/// Returns the body of the request on the provider's wire; `None` for wires that send none.
+/// Returns the body of the request on the provider's wire; `None` for wires that send no body.
 pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>> {
     match settings.wire {
         Wire::Anthropic => Some(anthropic::encode(request)),

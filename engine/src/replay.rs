@@ -16,7 +16,7 @@ use crate::provider::scripted::{
 pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptStep> {
     let mut state = ThreadState::new();
     let mut steps = Vec::new();
-    // The request of the current attempt, and the request of the last reply.
+    // `requested` is the request of the current attempt, `answered` the request of the last reply.
     let (mut requested, mut answered): (Option<RecordedRequest>, Option<RecordedRequest>) = (None, None);
     for event in events {
         let expect = || {

@@ -97,7 +97,7 @@ pub struct SeededJitter(u64);
 
 impl SeededJitter {
     pub fn new(seed: u64, turn: u64, attempt: u32) -> Self {
-        // SplitMix64 over the three numbers.
+        // SplitMix64 mixes the three numbers.
         let mut z =
             seed ^ turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(attempt).wrapping_mul(0xD1B5_4A32_D192_ED03);
         z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -95,7 +95,7 @@ impl RootedDir {
     /// Removes a file, or the link with this name.
     ///
     /// # Errors
-    /// Fails if there is none, or if the path leaves the folder.
+    /// Fails if neither exists, or if the path leaves the folder.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove_file(path)
     }

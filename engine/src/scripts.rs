@@ -95,7 +95,7 @@ impl LiteralReader {
 }
 
 fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
-    // The meaning of a repeated key is decided at run time.
+    // The run time decides the meaning of a repeated key, so a literal with a repeated key has no value here.
     if into.iter().any(|e| e.key.node == key) {
         return Err(key_span);
     }

@@ -32,7 +32,7 @@ pub struct CheckpointPosition<'t> {
 }
 
 impl Signer {
-    /// Loads the user's key, or creates a temporary one if that fails or there is none.
+    /// Loads the user's key, or creates a temporary key if the user has none or the key cannot be loaded.
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.

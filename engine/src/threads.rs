@@ -184,8 +184,8 @@ impl Threads {
         self.disk.exists(&layout::transcript(thread)).unwrap_or(false)
     }
 
-    /// Returns a thread with its transcript, which is empty if the thread never started; `None` if it is unknown. Status
-    /// and cost come from the transcript, which is newer than the registry row.
+    /// Returns a thread with its transcript, which is empty if the thread never started; `None` if it is unknown.
+    /// Status and cost come from the transcript, which is newer than the registry row.
     pub fn load(&self, thread: &ThreadId) -> Result<Option<LoadedThread>, StoreError> {
         let Some(mut entry) = self.show(thread)? else { return Ok(None) };
         let (reading, events) = match self.read(&entry.row.id, entry.row.synced) {

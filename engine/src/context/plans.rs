@@ -1,5 +1,5 @@
-//! The plans of running threads. Threads with the same plan share it. If their inputs are equal too, they also share
-//! the compiled hooks. A plan is stored once, together with its source files.
+//! The plans of running threads. Threads with the same plan share one copy of the plan. If their inputs are equal too,
+//! they also share the compiled hooks. A plan is stored once, together with its source files.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

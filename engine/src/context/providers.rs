@@ -52,7 +52,7 @@ impl PlanProviders {
 }
 
 impl PlanProviders {
-    /// Checks that the script that a provider file names has a trusted content.
+    /// Checks that the content of the script that a provider file names is trusted.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail = |text: String| CallError::new(FailedStage::Setup, text);

@@ -37,8 +37,8 @@ impl CachedWorld {
         self.disk.listings.borrow().values().any(|listing| listing.has_links)
     }
 
-    /// Drops cached entries that may have changed. Returns false if the change affects the settings that decide which
-    /// files are read, so that a new world is needed.
+    /// Drops cached entries that may have changed. Returns false if a new world is needed, because the change affects
+    /// the settings that decide which files are read.
     #[must_use]
     pub fn invalidate(&mut self, changed: &[FileChange]) -> bool {
         let before = std::mem::take(&mut self.state);

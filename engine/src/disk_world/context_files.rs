@@ -59,8 +59,8 @@ fn files_above(root: &Path) -> Result<Vec<ContextFile>, WorldError> {
     Ok(found)
 }
 
-/// Reads a file above the project; `None` if there is none. The file must belong to this user or to root, and no other user
-/// may write it.
+/// Reads a file above the project; `None` if there is none. The file must belong to this user or to root, and no other
+/// user may write it.
 fn read_above(path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: shown.to_owned(), reason };
     let Ok(metadata) = path.metadata() else { return Ok(None) };

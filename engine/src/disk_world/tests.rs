@@ -156,7 +156,7 @@ fn special_file_is_refused_without_blocking() {
 fn oversized_file_is_refused_unread() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/knowledge/huge.md", "");
-    // A sparse file, which takes no space on disk.
+    // The file is sparse and takes no space on disk.
     let file = fs::File::options().write(true).open(project.path().join(".ai/knowledge/huge.md")).unwrap();
     file.set_len(1 << 40).unwrap();
     let found = world(project.path(), None).candidates(ItemKind::Knowledge, &id("huge"));
@@ -220,7 +220,7 @@ fn cached_world_rereads_reported_changes() {
     );
     assert_eq!(watcher.take_changes().unwrap(), []);
 
-    // Edited in place: only the content changes.
+    // The file is edited in place: only its content changes.
     write(root, ".ai/knowledge/a.md", "two");
     assert_eq!(text(&kept, "a").as_deref(), Some("one"));
     let changed = watcher.take_changes().unwrap();
@@ -228,7 +228,7 @@ fn cached_world_rereads_reported_changes() {
     assert!(kept.invalidate(&changed));
     assert_eq!(text(&kept, "a").as_deref(), Some("two"));
 
-    // Replaced by another file, as most editors save.
+    // The file is replaced by another file, as most editors save.
     write(root, ".ai/knowledge/a.md~", "three");
     fs::rename(root.join(".ai/knowledge/a.md~"), root.join(".ai/knowledge/a.md")).unwrap();
     assert!(kept.invalidate(&watcher.take_changes().unwrap()));

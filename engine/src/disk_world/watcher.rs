@@ -83,7 +83,7 @@ impl Watcher {
                 changed.insert(FileChange::Folder { space, path: folder });
                 continue;
             };
-            // A name that is not Unicode is not an item's.
+            // A name that is not Unicode is not the name of an item.
             let Ok(name) = name.to_str() else { continue };
             let path = format!("{folder}/{name}");
             // The folders of other clients contain state beside the items. Changes of state are ignored.
@@ -113,7 +113,8 @@ impl Watcher {
         }
         for (space, path) in new {
             let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
-            // If the folder has disappeared meanwhile, `watch_folder` reports it as changed.
+            // The folder may no longer exist. Its change is recorded already, and `watch_folder` skips a missing
+            // folder.
             if let Some(root) = root {
                 self.watch_folder(space, &root, &path)?;
             }

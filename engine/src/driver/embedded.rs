@@ -47,7 +47,7 @@ pub struct EmbeddedDriver {
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
     pub(crate) sink: Arc<EventSink>,
-    /// Permits for concurrent children; a child without one waits.
+    /// Permits for concurrent children; a child without a permit waits.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
     provider: OnceLock<ProviderConnection>,

@@ -27,7 +27,8 @@ pub struct Opened {
     pub root: String,
     #[serde(default)]
     pub inputs: Map<String, Value>,
-    /// Effective limits: the plan's, bounded by the parent's, with depth one less.
+    /// Effective limits: the limits of the plan, bounded by the limits of the parent. The depth is at most the parent's
+    /// depth minus one.
     pub limits: PlanLimits,
     /// The parent's limits, which bound every raise of a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -518,7 +519,8 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// A summary replaces the messages up to this event number, except the thread's own prompt and the last `keep`.
+/// The replacement of messages by a summary: all messages up to this event number, except the thread's own prompt and
+/// the last `keep` messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,

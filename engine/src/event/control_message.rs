@@ -54,7 +54,7 @@ pub enum ControlMessage {
     },
     /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
     Replan { plan: String },
-    /// Continues a chat from the end of the prompt before this one, at the next idle step.
+    /// Continues a chat from the end of the prompt before `prompt`, at the next idle step.
     Fork { prompt: u64 },
     /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
     /// `excluded` is true.

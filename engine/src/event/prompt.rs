@@ -47,7 +47,7 @@ impl PromptBounds {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChatMode {
-    /// Only calls whose capability has the tier `safe` in the risk table, and none of `rye_sign`.
+    /// Only calls whose capability has the tier `safe` in the risk table, and no call of `rye_sign`.
     ReadOnly,
     /// The calls that the plan grants, with approval requests.
     #[default]

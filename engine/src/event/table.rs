@@ -462,7 +462,7 @@ mod tests {
                 known.insert(body.reader_name().to_owned(), criticality.clone());
             }
         }
-        // Names without a row: a point of hooks, and the deltas, which never enter a transcript.
+        // These names have no row: a point of hooks, and the deltas, which never enter a transcript.
         known.insert("context_limit_reached".into(), "critical".into());
         known.insert("token_delta".into(), "droppable".into());
         assert_eq!(documented, known);

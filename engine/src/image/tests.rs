@@ -26,7 +26,7 @@ pub fn png(width: u32, height: u32) -> Vec<u8> {
 }
 
 fn jpeg(width: u16, height: u16) -> Vec<u8> {
-    // A comment, a fill byte, then the frame.
+    // The file holds a comment, a fill byte, and then the frame.
     let mut bytes = vec![0xff, 0xd8, 0xff, 0xfe, 0, 4, b'h', b'i', 0xff, 0xff, 0xc2, 0, 11, 8];
     bytes.extend(height.to_be_bytes());
     bytes.extend(width.to_be_bytes());
@@ -77,7 +77,7 @@ fn invalid_images_are_refused_without_overread() {
     assert_eq!(ValidatedImage::read(vec![0; huge]), Err(ImageError::TooLarge));
     assert_eq!(ValidatedImage::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
     assert_eq!(ValidatedImage::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
-    // Truncated at every byte: either an error, or the same result.
+    // A file that is truncated at any byte is either an error or has the same result.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
         let validated = ValidatedImage::read(whole.clone()).unwrap();
         for end in 0..whole.len() {

@@ -240,7 +240,7 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     state.conversation.operations.clear();
     let too_long = failed.classification.name == retry::PROMPT_TOO_LONG;
     let outcome = if too_long && state.can_shorten_prompt() {
-        // The check of the context window follows the limits.
+        // The check of the context window, which follows the check of the limits, handles the long prompt.
         state.is_prompt_too_long = true;
         Outcome::Failed
     } else if failed.fallback.is_some() {
@@ -518,8 +518,8 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
     state.limit = Some(hit.clone());
 }
 
-/// Raises a limit, at most to the parent's; a lower value changes nothing. Returns true if the limit is higher than
-/// before.
+/// Raises a limit, at most to the parent's limit; a lower value changes nothing. Returns true if the limit is higher
+/// than before.
 fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);

@@ -19,7 +19,7 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// The time without another fact, so that pending events are written and expired waits end.
+    /// The time alone, without another fact: pending events are written, and expired waits end.
     Tick,
     /// The thread starts.
     Opened {

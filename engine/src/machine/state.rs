@@ -184,7 +184,7 @@ pub struct Conversation {
     pub operations: Vec<ContextOperation>,
     /// Number of messages up to the last reply that an `agent_end` hook refused; no result contains these replies.
     pub denied: usize,
-    /// The text of cut replies, which precedes the text that continues them.
+    /// The text of cut replies, which precedes the text of the reply that continues them.
     pub cut_text: String,
     /// The provider's token count of the last request and its reply.
     pub measured: Option<MeasuredTokens>,
@@ -406,8 +406,8 @@ impl ThreadState {
         limit.saturating_sub(self.cost.spend).saturating_sub(held)
     }
 
-    /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the thread
-    /// waits for an approval.
+    /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the
+    /// thread waits for an approval.
     pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))

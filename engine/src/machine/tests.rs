@@ -318,8 +318,8 @@ fn children_are_spawned_once_and_bounded() {
 fn steering_skips_what_has_not_started() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
     let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
-    // record (prompt), record (intent), reserve, model, record (start), tools: the message arrives before the next
-    // effect.
+    // The effects are record (prompt), record (intent), reserve, model, record (start) and tools; the message arrives
+    // before the next effect.
     play.messages.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);

@@ -260,7 +260,7 @@ mod tests {
     fn id_finder_reads_the_outer_id_wherever_it_stands() {
         let id = |text: &str| {
             let mut finder = IdFinder::default();
-            // Split between any two bytes.
+            // The text is split between any two bytes.
             for byte in text.as_bytes() {
                 finder.push(&[*byte]);
             }

@@ -238,8 +238,8 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// The threads that calls started, by the ids of their descendants: the progress of a descendant belongs to that
-    /// call.
+    /// For each descendant of the session's thread, the thread that a call started: progress of the descendant belongs
+    /// to that call.
     calls: BTreeMap<String, ThreadId>,
 }
 

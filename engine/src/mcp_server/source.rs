@@ -148,7 +148,7 @@ fn find_result(request: &Request, id: &str) -> Option<ServedResult> {
 }
 
 fn make_reply(block: ContentBlock, stop: StopReason) -> Reply {
-    // No model is called, so that nothing is billed.
+    // No model is called, so nothing is billed.
     Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
 }
 
@@ -187,7 +187,7 @@ impl SessionTable {
 
     /// Sets the engine that runs the threads.
     pub fn set_engine(&self, engine: &Engine) {
-        // A second server of the same providers has the same engine.
+        // The engine may be set already: a second server of the same providers has the same engine.
         self.engine.set(Arc::downgrade(&engine.inner)).ok();
     }
 

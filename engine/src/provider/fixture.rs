@@ -118,7 +118,8 @@ pub fn replay_all_chunkings<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Del
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(replay(&single, D::default()), whole);
-    // A byte order mark, comments between and inside events, keep-alives and empty lines, with every kind of line end.
+    // The stream has a byte order mark, comments between and inside events, keep-alives and empty lines, with every
+    // kind of line end.
     let chatty =
         stream.replace("\ndata: ", "\n: hm\nid: 7\ndata: ").replace("\n\n", "\n: hm\n\n\n:\n\nevent: ping\n\n");
     let dressed = format!("\u{feff}: hello\n\n{chatty}");

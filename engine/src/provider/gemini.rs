@@ -22,7 +22,7 @@ use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, Wir
 /// Name of the wire on parts that only this wire understands.
 pub const WIRE: &str = "gemini";
 
-/// Prefix of the ids that we generate for calls without one; never sent to the server.
+/// Prefix of the ids that we generate for calls without an id; never sent to the server.
 const GENERATED_ID_PREFIX: &str = "rye_";
 /// Field of a part's encrypted thought signature.
 const SIGNATURE_FIELD: &str = "thoughtSignature";

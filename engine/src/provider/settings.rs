@@ -216,7 +216,7 @@ mod tests {
             assert!(!shown.contains("very"), "{shown}");
         }
         assert_eq!(secret.mask("bad key sk-very-secret!"), "bad key [masked: key]!");
-        // The key as base 64, base 16, and percent-encoded.
+        // The text contains the key as base 64, base 16, and percent-encoded.
         for encoded in ["c2stdmVyeS1zZWNyZXQ=", "736B2D766572792D736563726574", "sk%2Dvery%2dsecret"] {
             assert!(secret.mask(&format!("bad key {encoded}")).starts_with("bad key [masked: key]"), "{encoded}");
         }

@@ -120,7 +120,7 @@ async fn attempt<D: ReplyDecoder>(
     }
 }
 
-/// Converts a number of bytes to the recorded form.
+/// Converts a number of bytes to `u64`, the type in which it is recorded.
 pub(super) fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -157,7 +157,7 @@ fn extreme_nesting_does_not_overflow_the_stack() {
         assert!(!errors.is_empty() && errors.len() < 10, "{part}");
     }
     for part in javascript {
-        // Above and just below the maximum nesting.
+        // The first length nests above the maximum, the second one just below it.
         for length in [MAX_SCRIPT_BYTES - 64, 14_900 * part.len()] {
             let text = format!("export const CONFIG_SCHEMA = {}", deep(part, length.min(MAX_SCRIPT_BYTES - 64)));
             let errors = read(&text, ToolLanguage::TypeScript).1;

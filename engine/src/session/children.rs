@@ -70,7 +70,7 @@ pub(super) struct CreatedChild {
     pub started: bool,
 }
 
-/// The reason for a refused child, for the model.
+/// The reason why a child was refused, as a message for the model.
 #[derive(Debug, Clone)]
 pub(super) struct ChildRefusal {
     pub reason: String,
@@ -116,7 +116,7 @@ impl ChildRefusal {
 }
 
 impl EngineContext {
-    /// Starts the children of a group of calls, or finds the children of the same spawns from before a crash.
+    /// Starts the children of a group of calls, or finds the children that these spawns created before a crash.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -461,8 +461,8 @@ impl EngineContext {
         blocking(name).await
     }
 
-    /// Starts a child without a transcript, which its parent may wait for, from its row, its plan and its parent's
-    /// transcript. `None` if no call started the child.
+    /// Starts a child that has no transcript, from the child's row and plan and the parent's transcript. The parent may
+    /// wait for the child. `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,

@@ -134,8 +134,8 @@ impl EngineContext {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`]: the transcript claims more than these grant. [`DriveError::Unverified`]: only the user
-    /// can decide.
+    /// [`StoreError::Damaged`]: the transcript claims more than the plan and the spawn chain grant.
+    /// [`DriveError::Unverified`]: only the user can decide.
     pub(crate) fn check_launch(
         &self,
         thread: &ThreadId,

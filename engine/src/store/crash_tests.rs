@@ -290,7 +290,7 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreE
     promised.spent = 100;
     record(&second)?;
     registry.commit(&[settle(1), issue(2)])?;
-    // The next lines may reach the disk: 60 are spent then, instead of 100 reserved.
+    // The next lines may reach the disk. Then 60 nano-dollars are spent, instead of 100 reserved.
     (promised.spent, promised.settled) = (60 + 60, 60);
     record(&last)?;
     registry.commit(&[settle(2)])?;
@@ -364,7 +364,8 @@ fn every_skipped_sync_of_a_registry_loses_something() {
     };
     let (undisturbed, _) = life(None, None);
     let (operations, syncs) = (undisturbed.operations(), undisturbed.counters().all_syncs());
-    // Folders of the store with the mark, the thread's folder, three writes of the transcript, the closed registry.
+    // The syncs are three of the store's folders with the mark, one of the thread's folder, four of the transcript
+    // (three writes and its name), and one of the closed registry.
     assert_eq!(syncs, 3 + 1 + 4 + 1);
     for skipped in 0..syncs {
         let is_noticed = (0..=operations).rev().any(|at| {

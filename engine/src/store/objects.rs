@@ -1,10 +1,10 @@
 //! Content-addressed objects below `.ai/state/objects`, named by their SHA-256 (`engine.md` 4): plans, sources, large
 //! results.
 //!
-//! An object is written as `.<hash>.….tmp`, synced, renamed to `<hash>.new`, its name is synced, and it is renamed to
-//! `<hash>`. A visible `<hash>` therefore proves that the contents and one of the two names are durable, so that no
-//! process needs a sync to store the same contents again. The second rename need not be durable, because readers also
-//! accept `<hash>.new`.
+//! An object is written as `.<hash>.….tmp`, synced, and renamed to `<hash>.new`. After this name is synced, the object
+//! is renamed to `<hash>`. A visible `<hash>` therefore proves that the contents and one of the two names are durable,
+//! so that no process needs a sync to store the same contents again. The second rename need not be durable, because
+//! readers also accept `<hash>.new`.
 
 use std::fmt;
 use std::io;

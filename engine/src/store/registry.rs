@@ -319,7 +319,7 @@ impl Registry {
 }
 
 impl Drop for Registry {
-    /// Closes the database, which reads its file once more and may fail.
+    /// Closes the database. The database then reads its file once more, which may fail.
     fn drop(&mut self) {
         let database = self.database.take();
         // Drop cannot report errors; earlier calls have reported damaged bytes.

@@ -18,9 +18,10 @@
 //!
 //! Reading stops at the first invalid line. If no later line has a barrier that covers it, the rest was never
 //! acknowledged: it is a torn tail, and opening the transcript cuts it. If a later line has such a barrier, an
-//! acknowledged line is missing: that is damage, reported with its line number, and nothing is changed. No line follows
-//! the last synced lines, so a caller that knows the synced count (the registry's row) passes it to
-//! [`Transcript::open`], which then reports a shorter transcript as damaged.
+//! acknowledged line is missing: that is damage, reported with its line number, and nothing is changed. No later line
+//! has a barrier that covers the last synced lines, so their loss cannot be detected from the file. A caller that knows
+//! the synced count (from the registry's row) passes it to [`Transcript::open`], which then reports a shorter
+//! transcript as damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -208,7 +209,7 @@ impl Transcript {
         self.count
     }
 
-    /// Returns the last event's `h`; without events, the hash that the first one chains to.
+    /// Returns the last event's `h`; without events, the hash to which the first event chains.
     pub fn head(&self) -> ChainHash {
         self.head
     }

@@ -218,7 +218,7 @@ impl ProjectFiles {
         name: &OsStr,
         path: &ProjectPath,
     ) -> Result<(File, Metadata), FileAccessError> {
-        // An ordinary open blocks on a pipe, and would make a terminal the controlling one.
+        // An ordinary open blocks on a pipe, and would make a terminal the controlling terminal of this process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP => FileAccessError::Changed { path: path.clone() },

@@ -11,8 +11,8 @@ pub fn declared_variables(names: &[String]) -> BTreeMap<String, String> {
     names.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect()
 }
 
-/// Returns the variables that hold a provider's key, from the provider files of all spaces, so that a project that
-/// overrides a file of the standard library cannot remove a variable.
+/// Returns the variables that hold a provider's key. The provider files of all spaces are read, so that a project
+/// cannot remove a variable by overriding a file of the standard library.
 pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
     let list = items.list(ItemKind::Config);
     let files = list.iter().filter(|entry| entry.id.as_str().starts_with("agent/providers/"));

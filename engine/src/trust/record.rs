@@ -21,7 +21,7 @@ const MAX_RECORD: u64 = 16 << 20;
 #[serde(deny_unknown_fields)]
 pub struct TrustRecord {
     pub format: u32,
-    /// The root of the project, for readers of the file, whose name is only a hash.
+    /// The root of the project, for readers of the file: the name of the file is only a hash.
     pub project: String,
     pub trusted: Vec<TrustEntry>,
     /// Capabilities that the user approved "in this project" when a thread requested them.

@@ -1,5 +1,5 @@
-//! The identities of keys and trust records, kept between calls. They are read again only after one of their folders has
-//! changed: a file tool needs them in every call, and reading them takes about ninety system calls.
+//! The identities of keys and trust records, kept between calls. They are read again only after one of their folders
+//! has changed: a file tool needs them in every call, and reading them takes about ninety system calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -47,7 +47,7 @@ impl<'a> EmbeddedHookRunner<'a> {
         }
     }
 
-    /// Returns the remaining duration of the thread in milliseconds. The hooks of a point run one after another.
+    /// Returns the remaining duration of the thread in milliseconds, which earlier hooks of the point may have reduced.
     fn remaining_ms(&self) -> u64 {
         let used = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.remaining_ms.saturating_sub(used)

@@ -113,8 +113,8 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the changes that move surviving children, with their reservations, to the nearest living ancestor, or
-    /// else to the root, whose account stays open for them.
+    /// Returns the changes that move surviving children and their reservations to the nearest living ancestor. If no
+    /// ancestor lives, the children move to the root, whose account stays open for them.
     async fn moves_of_survivors(&self) -> Result<Vec<Change>, DriveError> {
         let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
         let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());

@@ -388,7 +388,7 @@ impl EmbeddedDriver {
         let was_refused = outcome.was_refused;
         let most = self.plan.settings.values().max_result_bytes;
         let objects = Arc::clone(&self.engine.objects);
-        // A small result is guarded inline; one that may have to be stored is guarded on a blocking thread.
+        // A small result is guarded inline; a result that may have to be stored is guarded on a blocking thread.
         let guarded = if is_kept_whole(&outcome, most) {
             guard_result(&outcome, most, &BTreeMap::new(), &*objects)?
         } else {

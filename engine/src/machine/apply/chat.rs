@@ -175,7 +175,7 @@ pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>
     }
 }
 
-/// Ends a compaction that the user requested; returns false if the current one belongs to a prompt.
+/// Ends a compaction that the user requested; returns false if the current compaction belongs to a prompt.
 pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     if !state.is_idle() {
         return false;

@@ -97,8 +97,8 @@ impl ThreadState {
         self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
     }
 
-    /// Returns the nano-dollars that the current prompt of a chat may still spend; `None` in a run. The account of a chat
-    /// holds the money of the whole session.
+    /// Returns the nano-dollars that the current prompt of a chat may still spend; `None` in a run. The account of a
+    /// chat holds the money of the whole session.
     pub fn prompt_spend(&self) -> Option<u64> {
         self.chat.as_ref().map(|_| self.available_spend())
     }

@@ -62,7 +62,7 @@ fn cut_stream_is_settled_at_the_reported_usage_when_that_is_more_or_final() {
 
 #[test]
 fn estimate_counts_bytes_up_to_the_worst_case_and_no_less_than_was_reported() {
-    // 400 bytes sent are 100 tokens, 80 received are 20.
+    // 400 sent bytes count as 100 tokens, and 80 received bytes count as 20 tokens.
     for (usage, received, tokens) in
         [(None, 80, (100, 20)), (Some(INTERIM), 80, (100, 20)), (Some(Usage { input: 150, ..INTERIM }), 0, (150, 1))]
     {
@@ -114,7 +114,7 @@ fn repeated_cut_streams_stop_at_the_limits() {
     let (code, play) = run(&|plan| plan.limits.spend = 2 * reserved);
     assert_eq!((code.as_str(), settlements(&play).len()), ("spend_exceeded", 2));
     assert_eq!(play.ended().cost.spend, 2 * reserved);
-    // Without prices the tokens are the bound.
+    // Without prices, the recorded tokens are the upper bound.
     let (code, play) = run(&|plan| {
         plan.model.prices = None;
         plan.limits.tokens = 2 * tokens;

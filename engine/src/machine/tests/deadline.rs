@@ -54,7 +54,7 @@ fn retry_after_beyond_the_deadline_ends_the_thread_at_once() {
 
 #[test]
 fn computed_backoff_beyond_the_deadline_ends_the_thread_at_once() {
-    // The waits of up to 1, 2, 4 seconds do not all fit.
+    // The waits of up to 1, 2 and 4 seconds do not all fit into the duration limit.
     let mut play = short(vec![status(529, &[]), status(529, &[]), status(529, &[]), text("never")]);
     play.plan.limits.duration_seconds = 1;
     play.run();

@@ -72,7 +72,7 @@ fn only_retryable_failures_are_retried() {
 fn fallback_model_answers_if_the_model_is_unavailable() {
     let mut plan = plan();
     let mut other = plan.model.clone();
-    // Twice the price of the model.
+    // The fallback model costs twice the price of the model.
     other.id = "other".into();
     other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
     plan.model.fallback = Some(Box::new(other));
@@ -124,7 +124,7 @@ fn hook_retries_are_bounded_by_the_retry_table() {
         });
         assert_eq!(last, Some(HookOutcome::None), "the record says that the last retry was not made");
     }
-    // A successful turn resets the attempts of the next one.
+    // A successful turn resets the count of attempts for the next turn.
     let replies = [vec![status(401, &[]), calls(&[call("a_read", json!({}))])], vec![status(401, &[]), text("done")]];
     let mut play = SimulatedThread::new(plan, replies.concat());
     play.hooks.insert(HookPoint::Error, retry());

@@ -1,4 +1,5 @@
-//! The reservation of an attempt: the provider's count of the last request, and bytes for everything else.
+//! Tests of the reservation of an attempt, which counts the tokens of the last request as the provider reported them,
+//! and bounds everything else by bytes.
 
 use rye_compiler::plan::PlannedModel;
 

@@ -11,7 +11,7 @@ use crate::machine::fixture::{SimulatedThread, call, calls, plan, text, with_hoo
 use crate::message::{ProviderMessage, text_of};
 use crate::thread::Status;
 
-/// Returns a thread whose plan has an `input` hook, which answers in this order.
+/// Returns a thread whose plan has an `input` hook with these answers, in order.
 fn thread(replies: Vec<Result<Reply, CallError>>, answers: &[HookOutcome]) -> SimulatedThread {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::Input, HookAction::Handled);

@@ -220,8 +220,8 @@ impl GeminiDecoder {
         deltas.push(Delta::Thinking(more.to_owned()));
     }
 
-    /// Reads a call, which always arrives complete. Older models send no id; then one is generated, to which the result
-    /// can refer.
+    /// Reads a call, which always arrives complete. Older models send no id; then an id is generated, to which the
+    /// result can refer.
     fn call(&mut self, function: &Value) -> ToolCall {
         let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         self.calls += 1;

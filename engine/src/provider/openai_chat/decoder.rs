@@ -275,7 +275,7 @@ impl ChatDecoder {
             Some(_) | None => String::new(),
         };
         let position = self.call_position(index, id, name).unwrap_or_else(|| {
-            // Some servers send no id, so one is generated for the result to refer to.
+            // Some servers send no id, so an id is generated, to which the result can refer.
             let id = if id.is_empty() { format!("call_{}", self.calls.len()) } else { id.to_owned() };
             let kind = piece.get("type").and_then(Value::as_str).unwrap_or("function");
             let other = (kind != "function" && !kind.is_empty()).then(|| piece.clone());

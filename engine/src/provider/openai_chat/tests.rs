@@ -151,7 +151,7 @@ fn call_chunks_of_compatible_servers_are_joined() {
         ]),
         two("i", "j")
     );
-    // Neither index nor id; arguments as an object.
+    // The chunks contain neither index nor id, and the arguments are an object.
     assert_eq!(
         calls(&[
             piece(null.clone(), null.clone(), "x".into(), json!({"a": 1})),
@@ -160,7 +160,7 @@ fn call_chunks_of_compatible_servers_are_joined() {
         ]),
         two("call_0", "call_1")
     );
-    // Indexes without ids.
+    // The chunks contain indexes but no ids.
     assert_eq!(
         calls(&[
             piece(0.into(), "".into(), "x".into(), "{\"a\":1}".into()),

@@ -143,7 +143,7 @@ pub struct ScriptedFault {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFailure {
-    /// Default: `status` with a status, `truncated` with `cut: true`, else `stream_error`.
+    /// By default `status` if a status is given, `truncated` if `cut` is true, else `stream_error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FailedStage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -126,7 +126,7 @@ async fn fault_has_all_scripted_fields() {
 #[tokio::test]
 async fn undeclared_usage_is_estimated() {
     let reply = play(&scripted("steps: ['12345678']"), &at(0, 0)).await.1.unwrap();
-    // `Be brief.` and `Hello`, 14 characters.
+    // The input is `Be brief.` and `Hello`: 14 characters.
     assert_eq!(reply.usage, Usage { input: 4, output: 2, ..Usage::default() });
 }
 

@@ -1,5 +1,5 @@
-//! Streams that break off after each of their events, wire by wire: the cost is known once the final usage was reported, or if an
-//! error was the only event.
+//! Streams that break off after each of their events, for each wire. The cost is known once the final usage was
+//! reported, or if an error was the only event.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

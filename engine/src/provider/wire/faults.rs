@@ -85,8 +85,8 @@ fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
         for at in 0..stream.len() {
             let mut bytes = stream.as_bytes().to_vec();
             bytes[at] = 0xFF;
-            // A reply or an error are both fine: a broken byte of text becomes a replacement character, one of JSON is
-            // an error.
+            // The test accepts a reply or an error: a broken byte of text becomes a replacement character, and a broken
+            // byte of JSON causes an error.
             drop(replay(&[&bytes], D::default()));
         }
     }

@@ -158,7 +158,7 @@ async fn detached_tool_returns_at_once_and_can_be_awaited() {
         (&ResultKind::Ran, &json!("running"), &json!(std::process::id()))
     );
     let id = first["thread_id"].as_str().unwrap();
-    // Version 7: `xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx`.
+    // The id is a UUID of version 7: `xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx`.
     let parts: Vec<usize> = id.split('-').map(str::len).collect();
     assert_eq!((parts.as_slice(), &id[14..15]), ([8, 4, 4, 4, 12].as_slice(), "7"), "{id}");
     let status: Value = serde_json::from_str(&results[1].1).unwrap();

@@ -1,6 +1,6 @@
-//! Property: random providers against random trees of threads never bill more than was booked, and never pass the limit.
-//! The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks.
-//! A provider that reports more than was possible is booked as reported, recorded, and not called again.
+//! Property: random providers against random trees of threads never bill more than was booked, and never exceed the
+//! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks. A
+//! provider that reports more than was possible is booked as reported, recorded, and not called again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@ use crate::thread::RunResult;
 
 const NOTE: &str = r#"<hook id="note" event="after_step"><action primary="execute" item_type="directive" item_id="test/note"/></hook>"#;
 
-/// A directive with one tool turn and one final turn, and a hook that runs another directive after the first.
+/// A directive with one tool turn and one final turn, and a hook that runs another directive after the first turn.
 fn lab(limits: &str, hook: &str) -> Lab {
     let lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
@@ -39,7 +39,8 @@ async fn hook_directive_counts_in_the_threads_cost() {
     let lab = lab("", NOTE);
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
-    // Two turns of the thread and one of the hook's directive after each, 150,000 nanodollars each.
+    // The thread has two turns, and the hook's directive has one turn after each of them. Each turn costs 150,000
+    // nano-dollars.
     assert_eq!((result.status, spend(&result)), (Status::Completed, json!(0.000_6)));
     let rows = engine.threads().list().unwrap();
     assert_eq!(rows.len(), 3);
@@ -53,8 +54,8 @@ async fn hook_directive_counts_in_the_threads_cost() {
 
 #[tokio::test]
 async fn hook_directive_spends_the_threads_money() {
-    // A parent that never ends by itself: 150,000 nanodollars a turn, and as much for the directive that the hook runs
-    // after each.
+    // The parent never ends by itself. Each of its turns costs 150,000 nano-dollars, and so does the directive that the
+    // hook runs after each turn.
     let turns = |hook: &str| {
         let mut lab = lab("<limits turns=\"100\" spend=\"0.009\" output=\"16\"/>", hook);
         let script: Box<super::ReplyScript> = Box::new(|request| {
@@ -122,6 +123,7 @@ async fn failure_hook_starts_a_new_child_each_time() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!(result.status, Status::Error);
-    // One failure, three attempts requested by the hook, and one refused attempt.
+    // The hook runs for four failures: the first attempt, and three attempts that it requested. Its fourth request is
+    // refused.
     assert_eq!(engine.threads().list().unwrap().len(), 1 + 4);
 }

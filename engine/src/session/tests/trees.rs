@@ -51,7 +51,7 @@ async fn children_run_below_their_parent_and_cost_it() {
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("test/parent is done")));
-    // Two turns in each of three threads, 150,000 nanodollars a turn.
+    // Each of three threads has two turns of 150,000 nano-dollars.
     assert_eq!(serde_json::to_value(&result.cost).unwrap()["spend"], json!(0.0009));
     let rows = rows(&engine);
     assert_eq!(rows.len(), 3);

@@ -25,7 +25,7 @@ fn waits() -> (&'static str, serde_json::Value) {
     ("test_waits", json!({"n": 1}))
 }
 
-/// A parent with a child that waits within a call. `detached`: the parent does not wait for the child.
+/// A parent with a child that waits within a call. `detached` is true if the parent does not wait for the child.
 pub(super) fn family(detached: bool) -> Lab {
     let lab = Lab::new(move |request: &Request| {
         let input = json!({"item_type": "directive", "item_id": "test/child", "async": detached});

@@ -13,7 +13,7 @@ mod node;
 pub use node::SplitMix;
 use node::{DiskNode, FileNode, FileWrite, FolderNode, NameChange};
 
-/// A disk on which every change is an operation with a number from 0, by which a test places a fault.
+/// A disk on which every change is an operation with a number from 0, with which a test selects the place of a fault.
 #[derive(Default)]
 pub struct SimulatedDisk {
     state: Mutex<SimulatedState>,

@@ -45,7 +45,7 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeResult {
     Done,
-    /// The child of this spawn: the given child, or the one of an earlier spawn with this number.
+    /// The child of this spawn: the given child, or the child of an earlier spawn with this number.
     Child(ThreadId),
     /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),

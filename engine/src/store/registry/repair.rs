@@ -153,8 +153,8 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-/// Folds a thread's events into its spend limit at the start, in nano-dollars. `None` if the limit was raised later,
-/// because the ledger may have refused the raise, or if the events do not start with `opened`.
+/// Folds a thread's events into its spend limit at the start, in nano-dollars. `None` if the events do not start with
+/// `opened`, or if the limit was raised later: the ledger may have refused the raise.
 pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|(_, step)| matches!(step.operation, Operation::Raise { .. }));
@@ -278,7 +278,7 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
     let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
     let mut waiting: Vec<&[(i64, LedgerStep)]> = folds.values().map(|folded| folded.steps.as_slice()).collect();
     while !waiting.is_empty() {
-        // The remaining steps of each thread, by the time of the first.
+        // `ready` holds the remaining steps of each thread, by the time of the first step.
         let mut ready = BTreeMap::new();
         for (index, steps) in waiting.drain(..).enumerate() {
             if let Some((ts, _)) = steps.first() {

@@ -20,7 +20,7 @@ pub struct ThreadRow {
     /// Spawn number below the parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// Maximum number of descendants of this thread, and the number so far.
+    /// Maximum number of descendants of this thread; `spawned` is the number so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]

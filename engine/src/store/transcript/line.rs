@@ -175,7 +175,7 @@ pub enum LineError {
     Broken(String),
 }
 
-/// Reads a line without its newline. Its number must be `seq`, and it must chain to `before`.
+/// Reads a line without its newline. Its number must be `seq`, and its hash must chain to `before`.
 pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord, LineError> {
     let broken = |reason: &str| LineError::Broken(reason.to_string());
     let text = std::str::from_utf8(text).map_err(|_| broken("it is not UTF-8"))?;

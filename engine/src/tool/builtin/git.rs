@@ -71,7 +71,7 @@ impl GitTool {
             thread_id: invocation.thread_id.clone(),
             timeout: invocation.timeout.min(Duration::from_mins(1)),
             halt: invocation.halt.clone(),
-            // No writes, no network.
+            // The sandbox permits no writes and no network.
             sandbox: Some(Sandbox::new(root, Vec::new(), &[])),
             input: Vec::new(),
             environment: environment(root),

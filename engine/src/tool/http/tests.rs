@@ -127,7 +127,7 @@ async fn http_tool_handles_misbehaving_servers() {
             "{what}: {outcome:?}"
         );
     }
-    // Accepts the connection and sends nothing.
+    // The server accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let slow = HttpTool { timeout: Duration::from_millis(300), ..to(silent.local_addr().unwrap().port()) };
     let outcome = slow.run(invocation(json!({"do": "slow"}), &["127.0.0.1"])).await;

@@ -1,5 +1,5 @@
 //! Configuration of MCP servers: `.mcp.json` of the project and `.ai/config/mcp.yaml` of the three spaces. A server of
-//! `mcp.yaml` overrides one of the same name in `.mcp.json`. `${NAME}` is filled in when the server is started.
+//! `mcp.yaml` overrides a server of the same name in `.mcp.json`. `${NAME}` is filled in when the server is started.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -215,7 +215,7 @@ pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String
         }
         if let Some(servers) = node.get("servers") {
             let mut own = BTreeMap::new();
-            // A server with any setting from the project counts as the project's.
+            // A server with any setting from the project counts as a server of the project.
             let of_project = |node: &Node| is_of_project(&items.sources(), node);
             read_section(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
             all.extend(own);

@@ -8,7 +8,7 @@ use rye_compiler::semantics::glob::Glob;
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_QUERY_DEPTH: usize = 16;
-/// Points for each additional matching word, which outweigh any number of repetitions.
+/// Points for each additional matching word. They outweigh any number of repetitions of one word.
 const POINTS_PER_WORD: u32 = 50;
 
 /// A parsed query.

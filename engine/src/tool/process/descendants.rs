@@ -164,9 +164,9 @@ impl TaskCount {
     }
 
     /// Returns true if the program has more processes than [`MAX_PROCESSES`]. The processes are listed only if the
-    /// machine has gained more than [`MAX_PROCESSES`] tasks since the start, because other programs may have started
-    /// these tasks. If the machine has gained that many tasks within half a second, listing cannot keep up, and the
-    /// limit is an eighth.
+    /// machine has gained more than [`MAX_PROCESSES`] tasks since the start; these tasks may also belong to other
+    /// programs. If the machine has gained that many tasks within half a second, listing cannot keep up, and the limit
+    /// is an eighth.
     ///
     /// # Errors
     ///

@@ -308,8 +308,8 @@ async fn supervise(
     Ok(status)
 }
 
-/// Forwards the input to the program and waits until the owner process ends. Its end is noticed even if the program does
-/// not read the input.
+/// Forwards the input to the program and waits until the owner process ends. The owner's end is noticed even if the
+/// program does not read the input.
 async fn feed_until_owner_ends(owner: &mut pipe::Receiver, stdin: Option<ChildStdin>, input: Vec<u8>) {
     let mut nothing = [0_u8; 1];
     // The owner sends nothing after the input, so any result of the read means that the owner has closed the pipe.

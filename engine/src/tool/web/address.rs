@@ -20,7 +20,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast()
         || a == 0
         || a >= 240
-        // Carrier-grade NAT, protocol assignments, 6to4 relays, benchmarks.
+        // These ranges are for carrier-grade NAT, protocol assignments, 6to4 relays and benchmarks.
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
@@ -35,7 +35,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // An embedded IPv4 address decides.
         (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => embedded(seventh, eighth),
         (0x2002, ..) => embedded(second, third),
-        // Teredo, documentation, benchmarks, and everything outside the global unicast range.
+        // Teredo, documentation and benchmark addresses are not public, nor is any address outside the global unicast
+        // range.
         (0x2001, 0 | 2 | 0xdb8, ..) | (0x3fff, ..) => false,
         _ => (0x2000..0x4000).contains(&first),
     }

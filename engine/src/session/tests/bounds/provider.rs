@@ -29,13 +29,13 @@ pub struct ModelBehavior {
     refused: u64,
     /// Percent of the replies that report more than is possible.
     pub misreporting: u64,
-    /// Percent of the replies that call a tool or start a child, and whether children may be detached.
+    /// Percent of the replies that call a tool or start a child. `detaches` is true if children may be detached.
     busy: u64,
     detaches: bool,
     /// Percentage of the calls of the first model that fail because the model is unavailable, so that the fallback
     /// takes over.
     unavailable: u64,
-    /// Adds a hook that runs a directive after each turn.
+    /// True if a hook runs a directive after each turn.
     pub hooked: bool,
     /// Number of resumes and forks after the end of the root; each has a limit of its own.
     pub resumes: u64,

@@ -19,7 +19,8 @@ use crate::process::{EndSignal, end_process};
 use crate::store::Disk;
 use crate::store::disk::{DiskStep, RealDisk, StepDecision, SyncSkippingDisk};
 
-/// Variables of a process to be killed: the index of the step before which it is killed, and the project.
+/// The variable with the index of the step before which a process is killed. `PROJECT` is the variable with the
+/// project.
 const AT: &str = "RYE_TEST_KILLED_AT";
 const PROJECT: &str = "RYE_TEST_KILLED_IN";
 
@@ -59,7 +60,7 @@ pub fn at_every_step(scenario: &'static CrashScenario, name: &str) {
     );
 }
 
-/// Checks for a step that writes a transcript, a message or an outside effect.
+/// Returns true for a step that writes a transcript, a message or an outside effect.
 fn is_position(step: DiskStep<'_>) -> bool {
     match step {
         DiskStep::Change(path) | DiskStep::Sync(path) => {

@@ -198,7 +198,7 @@ impl SplitMix {
 
     /// Returns a number in `0..sides`.
     pub fn next(&mut self, sides: u64) -> u64 {
-        // Constants of the splitmix64 generator.
+        // These are the constants of the splitmix64 generator.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,6 @@
-//! Stress tests: random operations on random trees, a million on the pure ledger and ten thousand on the store by several
-//! threads with two registries at once. No account exceeds its reservation, and every nano-dollar is accounted for.
+//! Stress tests: random operations on random trees, a million on the pure ledger and ten thousand on the store by
+//! several threads with two registries at once. No account exceeds its reservation, and every nano-dollar is accounted
+//! for.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

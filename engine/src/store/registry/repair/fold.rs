@@ -26,7 +26,7 @@ struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
-    /// The spend limit, and the highest value to which it can be raised.
+    /// The spend limit; `ceiling` is the highest value to which the limit can be raised.
     spend: u64,
     ceiling: u64,
     /// Attempts that are only known to be intended: the model call may have been made.

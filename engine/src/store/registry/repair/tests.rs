@@ -319,7 +319,7 @@ fn registry_is_not_synced_when_the_mark_cannot_record_the_sync() {
     let before = state(&registry, &threads);
     let synced_while_open = syncs.load(Ordering::Relaxed);
     drop(registry);
-    // No sync is tried, so that none can fail without a record.
+    // No sync is attempted, because the failure of a sync could not be recorded.
     assert_eq!((failures.load(Ordering::Relaxed), syncs.load(Ordering::Relaxed)), (1, synced_while_open));
     assert_eq!(marks(&*disk), ["unsynced-b0"]);
     simulated.restart(Survival::Nothing);

@@ -41,11 +41,12 @@ const FILE_COMMANDS: [u64; 1] = [1024];
 /// The refused options: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine
 /// checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
-/// The last reviewed option of `prctl` (`FUTEX_HASH`), and two allowed options beyond it: `SET_VMA`, `GET_AUXV`.
+/// The last reviewed option of `prctl` (`FUTEX_HASH`). `FURTHER_PROCESS_OPTIONS` are the allowed options beyond it:
+/// `SET_VMA` and `GET_AUXV`.
 const LAST_PROCESS_OPTION: u64 = 78;
 const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
 /// The allowed personalities: Linux and 32-bit Linux, each also with `UNAME26`; no address randomization (for
-/// sanitizers); the query.
+/// sanitizers); and the query of the current personality.
 const PERSONALITIES: [u64; 6] = [0, 8, 0x0002_0000, 0x0002_0008, 0x0004_0000, 0xffff_ffff];
 const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
