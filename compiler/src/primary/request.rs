@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((ok.item_type, ok.item_id.as_str(), ok.is_async), (ItemType::Tool, "rye/bash/bash", false));
         assert_eq!(
             execute(&json!({"item_type":"tool","item_id":"a","itemid":"b"})),
-            "rye_execute: unknown key `itemid`; it takes item_type, item_id, parameters, async"
+            "rye_execute: unknown key `itemid`; expected one of item_type, item_id, parameters, async"
         );
         assert_eq!(
             execute(&json!({"item_type":"tool","item_id":"a/../b"})),

@@ -251,9 +251,9 @@ fn lines_of_the_system_prompt_are_short_single_lines() {
     assert_eq!(
         messages,
         [
-            "a line of `snippet` has 201 characters, at most 200 are allowed",
-            "a line of `guidelines` must be one line",
-            "a line of `guidelines` is empty",
+            "a text of `snippet` has 201 characters, at most 200 are allowed",
+            "a text of `guidelines` must be one line",
+            "a text of `guidelines` is empty",
         ]
     );
 }

@@ -30,7 +30,7 @@ fn plan_text_contains_the_main_facts() {
         "${inputs.service}  no value was given for the input `service`",
         "suppressed by `deploy_staging`; declared by `rye/agent/core/base`",
         "the knowledge of the project space shadows the one of system",
-        "also declared by `deploy_staging`; it stays where it was declared by `project/deploy/base`",
+        "also declared by `deploy_staging`; the occurrence declared by `project/deploy/base` is used",
         "depends on `inputs.target`",
         "`directive` is `deploy_staging`",
         "granted by `rye.execute.tool.project.deploy.*`",
