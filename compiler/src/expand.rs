@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::commands::read_commands;
 use crate::diagnostics::{Diagnostics, closest};
-use crate::item::Items;
 use crate::item::prompt_template::{MAX_FILLED_BYTES, fill, split_arguments};
+use crate::item::{BUILT_IN_COMMANDS, Items};
 use crate::world::ItemKind;
 
 /// Prefix of the command that calls a skill.
@@ -127,7 +127,8 @@ fn unknown_command(items: &Items<'_>, command: String) -> Expansion {
     let skills = skills.iter().map(|entry| format!("/{SKILL_PREFIX}{}", entry.id));
     let commands = read_commands(items, &mut Diagnostics::new());
     let commands = commands.iter().map(|command| format!("/{}", command.hook.id.node));
-    let known: Vec<String> = prompts.chain(skills).chain(commands).collect();
+    let built_in = BUILT_IN_COMMANDS.iter().map(|name| format!("/{name}"));
+    let known: Vec<String> = prompts.chain(skills).chain(commands).chain(built_in).collect();
     let suggestion = closest(&command, known.iter().map(String::as_str));
     refuse_expansion(ExpansionProblem::Unknown { command, suggestion })
 }

@@ -195,7 +195,13 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
     };
     let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
     if !state.conversation.prompted {
-        parts.extend(plan.prompt.first_message.iter().map(|layer| of_layer("first_message", layer)));
+        let (layers, sent) = match &state.continues {
+            // The conversation contains the other layers already.
+            Some(continues) => (&plan.prompt.continued, continues.sent.as_slice()),
+            None => (&plan.prompt.first_message, &[][..]),
+        };
+        let layers = layers.iter().filter(|layer| !sent.contains(&layer.id));
+        parts.extend(layers.map(|layer| of_layer("first_message", layer)));
     }
     parts.extend(plan.palette.iter().map(|tool| ContextPart {
         kind: "tool".to_owned(),

@@ -67,9 +67,16 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     };
     match report.format() {
         Format::Json => report.json(&ExplainOutput::Page { code: page.code, text: page.page })?,
-        Format::Human | Format::Plain => report.line(page.page.trim_end())?,
+        Format::Human | Format::Plain => report.line(&with_fitting_heading(page.page.trim_end()))?,
     }
     Ok(Exit::Fine)
+}
+
+/// Returns a page with a heading that fits a code which refuses nothing.
+fn with_fitting_heading(page: &str) -> String {
+    ["This is a warning", "This is advice"].iter().fold(page.to_owned(), |page, severity| {
+        page.replace(&format!("## Why it is refused\n\n{severity}"), &format!("## Why it is reported\n\n{severity}"))
+    })
 }
 
 /// Returns the groups of the standard library, so that no project is needed.

@@ -45,8 +45,15 @@ fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).replace(' ', "-")
 }
 
+/// Returns the command with the usage line of `--help` as its synopsis. A list of all options would have no values.
+fn with_usage_of_help(mut command: Command) -> Command {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim().to_owned();
+    command.override_usage(usage)
+}
+
 fn render(command: &Command) -> Result<Vec<u8>, CommandError> {
     let mut page = Vec::new();
-    Man::new(command.clone()).title(page_name(command)).render(&mut page)?;
+    Man::new(with_usage_of_help(command.clone())).title(page_name(command)).render(&mut page)?;
     Ok(page)
 }

@@ -198,7 +198,10 @@ pub fn compile_directive(
     let checked = compile_with_sources(&world, &request, &mut sources);
     match checked.value {
         Some(compilation) => {
-            report.diagnostics(&of_own_files(checked.diagnostics, &compilation.sources), &compilation.sources);
+            let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
+            // The approval request of the call follows.
+            diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
+            report.diagnostics(&diagnostics, &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
             trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
@@ -281,7 +284,9 @@ pub fn select_resume(
         }
         (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
         (true, None) => {
-            let over = format!("the thread `{}` has ended: {}", row.id, row.status.as_str());
+            let named = reader.find(id)?.row.id;
+            let via = if named == row.id { String::new() } else { format!(", which continues `{named}`,") };
+            let over = format!("the thread `{}`{via} has ended: {}", row.id, row.status.as_str());
             Err(CommandError::usage(over).with_help("add a message with `--message TEXT`"))
         }
     }

@@ -19,6 +19,8 @@ pub enum Step {
     /// Number of children that the thread waits for.
     Children(usize),
     Approval,
+    /// Milliseconds of the wait before the next attempt.
+    Retry(u64),
 }
 
 impl Step {
@@ -28,9 +30,8 @@ impl Step {
             (EventBody::AttemptIntended(attempt), _) => {
                 Self::Model { turn: attempt.turn, model: attempt.model.clone() }
             }
-            (EventBody::CognitionOut(_) | EventBody::AttemptFailed(_) | EventBody::ApprovalGiven(_), _) => {
-                Self::Between
-            }
+            (EventBody::AttemptFailed(failed), _) => failed.retry_delay_ms.map_or(Self::Between, Self::Retry),
+            (EventBody::CognitionOut(_) | EventBody::ApprovalGiven(_), _) => Self::Between,
             (EventBody::ApprovalAsked(_), _) => Self::Approval,
             (EventBody::ToolStarted(started), Self::Tools(running)) => {
                 running.insert(started.call_id.clone(), started.name.clone());
@@ -76,7 +77,16 @@ impl fmt::Display for Step {
             }
             Self::Children(1) => f.write_str("waiting for a child"),
             Self::Children(count) => write!(f, "waiting for {count} children"),
-            Self::Approval => f.write_str("waiting for approval"),
+            Self::Approval => f.write_str("waiting for your answer"),
+            Self::Retry(delay) => write!(f, "retrying after {}", format_delay(*delay)),
         }
+    }
+}
+
+/// Formats milliseconds as a number of seconds: `0.5 s`, `3 s`.
+fn format_delay(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("0.{} s", milliseconds / 100),
+        _ => format!("{} s", milliseconds.div_ceil(1000)),
     }
 }

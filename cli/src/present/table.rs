@@ -7,6 +7,23 @@ use rye_compiler::diagnostics::breaks_line;
 
 use crate::options::Format;
 
+/// Maximum width of the first of two columns, in characters. A longer entry moves its second column to the right.
+const MAX_FIRST_COLUMN: usize = 30;
+
+/// Formats entries with their explanations as two aligned columns.
+pub fn two_columns(rows: &[(String, String)]) -> String {
+    let lengths = rows.iter().map(|(first, _)| first.chars().count());
+    let width = lengths.filter(|length| *length <= MAX_FIRST_COLUMN).max().unwrap_or(0);
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|(first, second)| {
+            let space = " ".repeat(width.saturating_sub(first.chars().count()));
+            format!("{first}{space}  {second}").trim_end().to_owned()
+        })
+        .collect();
+    lines.join("\n")
+}
+
 #[derive(Debug, Default)]
 pub struct Table {
     head: Vec<&'static str>,
@@ -98,6 +115,14 @@ fn format_tabs(row: &[Cell]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_columns_start_at_the_same_place() {
+        let long = "x".repeat(MAX_FIRST_COLUMN + 1);
+        let rows = [("a", "one"), ("bcd", "two"), (long.as_str(), "three"), ("e", "")];
+        let rows = rows.map(|(first, second)| (first.to_owned(), second.to_owned()));
+        assert_eq!(two_columns(&rows), format!("a    one\nbcd  two\n{long}  three\ne"));
+    }
 
     #[test]
     fn columns_align_and_programs_get_tabs() {

@@ -186,7 +186,7 @@ impl SessionTask {
                 }
                 Err(response.error.unwrap_or_default())
             }
-            TypedText::Help => Err(self.requests.help()),
+            TypedText::Help(topic) => Err(self.requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Err(reason),
             TypedText::Leave(_) => Err("the client closes its sessions".to_owned()),
             TypedText::Request(verb) => Ok(verb),

@@ -11,38 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bounds::split_bounds;
+use super::help::built_in_commands;
 use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
 use crate::present::{format_date, truncate_line};
-
-/// The commands of a session, each with its arguments and its summary.
-pub const COMMANDS: [(&str, &str, &str); 21] = [
-    ("help", "", "list the commands"),
-    (
-        "exit",
-        "[wait|detach|cancel]",
-        "close the session and wait for its children, leave them in the background or cancel them",
-    ),
-    ("quit", "", "close the session, like /exit"),
-    ("model", "NAME", "continue with another model"),
-    ("mode", "MODE", "set the calls of the next prompts: read-only, ask, or auto (without approval requests)"),
-    ("with", "PATTERN… TEXT", "send a prompt that uses only these capabilities: /with rye.fetch.* explain the build"),
-    ("budget", "DOLLARS", "set the highest cost of a prompt; of a single one: `$0.20 TEXT`"),
-    ("reload", "", "compile the directive again and continue with the new plan"),
-    ("fork", "N", "continue from the end of the prompt before prompt N"),
-    ("rewind", "N", "like /fork; files stay as they are"),
-    ("retry", "", "send the last prompt again, in place of its reply"),
-    ("compact", "[FOCUS]", "replace the conversation by a summary"),
-    ("new", "", "close the session and start a new one"),
-    ("resume", "[THREAD]", "close the session and open another one again; list the closed sessions"),
-    ("name", "TITLE", "set the title of the session"),
-    ("tree", "", "list the threads of the session and their prompts"),
-    ("context", "", "list the parts of the next request"),
-    ("preview", "TEXT", "show the price of a message"),
-    ("cost", "", "show the cost of the session"),
-    ("queue", "", "list the messages that wait"),
-    ("clear", "", "withdraw the messages that wait"),
-];
 
 /// Maximum characters of a text in a list.
 const MAX_TEXT_CHARS: usize = 60;
@@ -53,7 +25,8 @@ const MAX_SESSION_TITLE_CHARS: usize = 30;
 /// The meaning of a typed text.
 #[derive(Debug)]
 pub enum TypedText {
-    Help,
+    /// Prints help, perhaps of a topic.
+    Help(Option<String>),
     /// Closes the session. The value is the treatment of children that still run, if the command names one.
     Leave(Option<LeftChildren>),
     /// A command of the session.
@@ -84,7 +57,7 @@ impl TypedText {
         let Some(name) = command_name(text) else { return Self::Message(UserInput::text(text)) };
         let rest = text.get(name.len() + 1..).unwrap_or_default().trim();
         match name {
-            "help" => Self::Help,
+            "help" => Self::Help(Some(rest.to_owned()).filter(|topic| !topic.is_empty())),
             "exit" | "quit" => Self::Leave(LeftChildren::parse(rest)),
             _ => match parse_request(name, rest) {
                 Some(Ok(verb)) => Self::Request(verb),
@@ -169,7 +142,7 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
         description: description.to_owned(),
         arguments: arguments.to_owned(),
     };
-    let own = COMMANDS.iter().map(|(name, arguments, about)| row((*name).to_owned(), "command", about, arguments));
+    let own = built_in_commands().map(|one| row(one.name.to_owned(), "command", one.summary, one.arguments));
     let mut list: Vec<ListedCommand> = own.collect();
     // Faults in the settings are ignored here, because `rye check` reports them.
     list.extend(read_commands(&items, &mut Diagnostics::new()).into_iter().map(|command| {
@@ -192,20 +165,6 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     list
 }
 
-/// Returns the list of commands.
-pub fn help(world: &dyn World) -> String {
-    let commands = list_commands(world).into_iter().filter(|command| command.kind == "command");
-    let list: Vec<String> = commands
-        .map(|ListedCommand { name, arguments, description, .. }| {
-            let arguments = if arguments.is_empty() { String::new() } else { format!(" {arguments}") };
-            format!("/{name}{arguments}  {description}").trim_end().to_owned()
-        })
-        .collect();
-    let calls = "/NAME ARGS  send the prompt template `.ai/prompts/NAME.md`\n/skill:NAME ARGS  send a skill\n\
-                 !COMMAND  run a command and show its output to the model\n!!COMMAND  run a command";
-    format!("{}\n{calls}\na line that starts with `//` is sent with one `/`", list.join("\n"))
-}
-
 /// Returns the note for the response to a typed command; `None` if there is nothing to show.
 pub fn response_note(response: &ChatResponse) -> Option<String> {
     if let Some(error) = &response.error {
@@ -221,10 +180,7 @@ fn format_answer(command: &str, data: &Value) -> String {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let lines: Vec<String> = match command {
         "tree" => return format_tree(data),
-        "context" => list(data)
-            .iter()
-            .map(|part| format!("{:>7}  {}  {}", text(part, "tokens"), text(part, "kind"), text(part, "id")))
-            .collect(),
+        "context" => format_context(&list(data)),
         "preview" if data.get("command").is_some() => vec![text(data, "command")],
         "preview" if data.get("unpriced") == Some(&Value::Bool(true)) => vec![format!(
             "{} tokens ({} cached), cost unknown: the model has no price",
@@ -272,6 +228,19 @@ fn format_answer(command: &str, data: &Value) -> String {
         _ => Vec::new(),
     };
     lines.join("\n")
+}
+
+/// Formats the parts of the next request as a table with their sum.
+fn format_context(parts: &[Value]) -> Vec<String> {
+    let tokens = |part: &Value| part.get("tokens").and_then(Value::as_u64).unwrap_or(0);
+    let text = |part: &Value, key: &str| part.get(key).map_or_else(String::new, plain);
+    let kind_width = parts.iter().map(|part| text(part, "kind").len()).max().unwrap_or(0);
+    let row = |part: &Value| format!("{:>7}  {:kind_width$}  {}", tokens(part), text(part, "kind"), text(part, "id"));
+    let sum: u64 = parts.iter().map(tokens).sum();
+    std::iter::once(format!("{:>7}  the next request, without your text", "tokens"))
+        .chain(parts.iter().map(row))
+        .chain(std::iter::once(format!("{sum:>7}  together, estimated")))
+        .collect()
 }
 
 fn plain(value: &Value) -> String {
@@ -345,7 +314,8 @@ mod tests {
         ] {
             assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
         }
-        assert!(matches!(TypedText::parse("/help me"), TypedText::Help));
+        assert!(matches!(TypedText::parse("/help me"), TypedText::Help(Some(topic)) if topic == "me"));
+        assert!(matches!(TypedText::parse("/help"), TypedText::Help(None)));
         assert!(matches!(TypedText::parse("/quit"), TypedText::Leave(None)));
         assert!(matches!(TypedText::parse("/exit cancel"), TypedText::Leave(Some(LeftChildren::Cancel))));
         let TypedText::Request(ChatVerb::Model { model, confirm }) = TypedText::parse("/model my-confirm") else {
@@ -353,8 +323,8 @@ mod tests {
         };
         assert_eq!((model.as_str(), confirm), ("my-confirm", false));
         // The settings cannot declare a command with a built-in name, so the list of built-in names must be complete.
-        let mut names = COMMANDS.map(|(name, ..)| name);
-        let mut built_in = BUILT_IN_COMMANDS;
+        let mut names: Vec<&str> = built_in_commands().map(|one| one.name).collect();
+        let mut built_in = BUILT_IN_COMMANDS.to_vec();
         names.sort_unstable();
         built_in.sort_unstable();
         assert_eq!(names, built_in);

@@ -3,8 +3,9 @@
 
 use anstyle::{AnsiColor, Style};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::markdown_table::{CELL_SEPARATOR, align_cells};
 use super::screen::Row;
 use super::word_wrap::WordWrapper;
 use crate::present::{BOLD, DIM, color_style};
@@ -287,6 +288,8 @@ struct BlockRenderer {
     is_code: bool,
     links: Vec<String>,
     cells: Vec<String>,
+    /// The finished rows of a table.
+    table: Vec<Vec<String>>,
 }
 
 /// Renders finished Markdown as rows of at most this width; only code is wider.
@@ -415,23 +418,36 @@ impl BlockRenderer {
                 }
             }
             TagEnd::TableHead | TagEnd::TableRow => {
-                let cells = std::mem::take(&mut self.cells).join(" │ ");
-                self.styles.push(if tag == TagEnd::TableHead { BOLD } else { Style::new() });
-                self.text(&cells);
-                self.styles.pop();
-                self.break_row();
+                self.table.push(std::mem::take(&mut self.cells));
             }
+            TagEnd::Table => self.finish_table(),
             TagEnd::Paragraph | TagEnd::Item => self.break_row(),
             TagEnd::HtmlBlock
             | TagEnd::FootnoteDefinition
             | TagEnd::DefinitionList
             | TagEnd::DefinitionListTitle
             | TagEnd::DefinitionListDefinition
-            | TagEnd::Table
             | TagEnd::TableCell
             | TagEnd::Superscript
             | TagEnd::Subscript
             | TagEnd::MetadataBlock(_) => {}
+        }
+    }
+
+    /// Renders the rows of a table: aligned if they fit, else one after the other.
+    fn finish_table(&mut self) {
+        let cells: Vec<Vec<String>> = std::mem::take(&mut self.table)
+            .into_iter()
+            .map(|row| row.iter().map(|cell| expand_tabs(cell)).collect())
+            .collect();
+        let prefix = self.prefix();
+        let rows = align_cells(&cells, self.words.width().saturating_sub(prefix.width()))
+            .unwrap_or_else(|| cells.iter().map(|row| row.join(CELL_SEPARATOR)).collect());
+        for (n, row) in rows.iter().enumerate() {
+            self.words.begin(self.prefix(), self.prefix());
+            self.marker = None;
+            self.words.push(row, if n == 0 { BOLD } else { Style::new() });
+            self.break_row();
         }
     }
 

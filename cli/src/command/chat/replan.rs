@@ -51,7 +51,8 @@ pub enum PlanRequest {
 /// the session's provider first.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {
-        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None),
+        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None)
+            .map_err(|reason| not_compiled(plan, &reason)),
         PlanRequest::Model(model) => {
             let of = |model| compile_again(spaces, plan, model, Some(plan.limits));
             let provider = Some(plan.model.provider.clone());
@@ -70,7 +71,8 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
 
 /// Compiles the directive of a plan again with the plan's model.
 fn compile_with_model(spaces: &Spaces, plan: &Plan, limits: PlanLimits) -> Result<Compilation, String> {
-    let mut compilation = compile_again(spaces, plan, same_model(plan), Some(limits))?;
+    let mut compilation =
+        compile_again(spaces, plan, same_model(plan), Some(limits)).map_err(|reason| not_compiled(plan, &reason))?;
     compilation.plan.model.requested.clone_from(&plan.model.requested);
     compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
     Ok(compilation)
@@ -92,6 +94,14 @@ fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
     }
 }
 
+fn not_compiled(plan: &Plan, reason: &str) -> String {
+    format!("`{}` does not compile: {reason}", plan.directive)
+}
+
+/// Compiles the directive of a plan again.
+///
+/// # Errors
+/// Returns the message and the help of the first error.
 fn compile_again(
     spaces: &Spaces,
     plan: &Plan,
@@ -103,9 +113,11 @@ fn compile_again(
     request.mode = PlanMode::Chat;
     request.model = model;
     let checked = compile(&world, &request);
-    let first = checked.diagnostics.iter().find(|one| one.is_error()).map(Diagnostic::message);
-    let failed = || format!("`{}` does not compile: {}", plan.directive, first.unwrap_or_default());
-    let mut compilation = checked.value.ok_or_else(failed)?;
+    let mut compilation = checked.value.ok_or_else(|| {
+        let first = checked.diagnostics.iter().find(|one| one.is_error());
+        let message = first.map(Diagnostic::message).unwrap_or_default();
+        first.and_then(Diagnostic::help).map_or_else(|| message.clone(), |help| format!("{message}; {help}"))
+    })?;
     if let Some(limits) = limits {
         compilation.plan.limits = limits;
         compilation.plan.session_limits = plan.session_limits;

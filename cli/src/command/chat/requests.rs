@@ -17,7 +17,8 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
 use super::bounds::check_bounds;
-use super::commands::{command_name, help, list_commands};
+use super::commands::{command_name, list_commands};
+use super::help::help;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, LeftChildren};
 use super::next_session::{NextSession, NextStart};
@@ -359,9 +360,9 @@ impl RequestHandler {
         Ok(tree)
     }
 
-    /// Returns the list of commands, or the reason why the project cannot be read.
-    pub fn help(&self) -> String {
-        self.spaces.open().map_or_else(|error| error.to_string(), |world| help(&world))
+    /// Returns the help of a topic, or the reason why the project cannot be read.
+    pub fn help(&self, topic: Option<&str>) -> String {
+        self.spaces.open().map_or_else(|error| error.to_string(), |world| help(&world, topic))
     }
 
     fn commands(&self) -> Result<Option<Value>, String> {

@@ -133,7 +133,7 @@ impl SessionInput {
                 self.perform(ChatVerb::Close { children: children.unwrap_or_default() });
                 note
             }
-            TypedText::Help => Some(self.requests.help()),
+            TypedText::Help(topic) => Some(self.requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Some(reason),
             TypedText::Request(verb) => {
                 self.perform(verb);

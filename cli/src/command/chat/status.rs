@@ -3,6 +3,7 @@
 use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::Plan;
 use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody};
+use rye_engine::exchange::Usage;
 use rye_engine::live_state::LiveState;
 use rye_engine::thread::Cost;
 use unicode_width::UnicodeWidthStr;
@@ -15,6 +16,8 @@ use crate::report::printable;
 #[derive(Debug, Default)]
 pub struct SessionStatus {
     model: String,
+    /// True if a script replaces the model: the costs are simulated.
+    is_scripted: bool,
     /// Tokens.
     context_window: u64,
     /// Tokens of the last request and its reply.
@@ -54,12 +57,20 @@ impl SessionStatus {
         status
     }
 
+    /// Marks the session as one whose model a script replaces.
+    #[must_use]
+    pub fn scripted(self, is_scripted: bool) -> Self {
+        Self { is_scripted, ..self }
+    }
+
     /// Updates the status from an event. `is_main` is true for an event of the session's own thread.
     pub fn follow(&mut self, is_main: bool, event: &EventBody) {
         if let EventBody::Settled(settled) = event {
             self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
             self.session_cost = self.session_cost.saturating_add(settled.amount);
-            if is_main && !settled.unknown_outcome {
+            // A failed attempt may have no usage.
+            let has_usage = settled.usage != Usage::default();
+            if is_main && !settled.unknown_outcome && has_usage {
                 self.context = settled.usage.whole_input().saturating_add(settled.usage.output);
                 self.input = (settled.usage.whole_input(), settled.usage.cache_read);
             }
@@ -155,7 +166,11 @@ impl SessionStatus {
             .filter(|_| !self.unpriced)
             .map(|(expected, most)| format!("next ≈ ${} (max ${})", trim_dollars(expected), trim_dollars(most)));
         let mode = (self.mode != ChatMode::Ask).then(|| self.mode.as_str().to_owned());
-        std::iter::once(self.model.clone()).chain(mode).chain(context).chain(next).chain(costs).chain(cache).collect()
+        let model = if self.is_scripted { format!("script for {}", self.model) } else { self.model.clone() };
+        if self.is_scripted {
+            costs.push("costs simulated".to_owned());
+        }
+        std::iter::once(model).chain(mode).chain(context).chain(next).chain(costs).chain(cache).collect()
     }
 }
 
@@ -187,6 +202,7 @@ mod tests {
     fn narrow_line_drops_fields_from_the_right() {
         let status = SessionStatus {
             model: "sonnet".into(),
+            is_scripted: false,
             context_window: 200_000,
             context: 18_240,
             input: (100, 96),
@@ -202,12 +218,15 @@ mod tests {
         let plain = |status: &SessionStatus, columns| {
             status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "")
         };
-        let text = |columns| plain(&status, columns);
-        assert_eq!(text(100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");
-        assert_eq!(text(30), "sonnet · 18.2k/200k 9%");
-        assert_eq!(text(10), "sonnet");
-        assert_eq!(text(3), "");
-        let read_only = SessionStatus { mode: ChatMode::ReadOnly, ..status };
+        assert_eq!(plain(&status, 100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");
+        assert_eq!(plain(&status, 30), "sonnet · 18.2k/200k 9%");
+        assert_eq!(plain(&status, 10), "sonnet");
+        assert_eq!(plain(&status, 3), "");
+        let scripted = status.scripted(true);
+        let shown =
+            "script for sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · costs simulated · cache 96%";
+        assert_eq!(plain(&scripted, 120), shown);
+        let read_only = SessionStatus { mode: ChatMode::ReadOnly, is_scripted: false, ..scripted };
         assert_eq!(plain(&read_only, 40), "sonnet · read-only · 18.2k/200k 9%");
         let unpriced = SessionStatus { unpriced: true, session_cost: 0, next: Some((1, 2)), ..read_only };
         assert_eq!(plain(&unpriced, 80), "sonnet · read-only · 18.2k/200k 9% · cost unknown · cache 96%");

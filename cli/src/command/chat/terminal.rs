@@ -19,11 +19,11 @@ use super::commands::{TypedText, response_note};
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
 use super::json::{ChatResponse, ChatVerb};
-use super::keys::KEY_HELP;
 use super::leaving::{LeftChildren, leave_question};
 use super::markdown::MarkdownStream;
 use super::overlay::{Completer, Overlay, cut_to_width};
 use super::raw_mode::{ContinueSignals, KeyReader, enter_raw_mode, restore_terminal, terminal_size};
+use super::recap::Recap;
 use super::requests::RequestHandler;
 use super::screen::{Row, Screen, TerminalSize, Viewport};
 use super::status::SessionStatus;
@@ -58,6 +58,8 @@ pub struct TerminalSession {
     pub status: SessionStatus,
     /// Messages that were not sent when the session was closed.
     pub unsent: Vec<String>,
+    /// The end of the conversation of a session that was opened again.
+    pub recap: Option<Recap>,
     /// True to print every event.
     pub events: bool,
     pub keys: Arc<KeyReader>,
@@ -123,6 +125,7 @@ pub async fn run_terminal(
         return RenderOutcome { write_error: Some(error) };
     }
     let mut terminal = ChatTerminal::new(session, &report, size);
+    terminal.print_recap();
     let outcome = terminal.run(live, messages).await;
     restore_terminal();
     let write_error = match outcome {
@@ -218,6 +221,13 @@ impl ChatTerminal {
                         end = Some(ended);
                     }
                     Some(RendererMessage::Question { text, shown }) => {
+                        // The events before the question are already in the stream.
+                        while is_open && !live.is_idle() {
+                            match live.next().await {
+                                Some(next) => self.live(&next),
+                                None => is_open = false,
+                            }
+                        }
                         // Keys typed before the question belong to the editor.
                         while let Ok(key) = keys.try_recv() {
                             self.terminal_event(key)?;
@@ -274,7 +284,7 @@ impl ChatTerminal {
 
     /// Returns true if the viewport changes even without events.
     fn is_animated(&self) -> bool {
-        self.is_running && self.request.is_none()
+        self.is_running && !(self.request.is_some() && self.activity.is_waiting())
     }
 
     fn live(&mut self, live: &StreamEvent) {
@@ -360,6 +370,10 @@ impl ChatTerminal {
     fn message(&mut self, message: RendererMessage) {
         match message {
             RendererMessage::Note(text) | RendererMessage::Stop(text) => self.note(&text),
+            RendererMessage::AwaitedNote { text, printed } => {
+                self.note(&text);
+                printed.send(()).ok();
+            }
             RendererMessage::QuestionClosed(note) => {
                 self.request = None;
                 if let Some(note) = note {
@@ -408,15 +422,16 @@ impl ChatTerminal {
         self.history.add(&text);
         self.draft_due = None;
         self.draft.write("");
-        match TypedText::parse(&text) {
-            TypedText::Help => self.help(),
+        let typed = TypedText::parse(&text);
+        if !matches!(typed, TypedText::Message(_) | TypedText::Leave(_)) {
+            self.echo(&text);
+        }
+        match typed {
+            TypedText::Help(topic) => self.help(topic.as_deref()),
             TypedText::Leave(None) => self.leave(),
             TypedText::Leave(Some(children)) => self.close(children),
             TypedText::Invalid(reason) => self.note(&reason),
-            TypedText::Request(verb) => {
-                self.echo(&text);
-                self.commands.perform(verb);
-            }
+            TypedText::Request(verb) => self.commands.perform(verb),
             TypedText::Message(input) => self.submit(input, text, is_follow_up),
         }
     }
@@ -452,10 +467,10 @@ impl ChatTerminal {
         self.is_dirty = true;
     }
 
-    fn help(&mut self) {
-        let keys: Vec<String> = KEY_HELP.iter().map(|(key, about)| format!("{key}  {about}")).collect();
-        let commands = self.session.requests.help();
-        self.note(&format!("{commands}\n{}", keys.join("\n")));
+    /// Prints the help of a topic; without one, an overview.
+    fn help(&mut self, topic: Option<&str>) {
+        let text = self.session.requests.help(topic);
+        self.note(&text);
     }
 
     fn interrupt(&mut self) {

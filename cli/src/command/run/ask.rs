@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use rye_compiler::approvals::{ApprovalRequired, HeadlessPolicy, is_preapproved};
 use rye_compiler::item::Items;
 use rye_compiler::plan::ApprovalOrigin;
+use rye_compiler::sandbox::SandboxKind;
 use rye_engine::BoxFuture;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
@@ -196,12 +197,17 @@ impl ApprovalHandler for TerminalApprover {
             counted.answered();
             match (answer, grant) {
                 (TypedAnswer::Thread, Some(grant)) => {
+                    self.screen.note(&format!("`{}` needs no further approval in this thread", grant.capability));
                     terminal.given.insert(grant);
                 }
                 (TypedAnswer::Project, Some(grant)) => {
-                    if let Err(error) = self.spaces.trust().record_capability(&grant.capability) {
-                        self.screen.note(&format!("approval not saved: {error}"));
-                    }
+                    self.screen.note(&match self.spaces.trust().record_capability(&grant.capability) {
+                        Ok(()) => format!(
+                            "`{}` needs no further approval in this project; `rye trust --revoke` ends this",
+                            grant.capability
+                        ),
+                        Err(error) => format!("approval not saved: {error}"),
+                    });
                 }
                 (
                     TypedAnswer::Once
@@ -243,11 +249,26 @@ impl TerminalApprover {
         if let Ok(world) = self.spaces.open()
             && let Some(sandbox) = request.sandbox(&Items::new(&world))
         {
-            lines.push(format!("  sandbox: {}", printable(&sandbox.to_string())));
+            lines.push(match sandbox.kind {
+                // The engine starts a thread, or acts itself: no process is confined.
+                SandboxKind::Engine if is_thread_start(&call.capability) => {
+                    "  starts: a thread with its own permissions, at most those of this thread".to_owned()
+                }
+                SandboxKind::Engine
+                | SandboxKind::Files
+                | SandboxKind::Requests
+                | SandboxKind::Process
+                | SandboxKind::None => format!("  sandbox: {}", printable(&sandbox.to_string())),
+            });
         }
         lines.push("Allow? [y/N; t: in this thread, p: in this project] ".to_owned());
         lines.join("\n")
     }
+}
+
+/// Returns true for the capability to start a directive.
+fn is_thread_start(capability: &str) -> bool {
+    capability.starts_with("rye.execute.directive.")
 }
 
 /// Formats the arguments of a call, one per line. The further lines of a text are marked, so that no argument looks

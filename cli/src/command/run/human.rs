@@ -33,8 +33,8 @@ mod end;
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
-/// Maximum length of a child's error message, in characters.
-const MAX_CHILD_ERROR_CHARS: usize = 400;
+/// Maximum length of the error message of a call or a child, in characters.
+const MAX_ERROR_CHARS: usize = 400;
 /// A call that takes longer is printed before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 
@@ -188,7 +188,7 @@ impl HumanRenderer {
         let line = format!("child {} {}", child.thread_id, child.status.as_str());
         self.thread_line(thread, status_style(child.status), &line);
         let Some(error) = self.errors.remove(&child.thread_id) else { return };
-        let message = truncate_line(message_without_code(&error), MAX_CHILD_ERROR_CHARS);
+        let message = truncate_line(message_without_code(&error), MAX_ERROR_CHARS);
         self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {}: {message}", error.code));
         if self.missing_key.iter().any(|child_id| child_id.as_str() == child.thread_id) {
             self.thread_line(thread, Style::new(), &format!("  {MISSING_KEY_HELP}"));
@@ -422,13 +422,16 @@ impl HumanRenderer {
             Some(_) | None => result.name.clone(),
         };
         let time = if result.why == ResultKind::Ran { format!(" {} ms", result.duration_ms) } else { String::new() };
-        let first_line = || result.content.lines().next().unwrap_or_default().to_owned();
-        let problem = result_reason(result).or_else(|| result.is_error.then(first_line));
+        let problem = result_reason(result).or_else(|| result.is_error.then(|| error_line(&result.content).to_owned()));
+        let red = color_style(AnsiColor::Red);
         match problem {
             None => self.thread_line(thread, Style::new(), &format!("ok    {what}{time}")),
+            Some(problem) if problem.chars().count() <= MAX_DETAIL_CHARS => {
+                self.thread_line(thread, red, &format!("error {what}{time}: {problem}"));
+            }
             Some(problem) => {
-                let problem = truncate_line(&problem, MAX_DETAIL_CHARS);
-                self.thread_line(thread, color_style(AnsiColor::Red), &format!("error {what}{time}: {problem}"));
+                self.thread_line(thread, red, &format!("error {what}{time}:"));
+                self.thread_line(thread, red, &format!("  {}", truncate_line(&problem, MAX_ERROR_CHARS)));
             }
         }
     }
@@ -436,13 +439,10 @@ impl HumanRenderer {
     fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
+            let because = truncate_line(because, MAX_DETAIL_CHARS);
             // The expansion of a message is recorded in the list of hooks, but is no hook.
-            let kind = if hook.hook == "expansion" { "" } else { "hook " };
-            self.thread_line(
-                thread,
-                color_style(AnsiColor::Yellow),
-                &format!("{kind}{}: {}", hook.hook, truncate_line(because, MAX_DETAIL_CHARS)),
-            );
+            let line = if hook.hook == "expansion" { because } else { format!("hook {}: {because}", hook.hook) };
+            self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
         }
     }
 }
@@ -554,6 +554,13 @@ fn message_without_code(error: &RunError) -> &str {
 
 fn io_err() -> impl io::Write {
     anstream::stderr().lock()
+}
+
+/// Returns the line of a failed call's output that states the reason: the last one of a Python traceback, else the first.
+fn error_line(output: &str) -> &str {
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default();
+    if first.starts_with("Traceback (most recent call last)") { lines.next_back().unwrap_or(first) } else { first }
 }
 
 /// Returns the text of a reply, without thinking and tool calls.

@@ -2,6 +2,7 @@
 //! higher one.
 
 use rye_compiler::compile::Compilation;
+use rye_compiler::plan::OriginCause;
 
 /// Returns the limits by name, each with its origin: ` comes from .ai/directives/deploy.md:6 (declared by `deploy`)`.
 pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
@@ -9,6 +10,7 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
         let name = key.strip_prefix("limit.")?;
         let origin = compilation.origins.get(key)?;
         let place = match &origin.place {
+            None if origin.cause == OriginCause::GivenWithCall => FROM_OPTION.to_owned(),
             Some(place) => format!(" comes from {}:{} ({})", place.file, place.line, origin.cause),
             None => format!(": {}", origin.cause),
         };
@@ -17,10 +19,15 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
     compilation.origins.0.keys().filter_map(named_origin).collect()
 }
 
+/// The origin of a limit that the command line sets.
+const FROM_OPTION: &str = " comes from `--limit`";
+
 /// Formats the hint for a thread that this limit stopped.
 pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
-    let stands =
-        place.map(|(_, place)| format!("the limit `{limit}`{place}; override it for a run with `--limit {limit}=N`; "));
+    let stands = place.map(|(_, place)| {
+        let change = if place == FROM_OPTION { "" } else { "override it for a run with `--limit {limit}=N`; " };
+        format!("the limit `{limit}`{place}; {}", change.replace("{limit}", limit))
+    });
     format!("{}continue with new limits with `rye threads resume {thread} --message TEXT`", stands.unwrap_or_default())
 }

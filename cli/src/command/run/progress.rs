@@ -137,6 +137,11 @@ impl Progress {
         activity.bytes = activity.bytes.saturating_add(text.len() as u64);
     }
 
+    /// Returns true if every thread waits for an answer of the user, so that the rows do not change.
+    pub fn is_waiting(&self) -> bool {
+        self.threads.values().all(Activity::waits_for_user)
+    }
+
     /// Counts an interrupt of the user (Ctrl-C).
     pub fn stop(&mut self) {
         self.stops += 1;
@@ -176,6 +181,9 @@ impl Progress {
         let mut lines = self.lines(main, columns.saturating_sub(2));
         let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
         let frame = FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default();
+        let waits = |thread| self.threads.get(thread).is_some_and(Activity::waits_for_user);
+        // A spinner would suggest that something runs.
+        let frame = if main.is_some_and(waits) { "?" } else { frame };
         for (n, line) in lines.iter_mut().enumerate() {
             *line = if n == 0 { format!("{frame} {line}") } else { format!("  {line}") };
         }
@@ -214,8 +222,13 @@ impl Activity {
         Self { step: Step::default(), since: Instant::now(), bytes: 0 }
     }
 
+    fn waits_for_user(&self) -> bool {
+        self.step == Step::Approval
+    }
+
     fn fields(&self) -> Vec<String> {
-        let mut fields = vec![self.step.to_string(), format!("{} s", self.since.elapsed().as_secs())];
+        let mut fields = vec![self.step.to_string()];
+        fields.extend((!self.waits_for_user()).then(|| format!("{} s", self.since.elapsed().as_secs())));
         if let Step::Model { model, .. } = &self.step {
             fields.push(model.clone());
             let tokens = self.bytes.div_ceil(BYTES_PER_TOKEN);

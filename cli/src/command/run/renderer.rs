@@ -43,6 +43,11 @@ pub trait Render: Send {
 
 pub enum RendererMessage {
     Note(String),
+    /// A note. `printed` completes when it is printed.
+    AwaitedNote {
+        text: String,
+        printed: oneshot::Sender<()>,
+    },
     Stop(String),
     /// A question. `shown` completes when the question is rendered.
     Question {
@@ -154,10 +159,13 @@ impl Renderer {
         self.thread.unpark();
     }
 
-    /// Prints a message on lines of its own.
-    pub fn note(&self, text: &str) {
-        self.sender.note(text);
+    /// Prints a message on lines of its own, and waits until it is printed.
+    pub async fn note_and_wait(&self, text: &str) {
+        let (tell, printed) = oneshot::channel();
+        self.sender.0.send(RendererMessage::AwaitedNote { text: text.to_owned(), printed: tell }).ok();
         self.thread.unpark();
+        // A renderer that is gone prints nothing.
+        printed.await.ok();
     }
 
     /// Renders the result and waits until all output is written.
@@ -204,6 +212,10 @@ async fn print(
             },
             message = messages.recv(), if end.is_none() => match message {
                 Some(RendererMessage::Note(text)) => show.note(&text),
+                Some(RendererMessage::AwaitedNote { text, printed }) => {
+                    show.note(&text);
+                    printed.send(()).ok();
+                }
                 Some(RendererMessage::Stop(text)) => {
                     show.stop();
                     show.note(&if is_asking { format!("\n{text}") } else { text });

@@ -15,7 +15,7 @@ use rye_engine::thread_id::ThreadId;
 
 use super::ask::headless_warning;
 use crate::CommandError;
-use crate::present::truncate_line;
+use crate::present::{format_count, truncate_line};
 use crate::report::printable;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
@@ -66,6 +66,14 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
     }
     lines.extend(unattended.and_then(|unattended| headless_warning(&required_approvals(&items, plan), unattended)));
     lines.join("\n")
+}
+
+/// Formats the permissions of a session that its user opens again. The session asks for each risky call, and `/plan`
+/// lists the details.
+pub fn format_session(recorded: &ParentThread) -> String {
+    let grants = recorded.grants().first().map_or(0, Vec::len);
+    let grants = format_count(grants as u64, "grant");
+    format!("`{}` continues with the {grants} of its transcript; /plan lists them", recorded.id)
 }
 
 fn format_granted(grant: &Grant) -> String {

@@ -29,6 +29,7 @@ use crate::CommandError;
 use crate::command::chat::client_approver::ClientApprover;
 use crate::command::chat::leaving::BackgroundChoice;
 use crate::command::chat::raw_mode::restore_terminal;
+use crate::command::chat::recap::Recap;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::{ChatInput, SessionInput};
 use crate::command::chat::status::SessionStatus;
@@ -186,7 +187,11 @@ pub fn run_to_end(
             && !how.detached
         {
             let alone = (!ask::has_terminal(format)).then_some(unattended);
-            report.note(&printable(&resume_notice::format_permissions(&recorded, &world, alone)));
+            let text = match alone {
+                None if how.chat.is_some() => resume_notice::format_session(&recorded),
+                _ => resume_notice::format_permissions(&recorded, &world, alone),
+            };
+            report.note(&printable(&text));
             if let Some(text) = kept.describe() {
                 report.note(&printable(&text));
             }
@@ -204,6 +209,12 @@ pub fn run_to_end(
             // Only the interface of a chat sends further prompts.
             handle.send(ControlMessage::Close);
         }
+        if let Some(script) = kept.settings.script.as_deref().filter(|_| how.chat.is_some() && format == Format::Human)
+        {
+            report.note(&printable(&format!(
+                "the script `{script}` replaces the model: no model is called, and costs are simulated"
+            )));
+        }
         let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
         let control = handle.control();
@@ -212,8 +223,9 @@ pub fn run_to_end(
             requests: Arc::new(requests()),
             thread: handle.thread_id.clone(),
             answers: answer,
-            status: session_status(&engine, &handle.thread_id, &recorded),
+            status: session_status(&engine, &handle.thread_id, &recorded).scripted(kept.settings.script.is_some()),
             unsent: held_messages(&recorded),
+            recap: Recap::of_events(&recorded),
             events: how.events,
             keys,
         };
@@ -267,6 +279,9 @@ fn start_renderer(
         let report = report.clone();
         let render = async move || run_terminal(session, report, live, messages).await;
         return Renderer::start_with(render, sender, runtime);
+    }
+    if let Some(recap) = Recap::of_events(recorded).filter(|_| how.chat.is_some_and(ChatFace::has_terminal)) {
+        report.note(&printable(&format!("prompt {}: {}\n{}", recap.number, recap.prompt, recap.reply)));
     }
     for text in held_messages(recorded) {
         report.note(&printable(&format!("not sent when the session ended: {text}")));

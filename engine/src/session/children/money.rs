@@ -140,7 +140,9 @@ fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Resu
 /// Renders a refused reservation, for the model.
 fn render_reservation_refusal(refusal: &Refusal) -> String {
     if let Refusal::MoreThanIsLeft { requested, left } = refusal {
-        return format!("spend_exceeded: the child requests ${requested}, and ${left} is available for children");
+        return format!(
+            "spend_exceeded: the child requires ${requested}, but only ${left} of this thread's budget is left for children"
+        );
     }
     format!("spend_exceeded: no money could be reserved for the child: {refusal}")
 }

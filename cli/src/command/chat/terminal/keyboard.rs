@@ -108,7 +108,7 @@ impl ChatTerminal {
                 self.edited();
             }
             KeyAction::ExpandPastes => self.editor.expand_pastes(),
-            KeyAction::Help => self.help(),
+            KeyAction::Help => self.help(Some("keys")),
             KeyAction::Interrupt | KeyAction::None => {}
         }
         Ok(())

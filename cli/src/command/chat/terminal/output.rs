@@ -5,8 +5,8 @@ use crate::command::chat::approvals::OpenRequest;
 use crate::command::chat::markdown::expand_tabs;
 use crate::command::chat::screen::Row;
 use crate::command::run::human::CapturedOutput;
-use crate::present::BOLD;
 use crate::present::wrap::fold_for_columns;
+use crate::present::{BOLD, format_count};
 use crate::report::printable;
 
 impl ChatTerminal {
@@ -62,6 +62,20 @@ impl ChatTerminal {
         }
         self.finished.push(Row::default());
         self.is_dirty = true;
+    }
+
+    /// Prints the end of the conversation of a session that was opened again.
+    pub(super) fn print_recap(&mut self) {
+        let Some(recap) = self.session.recap.take() else { return };
+        if recap.number > 1 {
+            let earlier = recap.number - 1;
+            self.note(&format!("{} before this one; /tree lists them", format_count(earlier, "prompt")));
+        }
+        self.echo(&recap.prompt);
+        self.markdown.push(&recap.reply);
+        self.finish_text();
+        self.finished.push(Row::default());
+        self.ends_with_blank = true;
     }
 
     pub(super) fn open_request(&mut self, question: &str) {

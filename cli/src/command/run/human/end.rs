@@ -20,7 +20,7 @@ impl HumanRenderer {
         if !self.quiet {
             let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
             let cost = self.cost(session_cost.unwrap_or(&result.cost));
-            writeln!(io_err(), "session closed  {cost}  {DIM}{again}{DIM:#}").ok();
+            writeln!(io_err(), "session closed  {cost}\n{DIM}{again}{DIM:#}").ok();
         }
     }
 

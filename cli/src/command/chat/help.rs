@@ -1,0 +1,201 @@
+//! The help of a chat: an overview of its commands that fits on a small screen, the list of all of them, and the help
+//! of a single one.
+
+use rye_compiler::world::World;
+
+use super::commands::{ListedCommand, list_commands};
+use super::keys::KEY_HELP;
+use crate::present::table::two_columns;
+
+/// A command of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltInCommand {
+    pub name: &'static str,
+    /// The arguments; empty if there are none.
+    pub arguments: &'static str,
+    pub summary: &'static str,
+    /// A call of the command.
+    pub example: &'static str,
+}
+
+const fn command(
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    example: &'static str,
+) -> BuiltInCommand {
+    BuiltInCommand { name, arguments, summary, example }
+}
+
+/// The commands of a session, in groups.
+pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
+    (
+        "conversation",
+        &[
+            command("fork", "N", "continue from the end of the prompt before prompt N", "/fork 2"),
+            command(
+                "rewind",
+                "N [conversation|files|both]",
+                "like /fork; lists and restores changed files",
+                "/rewind 2",
+            ),
+            command("retry", "", "send the last prompt again, in place of its reply", "/retry"),
+            command("compact", "[FOCUS]", "replace the conversation by a summary", "/compact the failing tests"),
+            command("tree", "", "list the threads of the session and their prompts", "/tree"),
+            command("queue", "", "list the messages that wait", "/queue"),
+            command("clear", "", "withdraw the messages that wait", "/clear"),
+        ],
+    ),
+    (
+        "bounds",
+        &[
+            command("model", "NAME", "continue with another model", "/model fast"),
+            command(
+                "mode",
+                "MODE",
+                "set the calls of the next prompts: read-only, ask, or auto (without approval requests)",
+                "/mode read-only",
+            ),
+            command(
+                "budget",
+                "DOLLARS",
+                "set the highest cost of a prompt; of a single one: `$0.20 TEXT`",
+                "/budget 0.20",
+            ),
+            command(
+                "with",
+                "PATTERN… TEXT",
+                "send a prompt that uses only these capabilities",
+                "/with rye.fetch.* explain the build",
+            ),
+        ],
+    ),
+    (
+        "request",
+        &[
+            command("context", "", "list the parts of the next request", "/context"),
+            command("preview", "TEXT", "show the price of a message", "/preview now in French"),
+            command("cost", "", "show the cost of the session", "/cost"),
+        ],
+    ),
+    (
+        "session",
+        &[
+            command("name", "TITLE", "set the title of the session", "/name parser rewrite"),
+            command("reload", "", "compile the directive again and continue with the new plan", "/reload"),
+            command("new", "", "close the session and start a new one", "/new"),
+            command(
+                "resume",
+                "[THREAD]",
+                "close the session and open another one again; list the closed sessions",
+                "/resume rye/agent/chat-1795644116",
+            ),
+            command(
+                "exit",
+                "[wait|detach|cancel]",
+                "close the session and wait for its children, leave them in the background or cancel them",
+                "/exit cancel",
+            ),
+            command("quit", "", "close the session, like /exit", "/quit"),
+        ],
+    ),
+    ("help", &[command("help", "[NAME|all|keys]", "list the commands, explain one, or list the keys", "/help model")]),
+];
+
+/// Maximum length of a row of the overview, without the name of its group.
+const MAX_ROW_CHARS: usize = 60;
+
+/// Forms of a text that are no commands.
+const TEXT_FORMS: [(&str, &str); 6] = [
+    ("/NAME ARGS", "send the prompt template `.ai/prompts/NAME.md`"),
+    ("/skill:NAME ARGS", "send a skill"),
+    ("$0.20 TEXT", "send a prompt that costs at most $0.20"),
+    ("!COMMAND", "run a command and show its output to the model"),
+    ("!!COMMAND", "run a command"),
+    ("//TEXT", "send a text that starts with `/`"),
+];
+
+/// Returns the built-in commands in their order.
+pub fn built_in_commands() -> impl Iterator<Item = &'static BuiltInCommand> {
+    COMMAND_GROUPS.iter().flat_map(|(_, commands)| commands.iter())
+}
+
+/// Returns the help of a topic: `all`, `keys` or the name of a command; an overview without one.
+pub fn help(world: &dyn World, topic: Option<&str>) -> String {
+    match topic.map(|topic| topic.trim_start_matches('/')) {
+        None | Some("") => overview(world),
+        Some("keys") => two_columns(&KEY_HELP.map(|(key, about)| (key.to_owned(), about.to_owned()))),
+        Some("all") => list_all(world),
+        Some(name) => explain_command(world, name),
+    }
+}
+
+fn call(name: &str, arguments: &str) -> String {
+    format!("/{name} {arguments}").trim_end().to_owned()
+}
+
+fn overview(world: &dyn World) -> String {
+    let mut rows = Vec::new();
+    for (group, commands) in COMMAND_GROUPS {
+        push_group(&mut rows, group, commands.iter().map(|one| call(one.name, one.arguments)));
+    }
+    let own = list_commands(world).into_iter().filter(|one| built_in_commands().all(|known| known.name != one.name));
+    push_group(&mut rows, "project", own.map(|one| call(&one.name, &one.arguments)));
+    push_group(&mut rows, "text", TEXT_FORMS.iter().map(|(form, _)| (*form).to_owned()));
+    format!("{}\n`/help NAME` explains one of them, `/help all` all, `/help keys` the keys", two_columns(&rows))
+}
+
+/// Adds the entries of a group, several to a row.
+fn push_group(rows: &mut Vec<(String, String)>, group: &str, entries: impl Iterator<Item = String>) {
+    let mut name = group;
+    let mut row = String::new();
+    for entry in entries {
+        if !row.is_empty() && row.chars().count() + entry.chars().count() > MAX_ROW_CHARS {
+            rows.push((std::mem::take(&mut name).to_owned(), std::mem::take(&mut row)));
+        }
+        row = if row.is_empty() { entry } else { format!("{row} · {entry}") };
+    }
+    if !row.is_empty() {
+        rows.push((name.to_owned(), row));
+    }
+}
+
+fn list_all(world: &dyn World) -> String {
+    let of = |one: ListedCommand| (call(&one.name, &one.arguments), one.description);
+    let forms = TEXT_FORMS.iter().map(|(form, about)| ((*form).to_owned(), (*about).to_owned()));
+    two_columns(&list_commands(world).into_iter().map(of).chain(forms).collect::<Vec<_>>())
+}
+
+fn explain_command(world: &dyn World, name: &str) -> String {
+    let Some(found) = list_commands(world).into_iter().find(|one| one.name == name) else {
+        return format!("no command `/{name}`; `/help all` lists them");
+    };
+    let example = built_in_commands().find(|one| one.name == name).map(|one| format!("\nexample: {}", one.example));
+    let description = if found.description.is_empty() { format!("a {}", found.kind) } else { found.description };
+    format!("{}  {description}{}", call(&found.name, &found.arguments), example.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use rye_compiler::world::MapWorld;
+
+    use super::*;
+
+    #[test]
+    fn overview_fits_on_a_small_screen_and_names_every_command() {
+        let text = crate::present::wrap::fold_for_columns(&help(&MapWorld::new(), None), 80);
+        assert!(text.lines().count() <= 20, "{text}");
+        for command in built_in_commands() {
+            assert!(text.contains(&format!("/{}", command.name)), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_help_with_an_example() {
+        for command in built_in_commands() {
+            let text = help(&MapWorld::new(), Some(command.name));
+            assert!(text.contains(command.summary) && text.contains(&format!("example: /{}", command.name)), "{text}");
+        }
+        assert_eq!(help(&MapWorld::new(), Some("nothing")), "no command `/nothing`; `/help all` lists them");
+    }
+}

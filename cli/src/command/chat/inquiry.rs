@@ -1,0 +1,325 @@
+//! Commands of a chat that report on the session and change nothing in it: its plan, the reasons for it, the hooks that
+//! ran, skills, approvals, and exports of the conversation.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+
+use rye_compiler::item::Items;
+use rye_compiler::report::render;
+use rye_compiler::report::summary::PlanSummary;
+use rye_compiler::world::ItemKind;
+use rye_engine::event::{Event, EventBody};
+use rye_engine::message::ContentBlock;
+use rye_engine::secrets::mask_secrets;
+use rye_engine::session_tree::session_rows;
+use rye_engine::thread_id::ThreadId;
+use serde_json::Value;
+
+use super::json::ChatResponse;
+use super::replan::{PlanRequest, recompile};
+use super::requests::RequestHandler;
+use crate::command::threads::export::collect_script;
+use crate::command::threads::transcript::format_json_line;
+use crate::command::why;
+use crate::present::event::event_view;
+use crate::present::table::two_columns;
+use crate::present::{format_count, truncate_line};
+
+/// Maximum characters of a text in a report.
+const MAX_TEXT_CHARS: usize = 200;
+/// Maximum number of answered approval requests in a report, the newest ones.
+const MAX_APPROVALS: usize = 20;
+
+/// A question about a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inquiry {
+    Plan,
+    /// The last message, or a part of the plan by its name.
+    Why(Option<String>),
+    Hooks,
+    Skills,
+    Approvals,
+    /// Writes the conversation to a file.
+    Export(ExportFormat),
+    /// The text of the `n`th reply from the end, for the clipboard.
+    Copy(usize),
+}
+
+/// The format of an exported conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Prompts, calls and replies as Markdown.
+    Markdown,
+    /// Every event of the session's threads.
+    JsonLines,
+    /// A script that replays the newest thread.
+    Script,
+}
+
+impl Inquiry {
+    /// Parses a command; `None` for any other name.
+    ///
+    /// # Errors
+    /// Returns the reason why the arguments are invalid.
+    pub fn parse(name: &str, rest: &str) -> Option<Result<Self, String>> {
+        Some(Ok(match name {
+            "plan" => Self::Plan,
+            "why" => Self::Why(Some(rest).filter(|rest| !matches!(*rest, "" | "last")).map(str::to_owned)),
+            "hooks" => Self::Hooks,
+            "skills" => Self::Skills,
+            "approvals" => Self::Approvals,
+            "export" => match rest {
+                "" | "md" => Self::Export(ExportFormat::Markdown),
+                "jsonl" => Self::Export(ExportFormat::JsonLines),
+                "script" => Self::Export(ExportFormat::Script),
+                _ => return Some(Err("/export needs `md`, `jsonl` or `script`: `/export md`".to_owned())),
+            },
+            "copy" => match rest {
+                "" => Self::Copy(1),
+                number => match number.parse() {
+                    Ok(number @ 1..) => Self::Copy(number),
+                    Ok(0) | Err(_) => return Some(Err("/copy needs the number of a reply from the end: `/copy 2`".to_owned())),
+                },
+            },
+            _ => return None,
+        }))
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Why(_) => "why",
+            Self::Hooks => "hooks",
+            Self::Skills => "skills",
+            Self::Approvals => "approvals",
+            Self::Export(_) => "export",
+            Self::Copy(_) => "copy",
+        }
+    }
+}
+
+impl RequestHandler {
+    /// Answers a question about the session, as the response to a typed command.
+    pub async fn answer_inquiry(&self, inquiry: Inquiry) -> ChatResponse {
+        let name = inquiry.name();
+        match self.inquire(inquiry).await {
+            Ok(text) => ChatResponse::accepted(Value::Null, name, Some(Value::String(text))),
+            Err(reason) => ChatResponse::refused(Value::Null, Some(name), reason),
+        }
+    }
+
+    async fn inquire(&self, inquiry: Inquiry) -> Result<String, String> {
+        match inquiry {
+            Inquiry::Plan => self.describe_plan().await,
+            Inquiry::Why(None) => Ok(explain_last_message(&self.session_events().await?)),
+            Inquiry::Why(Some(thing)) => self.why(&thing).await,
+            Inquiry::Hooks => Ok(list_hooks(&self.session_events().await?)),
+            Inquiry::Skills => self.list_skills().await,
+            Inquiry::Approvals => self.list_approvals().await,
+            Inquiry::Export(format) => self.export(format).await,
+            Inquiry::Copy(number) => {
+                let events = self.session_events().await?;
+                let replies: Vec<String> = events.iter().filter_map(|event| reply_text(&event.body)).collect();
+                let at = replies.len().checked_sub(number);
+                let reply = at.and_then(|at| replies.get(at)).cloned();
+                reply.ok_or_else(|| format!("the session has {}", format_count(replies.len() as u64, "reply")))
+            }
+        }
+    }
+
+    async fn describe_plan(&self) -> Result<String, String> {
+        let live = self.control.started_state().await;
+        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let world = self.spaces.open().map_err(|error| error.to_string())?;
+        let summary = PlanSummary::new(&world, None, &compilation).map_err(|error| error.to_string())?;
+        let mut text = render::text::render(&compilation, &summary).trim_end().to_owned();
+        if compilation.plan_id != live.state.plan_id {
+            text.push_str("\nthe files have changed since this session's plan: /reload continues with the plan above");
+        }
+        Ok(text)
+    }
+
+    async fn why(&self, thing: &str) -> Result<String, String> {
+        let live = self.control.started_state().await;
+        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let world = self.spaces.open().map_err(|error| error.to_string())?;
+        why::explain_in_plan(&world, &compilation, thing)
+    }
+
+    async fn list_skills(&self) -> Result<String, String> {
+        let live = self.control.started_state().await;
+        let world = self.spaces.open().map_err(|error| error.to_string())?;
+        let items = Items::new(&world);
+        let skills = items.list(ItemKind::Skill);
+        let shown = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
+        let rows: Vec<(String, String)> = shown
+            .filter_map(|entry| items.skill(&entry.id))
+            .map(|skill| {
+                let tokens = live.plan.model.counted_by.count(&skill.element().0);
+                let hidden = if skill.is_hidden { ", not listed for the model" } else { "" };
+                let about = format!("{} ({}{hidden})", skill.description, format_count(tokens, "token"));
+                (format!("/skill:{}", skill.file.id), about)
+            })
+            .collect();
+        let none = "this project has no skill: `.ai/skills/NAME/SKILL.md` is one";
+        Ok(if rows.is_empty() { none.to_owned() } else { two_columns(&rows) })
+    }
+
+    async fn list_approvals(&self) -> Result<String, String> {
+        let trust = self.spaces.trust();
+        let approved = trust.snapshot().map_err(|error| error.to_string())?.capabilities().to_vec();
+        let mut text = String::new();
+        for capability in &approved {
+            writeln!(text, "in this project: {capability}").ok();
+        }
+        if !approved.is_empty() {
+            text.push_str("`rye trust --revoke` ends the trust in this project\n");
+        }
+        let events = self.session_events().await?;
+        let mut asked = None;
+        let mut answers = Vec::new();
+        for event in &events {
+            match &event.body {
+                EventBody::ApprovalAsked(question) => asked = Some(truncate_line(&question.what, MAX_TEXT_CHARS)),
+                EventBody::ApprovalGiven(_) => {
+                    let what = asked.take().unwrap_or_default();
+                    answers.push(format!("{}: {what}", event_view(event).line));
+                }
+                _ => {}
+            }
+        }
+        let skipped = answers.len().saturating_sub(MAX_APPROVALS);
+        text.push_str(&answers.split_off(skipped).join("\n"));
+        let none = "no approval was given in this session or for this project";
+        Ok(if text.is_empty() { none.to_owned() } else { text.trim_end().to_owned() })
+    }
+
+    async fn export(&self, format: ExportFormat) -> Result<String, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let (text, extension) = match format {
+            ExportFormat::Markdown => (to_markdown(&self.session_events().await?), "md"),
+            ExportFormat::JsonLines => {
+                let lines: Vec<String> = self.session_events().await?.iter().map(format_json_line).collect();
+                (lines.join("\n"), "jsonl")
+            }
+            ExportFormat::Script => {
+                let (script, _) = collect_script(&self.engine.threads(), &thread, true, &mut |_| ())
+                    .map_err(|failure| failure.message)?;
+                (serde_json::to_string_pretty(&script).map_err(|error| error.to_string())?, "script.yaml")
+            }
+        };
+        let name = thread.as_str().rsplit('/').next().unwrap_or("chat");
+        let path = self.spaces.project.join(format!("{name}.{extension}"));
+        let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
+        // An earlier export may have been edited.
+        let mut file = File::create_new(&path).map_err(failed)?;
+        writeln!(file, "{}", mask_secrets(text.trim_end())).map_err(failed)?;
+        Ok(format!("written to `{}`", path.display()))
+    }
+
+    /// Returns the events of the session's threads, oldest first.
+    async fn session_events(&self) -> Result<Vec<Event>, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let threads = self.engine.threads();
+        let read = move || {
+            let mut events = Vec::new();
+            for row in session_rows(&threads, &thread)? {
+                events.extend(threads.transcript(&row.id)?);
+            }
+            Ok(events)
+        };
+        let read: Result<Vec<Event>, rye_engine::store::StoreError> =
+            tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+        read.map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the text of a reply; `None` for any other event, and for a reply without text.
+fn reply_text(body: &EventBody) -> Option<String> {
+    let EventBody::CognitionOut(reply) = body else { return None };
+    let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
+    let texts: Vec<String> = reply.content.iter().filter_map(text).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+/// Compares the last message as it was typed with the text that the model got, and lists the causes of a difference.
+fn explain_last_message(events: &[Event]) -> String {
+    let inputs = events.iter().enumerate().rev();
+    let found = inputs.filter_map(|(at, event)| match &event.body {
+        EventBody::UserInput(input) => Some((at, input)),
+        _ => None,
+    });
+    let Some((at, input)) = found.take(1).next() else { return "the session has no message yet".to_owned() };
+    let mut lines = vec![format!("typed: {}", input.raw)];
+    lines.push(match (input.handled, input.raw == input.text) {
+        (true, _) => "sent: nothing".to_owned(),
+        (false, true) => "sent: the same text".to_owned(),
+        (false, false) => format!("sent: {}", input.text),
+    });
+    for part in &input.expansions {
+        let short: String = part.sha256.chars().take(12).collect();
+        let (start, end) = (part.start, part.end);
+        lines.push(format!("  bytes {start} to {end} come from the {} `{}` (sha256 {short})", part.kind, part.item));
+    }
+    // The hooks of a message are recorded before its acceptance.
+    let before = events.get(..at).unwrap_or_default().iter().rev();
+    let own = before.take_while(|event| !matches!(event.body, EventBody::UserInput(_) | EventBody::PromptEnded(_)));
+    for event in own {
+        if let EventBody::HookPoint(run) = &event.body
+            && run.subject.as_deref() == Some(input.id.as_str())
+        {
+            lines.push(format!("  {}", event_view(event).line));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Lists the hooks of the last prompt, intake included.
+fn list_hooks(events: &[Event]) -> String {
+    let started = events.iter().rposition(|event| matches!(event.body, EventBody::PromptStarted(_))).unwrap_or(0);
+    let before = events.get(..started).unwrap_or_default();
+    let first = before.iter().rposition(|event| matches!(event.body, EventBody::PromptEnded(_))).map_or(0, |at| at + 1);
+    let runs = events.get(first..).unwrap_or_default().iter();
+    let lines: Vec<String> = runs
+        .filter_map(|event| match &event.body {
+            EventBody::HookPoint(run) if !run.considered.is_empty() => Some(event_view(event).line),
+            _ => None,
+        })
+        .collect();
+    if lines.is_empty() { "no hook was considered in the last prompt".to_owned() } else { lines.join("\n") }
+}
+
+/// Formats the conversation of a session as Markdown.
+fn to_markdown(events: &[Event]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match &event.body {
+            EventBody::Named(named) => writeln!(text, "# {}\n", named.name).ok(),
+            EventBody::UserInput(input) if !input.handled => writeln!(text, "## {}\n", quote(&input.raw)).ok(),
+            EventBody::CognitionOut(reply) => {
+                for block in &reply.content {
+                    if let ContentBlock::Text { text: said } = block {
+                        writeln!(text, "{said}\n").ok();
+                    }
+                }
+                None
+            }
+            EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_) => {
+                writeln!(text, "*{}*\n", event_view(event).line).ok()
+            }
+            _ => None,
+        };
+    }
+    text
+}
+
+/// Formats a message as the text of a heading and, if it has several lines, a quotation.
+fn quote(text: &str) -> String {
+    match text.split_once('\n') {
+        None => text.to_owned(),
+        Some((first, rest)) => format!("{first}\n\n> {}", rest.replace('\n', "\n> ")),
+    }
+}
