@@ -119,7 +119,11 @@ fn unknown_command_is_not_sent() {
     let place = project("steps: [{ expect: { user: /etc/passwd }, text: A path. }, { text: Literal. }]");
     let done = chat(&place, &["talk"], b"/hlep\n/etc/passwd\n//help\n/exit\nnever read\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "A path.\nLiteral.\n"), "{}", done.stderr);
-    assert!(done.stderr.contains("unknown command `/hlep`: nothing was sent; `/help` lists"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("unknown command `/hlep`: nothing was sent; did you mean `/help`?"),
+        "{}",
+        done.stderr
+    );
     let texts: Vec<String> = transcript(&place).iter().map(ToString::to_string).collect();
     assert!(texts.iter().any(|text| text.contains("\"/help\"")), "one slash is left");
     assert!(!texts.iter().any(|text| text.contains("never read")));
@@ -413,12 +417,13 @@ fn commands_of_the_settings_run_a_tool_and_their_answer_is_shown_or_sent() {
     place.write(".ai/config/agent/chat.yaml", COMMANDS);
     place.write(".ai/tools/team/answer.sh", ANSWER);
     place.write(".ai/tools/team/broken.sh", "#!/bin/sh\n# rye: {description: Fails.}\necho no luck >&2\nexit 3\n");
-    let lines = b"/where main.rs\n/quiet\n/later be short\n/ask a haiku\n/broken\n/wher x\n/help\n";
+    let lines = b"/where main.rs\n/quiet\n/later be short\n/ask a haiku\n/broken\n/wher x\n/help\n/help where\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\n"), "{}", done.stderr);
     assert!(done.stderr.contains("\nof main.rs\n"), "{}", done.stderr);
     assert!(!done.stderr.contains("hidden") && done.stderr.contains("no luck"), "{}", done.stderr);
     assert!(done.stderr.contains("did you mean `/where`?"), "{}", done.stderr);
+    assert!(done.stderr.contains("project       /where NAME"), "{}", done.stderr);
     assert!(done.stderr.contains("/where NAME  Show a file."), "{}", done.stderr);
     let events = transcript(&place);
     let ran: Vec<(&str, &str)> = events

@@ -56,6 +56,23 @@ fn leaving_asks_while_a_child_runs_and_can_cancel_it() {
 }
 
 #[test]
+fn new_session_asks_about_a_child_that_runs() {
+    let (place, mut terminal) = with_running_child(60_000);
+    terminal.press("/new\r");
+    terminal.wait_for("1 child runs. w: wait, c: cancel, Esc: stay");
+    // The next session needs the terminal.
+    terminal.press("d\x1b");
+    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    terminal.press("/new cancel\r");
+    terminal.wait_until("the next session", |rows| {
+        rows.iter().filter(|row| row.starts_with("session closed")).count() == 1 && rows.iter().any(|row| row == ">")
+    });
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, status_of_child(&place).as_str()), (0, "killed"), "{rows:?}");
+}
+
+#[test]
 fn session_waits_for_its_child_if_the_user_wants() {
     let (place, mut terminal) = with_running_child(3_000);
     terminal.press("/exit\r");

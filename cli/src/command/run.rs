@@ -13,6 +13,7 @@ mod locked;
 mod pinned_plan;
 pub mod progress;
 pub mod renderer;
+mod request_counter;
 mod resume_notice;
 pub mod sandbox;
 pub mod start;

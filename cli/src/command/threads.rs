@@ -4,7 +4,7 @@ mod approvals;
 mod approve;
 mod chain;
 mod control;
-mod export;
+pub mod export;
 mod list;
 mod prove;
 mod prune;
@@ -12,7 +12,7 @@ mod repair;
 mod resume;
 mod show;
 mod tail;
-mod transcript;
+pub mod transcript;
 mod verify;
 mod wait;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use indexmap::IndexMap;
-use rye_compiler::compile::{CompileRequest, compile, compile_with_sources};
+use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
 use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
@@ -113,6 +113,22 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         Format::Human | Format::Plain => report.text(printable(&output.to_string()).trim_end())?,
     }
     Ok(Exit::Fine)
+}
+
+/// Returns the answer about a part of one plan as lines.
+///
+/// # Errors
+/// Returns the reason if the plan has no such part.
+pub fn explain_in_plan(world: &dyn World, compilation: &Compilation, thing: &str) -> Result<String, String> {
+    let of = compilation.plan.directive.to_string();
+    let (answers, suggestion) = merge_answers([(of.clone(), explain_with_missing_grants(world, compilation, thing))]);
+    let items = item_files(thing, world).map_err(|error| error.to_string())?;
+    if items.is_empty() && answers.is_empty() {
+        let near = nearest_name(thing, suggestion, world).map(|near| format!("; did you mean `{near}`?"));
+        return Err(format!("no part of the plan of `{of}` is named `{thing}`{}", near.unwrap_or_default()));
+    }
+    let output = WhyOutput { thing: thing.to_owned(), items, answers };
+    Ok(printable(&output.to_string()).trim_end().to_owned())
 }
 
 /// Returns the files of an id, of all kinds.

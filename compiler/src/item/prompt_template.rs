@@ -17,9 +17,35 @@ const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments
 /// Number of arguments that fill a template when its placeholders are determined.
 const MAX_HINTED_ARGUMENTS: usize = 20;
 /// The commands of every front end. A declared command cannot have one of these names.
-pub const BUILT_IN_COMMANDS: [&str; 21] = [
-    "help", "exit", "quit", "model", "mode", "with", "reload", "fork", "rewind", "retry", "compact", "name", "tree",
-    "context", "preview", "cost", "queue", "clear", "budget", "new", "resume",
+pub const BUILT_IN_COMMANDS: [&str; 28] = [
+    "help",
+    "exit",
+    "quit",
+    "model",
+    "mode",
+    "with",
+    "reload",
+    "fork",
+    "rewind",
+    "retry",
+    "compact",
+    "name",
+    "tree",
+    "context",
+    "preview",
+    "cost",
+    "queue",
+    "clear",
+    "budget",
+    "new",
+    "resume",
+    "plan",
+    "why",
+    "hooks",
+    "skills",
+    "approvals",
+    "export",
+    "copy",
 ];
 
 /// Maximum length in bytes of a name between braces.

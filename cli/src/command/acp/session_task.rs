@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::permission::{SessionGrants, permission_request};
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
+use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatRequest, ChatVerb};
 use crate::command::chat::requests::RequestHandler;
 
@@ -189,7 +190,12 @@ impl SessionTask {
             TypedText::Help(topic) => Err(self.requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Err(reason),
             TypedText::Leave(_) => Err("the client closes its sessions".to_owned()),
-            TypedText::Request(verb) => Ok(verb),
+            TypedText::Inquiry(Inquiry::Copy(_)) => Err("only a terminal has a clipboard".to_owned()),
+            TypedText::Inquiry(inquiry) => {
+                let response = self.requests.answer_inquiry(inquiry).await;
+                Err(response_note(&response).unwrap_or_default())
+            }
+            TypedText::Switch(verb, _) | TypedText::Request(verb) => Ok(verb),
         };
         let (requests, connection, id) = (Arc::clone(&self.requests), self.connection.clone(), self.id.clone());
         tokio::spawn(async move {

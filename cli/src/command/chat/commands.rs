@@ -6,14 +6,17 @@ use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::event::{ChatMode, UserInput};
+use rye_engine::session::rewind::{FileRewind, RewindState};
 use rye_engine::session_tree::SessionThread;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::bounds::split_bounds;
 use super::help::built_in_commands;
+use super::inquiry::Inquiry;
 use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
+use super::rewind::RewindFiles;
 use crate::present::{format_date, truncate_line};
 
 /// Maximum characters of a text in a list.
@@ -31,6 +34,10 @@ pub enum TypedText {
     Leave(Option<LeftChildren>),
     /// A command of the session.
     Request(ChatVerb),
+    /// A question about the session.
+    Inquiry(Inquiry),
+    /// A command that opens another session, with the treatment of children that still run.
+    Switch(ChatVerb, Option<LeftChildren>),
     /// A command with invalid arguments, and the reason.
     Invalid(String),
     /// A prompt, or the call of a skill, a template or a hook's command.
@@ -59,12 +66,33 @@ impl TypedText {
         match name {
             "help" => Self::Help(Some(rest.to_owned()).filter(|topic| !topic.is_empty())),
             "exit" | "quit" => Self::Leave(LeftChildren::parse(rest)),
-            _ => match parse_request(name, rest) {
-                Some(Ok(verb)) => Self::Request(verb),
+            "new" => match (rest, split_children(rest)) {
+                ("", _) => Self::Switch(ChatVerb::New {}, None),
+                (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New {}, children),
+                _ => Self::Invalid("/new needs `wait`, `cancel` or nothing: `/new cancel`".to_owned()),
+            },
+            "resume" if !rest.is_empty() => {
+                let (thread, children) = split_children(rest);
+                Self::Switch(ChatVerb::Resume { thread: Some(thread.to_owned()) }, children)
+            }
+            _ => match parse_request(name, rest)
+                .map(|parsed| parsed.map(Self::Request))
+                .or_else(|| Some(Inquiry::parse(name, rest)?.map(Self::Inquiry)))
+            {
+                Some(Ok(typed)) => typed,
                 Some(Err(reason)) => Self::Invalid(reason),
                 None => Self::Message(UserInput::text(text)),
             },
         }
+    }
+}
+
+/// Splits the treatment of children that still run from the end of a command's arguments.
+fn split_children(rest: &str) -> (&str, Option<LeftChildren>) {
+    let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
+    match LeftChildren::parse(last) {
+        Some(children @ (LeftChildren::Wait | LeftChildren::Cancel)) => (before.trim_end(), Some(children)),
+        Some(LeftChildren::Detach) | None => (rest, None),
     }
 }
 
@@ -93,13 +121,13 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
             Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
             Err(_) => Err("/budget needs an amount of dollars: `/budget 0.20`".to_owned()),
         },
-        "new" => Ok(ChatVerb::New {}),
-        "resume" => Ok(ChatVerb::Resume { thread: text }),
+        "resume" => Ok(ChatVerb::Resume { thread: None }),
         "reload" => Ok(ChatVerb::Reload { confirm }),
-        "fork" | "rewind" => match rest.parse() {
+        "fork" => match rest.parse() {
             Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
-            Err(_) => Err(format!("/{name} needs the number of a prompt: `/{name} 2`; /tree lists them")),
+            Err(_) => Err("/fork needs the number of a prompt: `/fork 2`; /tree lists them".to_owned()),
         },
+        "rewind" => parse_rewind(rest),
         "retry" => Ok(ChatVerb::Retry {}),
         "compact" => Ok(ChatVerb::Compact { focus: text }),
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
@@ -118,6 +146,21 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "clear" => Ok(ChatVerb::ClearQueue {}),
         _ => return None,
     })
+}
+
+/// Parses the arguments of `/rewind`. Without a part, the files are listed and nothing changes.
+fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
+    let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let invalid =
+        "/rewind needs the number of a prompt, and perhaps `conversation`, `files` or `both`: `/rewind 2 both`";
+    let prompt = number.parse().map_err(|_| invalid.to_owned())?;
+    match part.trim() {
+        "" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Preview }),
+        "conversation" => Ok(ChatVerb::Fork { prompt }),
+        "files" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Only }),
+        "both" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Restore }),
+        _ => Err(invalid.to_owned()),
+    }
 }
 
 /// A command, prompt template or skill that a message can call.
@@ -222,12 +265,42 @@ fn format_answer(command: &str, data: &Value) -> String {
                 format!("{}  {updated}  {title}", text(session, "thread_id"))
             })
             .collect(),
+        "rewind" => return format_rewind(data),
         "model" | "mode" | "budget" | "reload" => {
             list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect()
         }
-        _ => Vec::new(),
+        // An inquiry is answered with a text.
+        _ => data.as_str().map(str::to_owned).into_iter().collect(),
     };
     lines.join("\n")
+}
+
+/// Formats the files of a rewind, and the work that it does not undo.
+pub fn format_rewind(data: &Value) -> String {
+    let rewind: FileRewind = serde_json::from_value(data.clone()).unwrap_or_default();
+    let mut lines: Vec<String> =
+        rewind.files.iter().map(|file| format!("{}  {}", describe_state(file.state), file.path)).collect();
+    if lines.is_empty() {
+        lines.push("no file tool has changed a file since this prompt".to_owned());
+    }
+    lines.extend(rewind.not_undone.iter().map(|call| format!("not undone: {}", truncate_line(call, MAX_TEXT_CHARS))));
+    if let Some(prompt) = data.get("preview").and_then(Value::as_u64) {
+        lines.push(format!(
+            "nothing is rewound yet: add `conversation`, `files` or `both`, as in `/rewind {prompt} both`"
+        ));
+    }
+    lines.join("\n")
+}
+
+fn describe_state(state: RewindState) -> &'static str {
+    match state {
+        RewindState::Restorable => "can be restored",
+        RewindState::Removable => "can be removed ",
+        RewindState::Unchanged => "as before       ",
+        RewindState::Changed => "stays: changed since",
+        RewindState::Unavailable => "stays: unavailable",
+        RewindState::Restored => "restored       ",
+    }
 }
 
 /// Formats the parts of the next request as a table with their sum.
@@ -276,11 +349,11 @@ mod tests {
             ("/preview $0.10 hello", "preview"),
             ("/budget 0.20", "budget"),
             ("/budget $1 confirm", "budget"),
-            ("/new", "new"),
             ("/resume", "resume"),
-            ("/resume talk-1", "resume"),
             ("/fork 2", "fork"),
-            ("/rewind 1", "fork"),
+            ("/rewind 1", "rewind"),
+            ("/rewind 1 both", "rewind"),
+            ("/rewind 1 conversation", "fork"),
             ("/retry", "retry"),
             ("/compact the tests", "compact"),
             ("/name my work", "name"),
@@ -304,6 +377,10 @@ mod tests {
             "/fork",
             "/fork two",
             "/rewind -1",
+            "/rewind 1 all",
+            "/new now",
+            "/export pdf",
+            "/copy 0",
             "/name",
             "/model confirm",
             "/budget",
@@ -316,6 +393,12 @@ mod tests {
         }
         assert!(matches!(TypedText::parse("/help me"), TypedText::Help(Some(topic)) if topic == "me"));
         assert!(matches!(TypedText::parse("/help"), TypedText::Help(None)));
+        for (line, name) in [("/plan", "plan"), ("/why last", "why"), ("/export", "export"), ("/copy 2", "copy")] {
+            assert!(matches!(TypedText::parse(line), TypedText::Inquiry(found) if found.name() == name), "{line}");
+        }
+        assert!(matches!(TypedText::parse("/new"), TypedText::Switch(ChatVerb::New {}, None)));
+        let cancelled = TypedText::parse("/resume talk-1 cancel");
+        assert!(matches!(cancelled, TypedText::Switch(ChatVerb::Resume { .. }, Some(LeftChildren::Cancel))));
         assert!(matches!(TypedText::parse("/quit"), TypedText::Leave(None)));
         assert!(matches!(TypedText::parse("/exit cancel"), TypedText::Leave(Some(LeftChildren::Cancel))));
         let TypedText::Request(ChatVerb::Model { model, confirm }) = TypedText::parse("/model my-confirm") else {

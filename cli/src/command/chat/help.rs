@@ -42,6 +42,8 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command("retry", "", "send the last prompt again, in place of its reply", "/retry"),
             command("compact", "[FOCUS]", "replace the conversation by a summary", "/compact the failing tests"),
             command("tree", "", "list the threads of the session and their prompts", "/tree"),
+            command("copy", "[N]", "copy the Nth reply from the end to the clipboard", "/copy 2"),
+            command("export", "[md|jsonl|script]", "write the conversation to a file of the project", "/export md"),
             command("queue", "", "list the messages that wait", "/queue"),
             command("clear", "", "withdraw the messages that wait", "/clear"),
         ],
@@ -75,6 +77,16 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
         &[
             command("context", "", "list the parts of the next request", "/context"),
             command("preview", "TEXT", "show the price of a message", "/preview now in French"),
+            command("plan", "", "show the plan of the session: permissions, limits, prompt, tools", "/plan"),
+            command(
+                "why",
+                "[last|PART]",
+                "compare the last message with the text that was sent, or show the origin of a part of the plan",
+                "/why limit.spend",
+            ),
+            command("hooks", "", "list the hooks of the last prompt with their verdicts", "/hooks"),
+            command("skills", "", "list the skills with their tokens", "/skills"),
+            command("approvals", "", "list the approvals of the session and the project", "/approvals"),
             command("cost", "", "show the cost of the session", "/cost"),
         ],
     ),
@@ -83,10 +95,10 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
         &[
             command("name", "TITLE", "set the title of the session", "/name parser rewrite"),
             command("reload", "", "compile the directive again and continue with the new plan", "/reload"),
-            command("new", "", "close the session and start a new one", "/new"),
+            command("new", "[wait|cancel]", "close the session and start a new one", "/new"),
             command(
                 "resume",
-                "[THREAD]",
+                "[THREAD] [wait|cancel]",
                 "close the session and open another one again; list the closed sessions",
                 "/resume rye/agent/chat-1795644116",
             ),

@@ -79,7 +79,9 @@ impl Inquiry {
                 "" => Self::Copy(1),
                 number => match number.parse() {
                     Ok(number @ 1..) => Self::Copy(number),
-                    Ok(0) | Err(_) => return Some(Err("/copy needs the number of a reply from the end: `/copy 2`".to_owned())),
+                    Ok(0) | Err(_) => {
+                        return Some(Err("/copy needs the number of a reply from the end: `/copy 2`".to_owned()));
+                    }
                 },
             },
             _ => return None,
@@ -180,13 +182,12 @@ impl RequestHandler {
         let mut asked = None;
         let mut answers = Vec::new();
         for event in &events {
-            match &event.body {
-                EventBody::ApprovalAsked(question) => asked = Some(truncate_line(&question.what, MAX_TEXT_CHARS)),
-                EventBody::ApprovalGiven(_) => {
-                    let what = asked.take().unwrap_or_default();
-                    answers.push(format!("{}: {what}", event_view(event).line));
-                }
-                _ => {}
+            if let EventBody::ApprovalAsked(question) = &event.body {
+                asked = Some(truncate_line(&question.what, MAX_TEXT_CHARS));
+            }
+            if let EventBody::ApprovalGiven(_) = &event.body {
+                let what = asked.take().unwrap_or_default();
+                answers.push(format!("{}: {what}", event_view(event).line));
             }
         }
         let skipped = answers.len().saturating_sub(MAX_APPROVALS);
@@ -247,12 +248,11 @@ fn reply_text(body: &EventBody) -> Option<String> {
 
 /// Compares the last message as it was typed with the text that the model got, and lists the causes of a difference.
 fn explain_last_message(events: &[Event]) -> String {
-    let inputs = events.iter().enumerate().rev();
-    let found = inputs.filter_map(|(at, event)| match &event.body {
-        EventBody::UserInput(input) => Some((at, input)),
-        _ => None,
-    });
-    let Some((at, input)) = found.take(1).next() else { return "the session has no message yet".to_owned() };
+    let found =
+        events.iter().enumerate().rev().find_map(|(at, event)| {
+            if let EventBody::UserInput(input) = &event.body { Some((at, input)) } else { None }
+        });
+    let Some((at, input)) = found else { return "the session has no message yet".to_owned() };
     let mut lines = vec![format!("typed: {}", input.raw)];
     lines.push(match (input.handled, input.raw == input.text) {
         (true, _) => "sent: nothing".to_owned(),
@@ -283,12 +283,8 @@ fn list_hooks(events: &[Event]) -> String {
     let before = events.get(..started).unwrap_or_default();
     let first = before.iter().rposition(|event| matches!(event.body, EventBody::PromptEnded(_))).map_or(0, |at| at + 1);
     let runs = events.get(first..).unwrap_or_default().iter();
-    let lines: Vec<String> = runs
-        .filter_map(|event| match &event.body {
-            EventBody::HookPoint(run) if !run.considered.is_empty() => Some(event_view(event).line),
-            _ => None,
-        })
-        .collect();
+    let considered = |event: &&Event| matches!(&event.body, EventBody::HookPoint(run) if !run.considered.is_empty());
+    let lines: Vec<String> = runs.filter(considered).map(|event| event_view(event).line).collect();
     if lines.is_empty() { "no hook was considered in the last prompt".to_owned() } else { lines.join("\n") }
 }
 
@@ -296,22 +292,18 @@ fn list_hooks(events: &[Event]) -> String {
 fn to_markdown(events: &[Event]) -> String {
     let mut text = String::new();
     for event in events {
-        match &event.body {
-            EventBody::Named(named) => writeln!(text, "# {}\n", named.name).ok(),
-            EventBody::UserInput(input) if !input.handled => writeln!(text, "## {}\n", quote(&input.raw)).ok(),
-            EventBody::CognitionOut(reply) => {
-                for block in &reply.content {
-                    if let ContentBlock::Text { text: said } = block {
-                        writeln!(text, "{said}\n").ok();
-                    }
-                }
-                None
-            }
-            EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_) => {
-                writeln!(text, "*{}*\n", event_view(event).line).ok()
-            }
-            _ => None,
-        };
+        if let EventBody::Named(named) = &event.body {
+            writeln!(text, "# {}\n", named.name).ok();
+        } else if let EventBody::UserInput(input) = &event.body
+            && !input.handled
+        {
+            writeln!(text, "## {}\n", quote(&input.raw)).ok();
+        } else if let Some(reply) = reply_text(&event.body) {
+            writeln!(text, "{reply}\n").ok();
+        }
+        if matches!(event.body, EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_)) {
+            writeln!(text, "*{}*\n", event_view(event).line).ok();
+        }
     }
     text
 }

@@ -126,15 +126,30 @@ impl RequestHandler {
         match (children, &self.background) {
             (LeftChildren::Detach, Some(background)) => background.choose(),
             (LeftChildren::Detach | LeftChildren::Wait, _) => {}
-            (LeftChildren::Cancel, _) => {
-                for child in self.running_children() {
-                    // A cancellation would wait for the end of the model call.
-                    let stopped = self.engine.send_to_chain(&child, ControlMessage::Kill).await;
-                    stopped.map_err(|error| error.to_string())?;
-                }
-            }
+            (LeftChildren::Cancel, _) => self.cancel_children().await?,
         }
         sent
+    }
+
+    /// Opens another session. Children are cancelled once the session is closing.
+    pub async fn switch(&self, verb: ChatVerb, children: LeftChildren) -> ChatResponse {
+        let response = self.answer(ChatRequest { id: Value::Null, verb }).await;
+        if response.error.is_some() || children != LeftChildren::Cancel {
+            return response;
+        }
+        match self.cancel_children().await {
+            Ok(()) => response,
+            Err(reason) => ChatResponse::refused(Value::Null, response.command, reason),
+        }
+    }
+
+    async fn cancel_children(&self) -> Result<(), String> {
+        for child in self.running_children() {
+            // A cancellation would wait for the end of the model call.
+            let stopped = self.engine.send_to_chain(&child, ControlMessage::Kill).await;
+            stopped.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {

@@ -54,6 +54,9 @@ impl RequestHandler {
             json!({})
         };
         if let Value::Object(fields) = &mut data {
+            if files == RewindFiles::Preview {
+                fields.insert("preview".into(), json!(prompt));
+            }
             fields.insert("files".into(), json!(rewind.files));
             fields.insert("not_undone".into(), json!(rewind.not_undone));
         }

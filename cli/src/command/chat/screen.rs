@@ -8,6 +8,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use unicode_width::UnicodeWidthStr;
 
 /// Minimum width of a terminal with a screen, in columns.
@@ -17,6 +19,8 @@ const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
 const END_FRAME: &str = "\x1b[?2026l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const ERASE_BELOW: &str = "\x1b[J";
+/// Maximum bytes of a copied text: terminals ignore longer ones.
+const MAX_CLIPBOARD_BYTES: usize = 74_000;
 const RESET_STYLE: &str = "\x1b[0m";
 /// Turns automatic wrapping off and saves the cursor.
 const BEGIN_ROWS: &str = "\x1b[?7l\x1b7";
@@ -199,6 +203,19 @@ impl<W: Write> Screen<W> {
         self.forget_painted();
         self.out.write_all(frame.as_bytes())?;
         self.out.flush()
+    }
+
+    /// Copies a text to the clipboard of the terminal (OSC 52). Returns false if the text is too long for terminals.
+    ///
+    /// # Errors
+    /// The terminal was closed.
+    pub fn copy(&mut self, text: &str) -> io::Result<bool> {
+        if text.len() > MAX_CLIPBOARD_BYTES {
+            return Ok(false);
+        }
+        write!(self.out, "\x1b]52;c;{}\x07", STANDARD.encode(text))?;
+        self.out.flush()?;
+        Ok(true)
     }
 
     /// Forgets the painted rows, because other programs have written to the terminal. The next frame starts in the row

@@ -8,8 +8,9 @@ use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus
 use serde_json::Value;
 
 use super::commands::{TypedText, response_note};
+use super::inquiry::Inquiry;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::leaving::leave_question;
+use super::leaving::{LeftChildren, leave_question};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::next_session::NextSession;
 use super::requests::RequestHandler;
@@ -139,6 +140,22 @@ impl SessionInput {
                 self.perform(verb);
                 note
             }
+            TypedText::Inquiry(Inquiry::Copy(_)) => {
+                Some("/copy needs the editor of a terminal; /export writes a file".to_owned())
+            }
+            TypedText::Inquiry(inquiry) => {
+                self.inquire(inquiry);
+                note
+            }
+            TypedText::Switch(verb, children) => {
+                let count = self.requests.running_children().len();
+                if children.is_none() && count > 0 && self.lines.is_terminal() {
+                    let answers = "repeat the command with `wait` or `cancel` at the end";
+                    return Some(leave_question(count, answers));
+                }
+                self.switch(verb, children.unwrap_or_default());
+                note
+            }
             TypedText::Message(input) => {
                 self.submit(input);
                 note
@@ -164,11 +181,27 @@ impl SessionInput {
         self.last_sent = self.control.submit(input, delivery).map(|id| (id, thread));
     }
 
-    /// Starts to perform a typed command. If the lines come from a file, the command waits for the end of the last
-    /// message, and the next line waits for the end of the command.
+    /// Starts to answer a question about the session.
+    fn inquire(&mut self, inquiry: Inquiry) {
+        let handler = Arc::clone(&self.requests);
+        self.start(async move { handler.answer_inquiry(inquiry).await });
+    }
+
+    /// Starts to open another session.
+    fn switch(&mut self, verb: ChatVerb, children: LeftChildren) {
+        let handler = Arc::clone(&self.requests);
+        self.start(async move { handler.switch(verb, children).await });
+    }
+
+    /// Starts to perform a typed command.
     fn perform(&mut self, verb: ChatVerb) {
         let handler = Arc::clone(&self.requests);
-        let request = ChatRequest { id: Value::Null, verb };
+        self.start(async move { handler.answer(ChatRequest { id: Value::Null, verb }).await });
+    }
+
+    /// Starts a typed command. The lines of a file take effect one after another.
+    fn start(&mut self, command: impl Future<Output = ChatResponse> + Send + 'static) {
+        let handler = Arc::clone(&self.requests);
         let before = self.last_sent.take();
         let waits = !self.lines.is_terminal();
         self.answering = Some(Box::pin(async move {
@@ -176,7 +209,7 @@ impl SessionInput {
                 handler.control.settled(&before, thread.as_deref()).await;
             }
             let thread = current_thread(&handler.control);
-            let response = handler.answer(request).await;
+            let response = command.await;
             let sent = response.data.as_ref();
             let sent = sent.and_then(|data| data.get("message").or_else(|| data.get("input"))?.as_str());
             if let Some(sent) = sent.filter(|_| waits) {

@@ -166,7 +166,11 @@ impl SessionStatus {
             .filter(|_| !self.unpriced)
             .map(|(expected, most)| format!("next ≈ ${} (max ${})", trim_dollars(expected), trim_dollars(most)));
         let mode = (self.mode != ChatMode::Ask).then(|| self.mode.as_str().to_owned());
-        let model = if self.is_scripted { format!("script for {}", self.model) } else { self.model.clone() };
+        let model = if self.is_scripted && self.model != SCRIPTED_WIRE {
+            format!("script for {}", self.model)
+        } else {
+            self.model.clone()
+        };
         if self.is_scripted {
             costs.push("costs simulated".to_owned());
         }

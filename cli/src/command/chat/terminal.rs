@@ -12,14 +12,15 @@ use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSourc
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::preview;
 use rye_engine::thread_id::ThreadId;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::approvals::OpenRequest;
 use super::commands::{TypedText, response_note};
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
-use super::json::{ChatResponse, ChatVerb};
-use super::leaving::{LeftChildren, leave_question};
+use super::json::ChatResponse;
+use super::leaving::LeftChildren;
 use super::markdown::MarkdownStream;
 use super::overlay::{Completer, Overlay, cut_to_width};
 use super::raw_mode::{ContinueSignals, KeyReader, enter_raw_mode, restore_terminal, terminal_size};
@@ -36,8 +37,10 @@ use crate::report::{Printer, printable};
 
 mod keyboard;
 mod output;
+mod questions;
 mod typed_commands;
 
+use questions::KeyQuestion;
 use typed_commands::TypedCommands;
 
 /// Minimum time between two frames.
@@ -98,8 +101,8 @@ pub struct ChatTerminal {
     is_leaving: bool,
     /// True if the last key was Ctrl+C in an empty editor.
     may_leave: bool,
-    /// The question about children that still run, while the user leaves.
-    leave_question: Option<String>,
+    /// An open question that a key answers.
+    question: Option<KeyQuestion>,
     /// True if the last key requested a wider mode.
     may_widen: bool,
     hint: Option<&'static str>,
@@ -171,7 +174,7 @@ impl ChatTerminal {
             is_running: false,
             is_leaving: false,
             may_leave: false,
-            leave_question: None,
+            question: None,
             may_widen: false,
             hint: Some("Enter sends, /help lists commands and keys"),
             is_dirty: true,
@@ -432,6 +435,8 @@ impl ChatTerminal {
             TypedText::Leave(Some(children)) => self.close(children),
             TypedText::Invalid(reason) => self.note(&reason),
             TypedText::Request(verb) => self.commands.perform(verb),
+            TypedText::Inquiry(inquiry) => self.commands.inquire(inquiry),
+            TypedText::Switch(verb, children) => self.switch(verb, children),
             TypedText::Message(input) => self.submit(input, text, is_follow_up),
         }
     }
@@ -456,12 +461,19 @@ impl ChatTerminal {
 
     /// Prints the response to a typed command.
     fn answered(&mut self, response: &ChatResponse) {
-        if let Some(note) = response_note(response) {
+        let data = response.data.as_ref();
+        let preview =
+            data.and_then(|data| data.get("preview")?.as_u64()).filter(|_| response.command == Some("rewind"));
+        if let (Some(Value::String(text)), Some("copy")) = (data, response.command) {
+            self.copy(text);
+        } else if let (Some(data), Some(prompt)) = (data, preview) {
+            self.ask_rewind(data, prompt);
+        } else if let Some(note) = response_note(response) {
             self.note(&note);
         }
         // A fork continues from the state before its prompt. The user can edit the text of the prompt.
         let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
-        if let Some(text) = text.filter(|_| response.command == Some("fork")) {
+        if let Some(text) = text.filter(|_| matches!(response.command, Some("fork" | "rewind"))) {
             self.return_to_editor(text);
         }
         self.is_dirty = true;
@@ -476,34 +488,6 @@ impl ChatTerminal {
     fn interrupt(&mut self) {
         self.session.requests.control.send(ControlMessage::Interrupt);
         self.activity.stop();
-    }
-
-    /// Closes the session, or asks what happens to children that still run.
-    fn leave(&mut self) {
-        match self.session.requests.running_children().len() {
-            0 => self.close(LeftChildren::Wait),
-            children if !self.is_leaving => {
-                let answers = "w: wait, d: continue in the background, c: cancel, Esc: stay";
-                self.leave_question = Some(leave_question(children, answers));
-                self.is_dirty = true;
-            }
-            _ => {}
-        }
-    }
-
-    fn close(&mut self, children: LeftChildren) {
-        if !std::mem::replace(&mut self.is_leaving, true) {
-            if self.is_running {
-                self.session.requests.control.send(ControlMessage::Interrupt);
-            }
-            let waits = children == LeftChildren::Wait && !self.session.requests.running_children().is_empty();
-            self.hint = Some(if waits {
-                "waiting for the children; Ctrl+C cancels them"
-            } else {
-                "closing the session; Ctrl+C stops at once"
-            });
-            self.commands.perform(ChatVerb::Close { children });
-        }
     }
 
     /// Puts unsent messages before the text in the editor.
@@ -568,7 +552,8 @@ impl ChatTerminal {
         below.truncate(max_rows.saturating_sub(2));
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let question = self.request.as_ref().map(|request| &request.keys).or(self.leave_question.as_ref());
+        let question = self.request.as_ref().map(|request| request.keys.as_str());
+        let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text));
         let (own, cursor) = if let Some(question) = question {
             let row = Row::new(cut_to_width(question, width));
             let column = row.width();

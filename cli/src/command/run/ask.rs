@@ -2,7 +2,7 @@
 //! thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the project, never
 //! globally.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::renderer::RendererSender;
+use super::request_counter::{CountedRequest, RequestCounter};
 use crate::options::Format;
 use crate::present::{BOLD, truncate_line};
 use crate::report::printable;
@@ -289,74 +290,6 @@ fn argument_lines(input: &Value) -> Vec<String> {
         lines.extend(parts.map(|part| format!("    | {part}")));
     }
     lines
-}
-
-/// Counter of approval requests, for numbers such as "1 of 2". A reply may contain several calls that need approval,
-/// and several threads may wait at once.
-#[derive(Debug, Default)]
-struct RequestCounter {
-    answered: usize,
-    /// Requests of each thread's current reply that have no answer yet.
-    open: BTreeMap<ThreadId, usize>,
-}
-
-impl RequestCounter {
-    fn register(&mut self, thread: &ThreadId, (number, count): (usize, usize)) {
-        if number == 1 {
-            // The last reply of the thread may have ended before all of its requests were made.
-            self.open.remove(thread);
-        }
-        if self.open.is_empty() {
-            self.answered = number.saturating_sub(1);
-        }
-        self.open.insert(thread.clone(), count.saturating_sub(number) + 1);
-    }
-
-    fn close(&mut self, thread: &ThreadId, is_answered: bool) {
-        let left = self.open.remove(thread).unwrap_or(0).saturating_sub(1);
-        if is_answered {
-            self.answered += 1;
-            if left > 0 {
-                self.open.insert(thread.clone(), left);
-            }
-        }
-    }
-
-    fn position(&self) -> (usize, usize) {
-        (self.answered + 1, self.answered + self.open.values().sum::<usize>())
-    }
-}
-
-/// A registered request; removed from the counter when it is dropped.
-struct CountedRequest<'a> {
-    counter: &'a std::sync::Mutex<RequestCounter>,
-    thread: &'a ThreadId,
-    is_answered: bool,
-}
-
-impl<'a> CountedRequest<'a> {
-    fn register(counter: &'a std::sync::Mutex<RequestCounter>, request: ApprovalRequest<'a>) -> Self {
-        lock(counter).register(request.thread, request.call.map_or((1, 1), |call| (call.number, call.count)));
-        Self { counter, thread: request.thread, is_answered: false }
-    }
-
-    fn position(&self) -> (usize, usize) {
-        lock(self.counter).position()
-    }
-
-    fn answered(mut self) {
-        self.is_answered = true;
-    }
-}
-
-impl Drop for CountedRequest<'_> {
-    fn drop(&mut self) {
-        lock(self.counter).close(self.thread, self.is_answered);
-    }
-}
-
-fn lock(counter: &std::sync::Mutex<RequestCounter>) -> std::sync::MutexGuard<'_, RequestCounter> {
-    counter.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Guard of an open question. Prints a note if it is dropped without an answer.

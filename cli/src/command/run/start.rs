@@ -9,6 +9,7 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_compiler::report::lock::Lock;
+use rye_compiler::world::World;
 use rye_engine::control::ControlSender;
 use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
@@ -182,20 +183,7 @@ pub fn run_to_end(
         if how.trust_record {
             engine.accept_unverified();
         }
-        if let Some(thread) = start.existing_thread().filter(|_| !how.silent)
-            && let Some(recorded) = resume_notice::verify_transcript(&engine, thread, ask::has_terminal(format)).await?
-            && !how.detached
-        {
-            let alone = (!ask::has_terminal(format)).then_some(unattended);
-            let text = match alone {
-                None if how.chat.is_some() => resume_notice::format_session(&recorded),
-                _ => resume_notice::format_permissions(&recorded, &world, alone),
-            };
-            report.note(&printable(&text));
-            if let Some(text) = kept.describe() {
-                report.note(&printable(&text));
-            }
-        }
+        print_resumed(&engine, &start, how, (&kept, unattended, format), &world, report).await?;
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
@@ -209,12 +197,7 @@ pub fn run_to_end(
             // Only the interface of a chat sends further prompts.
             handle.send(ControlMessage::Close);
         }
-        if let Some(script) = kept.settings.script.as_deref().filter(|_| how.chat.is_some() && format == Format::Human)
-        {
-            report.note(&printable(&format!(
-                "the script `{script}` replaces the model: no model is called, and costs are simulated"
-            )));
-        }
+        note_script(&kept, how, format, report);
         let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
         let control = handle.control();
@@ -252,6 +235,39 @@ pub fn run_to_end(
     match refused.and_then(|refused| refused.take()) {
         Some(failure) => Err(failure),
         None => ended,
+    }
+}
+
+/// Verifies a thread that is resumed, and prints its permissions and the settings that it keeps.
+async fn print_resumed(
+    engine: &Engine,
+    start: &ThreadStart,
+    how: RunOptions<'_>,
+    (kept, unattended, format): (&EffectiveSettings, HeadlessPolicy, Format),
+    world: &dyn World,
+    report: &Printer,
+) -> Result<(), CommandError> {
+    let Some(thread) = start.existing_thread().filter(|_| !how.silent) else { return Ok(()) };
+    let recorded = resume_notice::verify_transcript(engine, thread, ask::has_terminal(format)).await?;
+    let Some(recorded) = recorded.filter(|_| !how.detached) else { return Ok(()) };
+    let alone = (!ask::has_terminal(format)).then_some(unattended);
+    let text = match alone {
+        None if how.chat.is_some() => resume_notice::format_session(&recorded),
+        None | Some(_) => resume_notice::format_permissions(&recorded, world, alone),
+    };
+    report.note(&printable(&text));
+    if let Some(text) = kept.describe() {
+        report.note(&printable(&text));
+    }
+    Ok(())
+}
+
+/// Reports that a script replaces the model of a chat.
+fn note_script(kept: &EffectiveSettings, how: RunOptions<'_>, format: Format, report: &Printer) {
+    let is_shown = how.chat.is_some() && format == Format::Human;
+    if let Some(script) = kept.settings.script.as_deref().filter(|_| is_shown) {
+        let text = format!("the script `{script}` replaces the model: no model is called, and costs are simulated");
+        report.note(&printable(&text));
     }
 }
 

@@ -43,24 +43,8 @@ pub struct ExportArgs {
 pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let record = reader.load(args.thread.select(reader)?.as_str())?;
     let threads = Threads::open(&spaces.project)?;
-    let mut script = Script::default();
-    let mut exported = 0;
-    // Children of a directive share a script while their steps are equal; a child with other steps gets a script of its
-    // own.
-    let mut waiting = vec![(record.entry.row.id.clone(), None::<u64>)];
-    while let Some((id, spawn)) = waiting.pop() {
-        exported += 1;
-        if exported > MAX_THREADS {
-            let reason = format!("it has more than {MAX_THREADS} descendants");
-            return Err(CommandError::failed(format!("the thread cannot be exported: {reason}")));
-        }
-        let ExportedThread { directive, steps, children } = export_thread(&threads, &id, !args.loose)?;
-        waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
-        match spawn {
-            None => script.steps = steps,
-            Some(spawn) => add_child_steps(&mut script, &directive, spawn, steps, report),
-        }
-    }
+    let mut notes = |note: String| report.note(&note);
+    let (script, exported) = collect_script(&threads, &record.entry.row.id, !args.loose, &mut notes)?;
     let mut value = serde_json::to_value(&script).map_err(std::io::Error::other)?;
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
     add_secrets(environment.file_variables());
@@ -76,6 +60,37 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
         }
     }
     Ok(Exit::Fine)
+}
+
+/// Returns a thread and its descendants as a script, and their number. `note` gets remarks for the user.
+///
+/// # Errors
+/// A transcript cannot be read, or there are too many threads.
+pub fn collect_script(
+    threads: &Threads,
+    root: &ThreadId,
+    exact: bool,
+    note: &mut dyn FnMut(String),
+) -> Result<(Script, usize), CommandError> {
+    let mut script = Script::default();
+    let mut exported = 0;
+    // Children of a directive share a script while their steps are equal; a child with other steps gets a script of its
+    // own.
+    let mut waiting = vec![(root.clone(), None::<u64>)];
+    while let Some((id, spawn)) = waiting.pop() {
+        exported += 1;
+        if exported > MAX_THREADS {
+            let reason = format!("it has more than {MAX_THREADS} descendants");
+            return Err(CommandError::failed(format!("the thread cannot be exported: {reason}")));
+        }
+        let ExportedThread { directive, steps, children } = export_thread(threads, &id, exact)?;
+        waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
+        match spawn {
+            None => script.steps = steps,
+            Some(spawn) => add_child_steps(&mut script, &directive, spawn, steps, note),
+        }
+    }
+    Ok((script, exported))
 }
 
 /// Steps of a thread, read from its transcript.
@@ -105,7 +120,13 @@ fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Export
     Ok(ExportedThread { directive, steps: script_steps(found.plan(), &events, exact), children: spawned.collect() })
 }
 
-fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, steps: Vec<ScriptStep>, report: &Printer) {
+fn add_child_steps(
+    script: &mut Script,
+    directive: &str,
+    spawn: u64,
+    steps: Vec<ScriptStep>,
+    note: &mut dyn FnMut(String),
+) {
     match script.threads.get(directive) {
         None => {
             script.threads.insert(directive.to_owned(), steps);
@@ -114,8 +135,7 @@ fn add_child_steps(script: &mut Script, directive: &str, spawn: u64, steps: Vec<
         Some(_) => {
             let own = format!("{directive}#{spawn}");
             if script.threads.get(&own).is_some_and(|known| *known != steps) {
-                report
-                    .note(&format!("two children of different parents are named `{own}`: only the first is exported"));
+                note(format!("two children of different parents are named `{own}`: only the first is exported"));
                 return;
             }
             script.threads.entry(own).or_insert(steps);

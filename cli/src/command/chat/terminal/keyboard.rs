@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::KeyEvent;
 use rustix::process::{Signal, getpid, kill_process};
 use rye_engine::event::{ChatMode, ControlMessage};
 use tokio::time::Instant;
@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::ChatTerminal;
 use crate::command::chat::json::{ChatVerb, ModeArg};
 use crate::command::chat::keys::{KeyAction, action_of};
-use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
 
@@ -32,8 +31,8 @@ impl ChatTerminal {
             }
             return Ok(());
         }
-        if self.leave_question.is_some() {
-            self.answer_leave_question(key, action);
+        if self.question.is_some() {
+            self.answer_question(key, action);
             return Ok(());
         }
         if self.select_in_overlay(action) {
@@ -135,18 +134,6 @@ impl ChatTerminal {
         self.overlay = Overlay::open(self.completer.entries(&word, is_first), Replaced::Word);
         if self.overlay.as_ref().is_some_and(Overlay::is_single) {
             self.accept_entry();
-        }
-    }
-
-    /// Answers the question about children that still run; Esc and Ctrl+C withdraw it.
-    fn answer_leave_question(&mut self, key: KeyEvent, action: KeyAction) {
-        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
-        let chosen = if let KeyCode::Char(pressed) = key.code { LeftChildren::of_key(pressed) } else { None };
-        if let Some(children) = chosen.filter(|_| is_plain) {
-            self.leave_question = None;
-            self.close(children);
-        } else if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {
-            self.leave_question = None;
         }
     }
 

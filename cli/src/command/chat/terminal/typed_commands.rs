@@ -6,35 +6,58 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatRequest, ChatResponse, ChatVerb};
+use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::requests::RequestHandler;
+
+/// A command that waits for the earlier ones.
+enum Job {
+    Perform(ChatVerb),
+    Inquire(Inquiry),
+    Switch(ChatVerb, LeftChildren),
+}
 
 /// The queue of commands, and their responses.
 pub(super) struct TypedCommands {
-    verbs: UnboundedSender<ChatVerb>,
+    jobs: UnboundedSender<Job>,
     responses: UnboundedReceiver<ChatResponse>,
 }
 
 impl TypedCommands {
     /// Starts the task that performs the commands. Needs a runtime.
     pub(super) fn start(handler: Arc<RequestHandler>) -> Self {
-        let (verbs, mut requested) = unbounded_channel();
+        let (jobs, mut requested) = unbounded_channel();
         let (answer, responses) = unbounded_channel();
         tokio::spawn(async move {
-            while let Some(verb) = requested.recv().await {
-                let response = handler.answer(ChatRequest { id: Value::Null, verb }).await;
+            while let Some(job) = requested.recv().await {
+                let response = match job {
+                    Job::Perform(verb) => handler.answer(ChatRequest { id: Value::Null, verb }).await,
+                    Job::Inquire(inquiry) => handler.answer_inquiry(inquiry).await,
+                    Job::Switch(verb, children) => handler.switch(verb, children).await,
+                };
                 if answer.send(response).is_err() {
                     return;
                 }
             }
         });
-        Self { verbs, responses }
+        Self { jobs, responses }
     }
 
     /// Performs a command after the earlier ones.
     pub(super) fn perform(&self, verb: ChatVerb) {
         // The task lives as long as the terminal.
-        self.verbs.send(verb).ok();
+        self.jobs.send(Job::Perform(verb)).ok();
+    }
+
+    /// Answers a question about the session after the earlier commands.
+    pub(super) fn inquire(&self, inquiry: Inquiry) {
+        self.jobs.send(Job::Inquire(inquiry)).ok();
+    }
+
+    /// Opens another session after the earlier commands.
+    pub(super) fn switch(&self, verb: ChatVerb, children: LeftChildren) {
+        self.jobs.send(Job::Switch(verb, children)).ok();
     }
 
     /// Returns the next response.

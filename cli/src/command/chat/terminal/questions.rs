@@ -1,0 +1,126 @@
+//! Questions of the terminal of a chat that a single key answers: about children that still run, and about a rewind.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use rye_engine::event::ControlMessage;
+use serde_json::Value;
+
+use super::ChatTerminal;
+use crate::command::chat::commands::format_rewind;
+use crate::command::chat::json::ChatVerb;
+use crate::command::chat::keys::KeyAction;
+use crate::command::chat::leaving::{LeftChildren, leave_question};
+use crate::command::chat::rewind::RewindFiles;
+
+/// A question that a key answers.
+#[derive(Debug)]
+pub(super) enum KeyQuestion {
+    /// Children still run while the user leaves, or opens another session with the command `next`.
+    Children { text: String, next: Option<ChatVerb> },
+    /// The parts of a rewind to the state before a prompt.
+    Rewind { prompt: u64 },
+}
+
+impl KeyQuestion {
+    /// Returns the row with the keys.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Children { text, .. } => text,
+            Self::Rewind { .. } => "Rewind? Enter: conversation, f: files, b: both, Esc: nothing ",
+        }
+    }
+}
+
+impl ChatTerminal {
+    /// Closes the session, or asks what happens to children that still run.
+    pub(super) fn leave(&mut self) {
+        match self.session.requests.running_children().len() {
+            0 => self.close(LeftChildren::Wait),
+            children if !self.is_leaving => {
+                let answers = "w: wait, d: continue in the background, c: cancel, Esc: stay";
+                self.question = Some(KeyQuestion::Children { text: leave_question(children, answers), next: None });
+                self.is_dirty = true;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn close(&mut self, children: LeftChildren) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            if self.is_running {
+                self.session.requests.control.send(ControlMessage::Interrupt);
+            }
+            let waits = children == LeftChildren::Wait && !self.session.requests.running_children().is_empty();
+            self.hint = Some(if waits {
+                "waiting for the children; Ctrl+C cancels them"
+            } else {
+                "closing the session; Ctrl+C stops at once"
+            });
+            self.commands.perform(ChatVerb::Close { children });
+        }
+    }
+
+    /// Answers the open question. Esc and Ctrl+C withdraw it; other keys leave it open.
+    pub(super) fn answer_question(&mut self, key: KeyEvent, action: KeyAction) {
+        let Some(question) = self.question.take() else { return };
+        if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {
+            return;
+        }
+        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
+        let pressed = if let KeyCode::Char(pressed) = key.code { Some(pressed.to_ascii_lowercase()) } else { None };
+        let pressed = pressed.filter(|_| is_plain);
+        match (question, pressed) {
+            (KeyQuestion::Children { text, next }, pressed) => {
+                let chosen = pressed.and_then(LeftChildren::of_key);
+                match (chosen, next) {
+                    (Some(children), None) => self.close(children),
+                    // The next session needs the terminal.
+                    (Some(children @ (LeftChildren::Wait | LeftChildren::Cancel)), Some(verb)) => {
+                        self.switch(verb, Some(children));
+                    }
+                    (Some(LeftChildren::Detach) | None, next) => {
+                        self.question = Some(KeyQuestion::Children { text, next });
+                    }
+                }
+            }
+            (KeyQuestion::Rewind { prompt }, pressed) => match (action, pressed) {
+                (KeyAction::Send, _) | (_, Some('c')) => self.commands.perform(ChatVerb::Fork { prompt }),
+                (_, Some('f')) => self.commands.perform(ChatVerb::Rewind { prompt, files: RewindFiles::Only }),
+                (_, Some('b')) => self.commands.perform(ChatVerb::Rewind { prompt, files: RewindFiles::Restore }),
+                _ => self.question = Some(KeyQuestion::Rewind { prompt }),
+            },
+        }
+    }
+
+    /// Lists the files of a rewind and asks for its parts.
+    pub(super) fn ask_rewind(&mut self, data: &Value, prompt: u64) {
+        let mut listed = data.clone();
+        if let Value::Object(fields) = &mut listed {
+            fields.remove("preview");
+        }
+        self.note(&format_rewind(&listed));
+        self.question = Some(KeyQuestion::Rewind { prompt });
+    }
+
+    /// Opens another session, or asks about children that still run.
+    pub(super) fn switch(&mut self, verb: ChatVerb, children: Option<LeftChildren>) {
+        let running = self.session.requests.running_children().len();
+        if children.is_none() && running > 0 {
+            let text = leave_question(running, "w: wait, c: cancel, Esc: stay");
+            self.question = Some(KeyQuestion::Children { text, next: Some(verb) });
+            return;
+        }
+        if running > 0 && children == Some(LeftChildren::Wait) {
+            self.hint = Some("waiting for the children; `rye threads list` shows them");
+        }
+        self.commands.switch(verb, children.unwrap_or_default());
+    }
+
+    /// Copies a text to the clipboard of the terminal.
+    pub(super) fn copy(&mut self, text: &str) {
+        match self.screen.copy(text) {
+            Ok(true) => self.note(&format!("{} characters sent to the terminal's clipboard", text.chars().count())),
+            Ok(false) => self.note("the reply is too long for a clipboard; /export writes a file"),
+            Err(error) => self.note(&format!("not copied: {error}")),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Tests of the terminal of `rye chat` beyond its editor: questions, reports, rewinds, sessions that are opened again,
+//! and terminals that end or receive unusual input.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/pty.rs"]
+mod pty;
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::time::Duration;
+
+use pty::PtyTerminal;
+use rye::{TestProject, talk_directive};
+
+const TOOLS: &str = "<tool write=\"out/\">rye.bash.bash</tool><tool write=\".\">rye.file-system.write</tool>";
+
+/// Returns a project with the directive `talk` and this script.
+fn project(steps: &str) -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, TOOLS));
+    place.write("script.yaml", &format!("steps: [{steps}]"));
+    place.write("out/log", "");
+    place
+}
+
+const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
+
+fn start(place: &TestProject, size: (u16, u16)) -> PtyTerminal {
+    let terminal = PtyTerminal::start(place, size, &ARGS, &[]);
+    terminal.wait_for("Enter sends");
+    terminal
+}
+
+/// Sends a prompt and waits until the session is idle.
+fn prompt(terminal: &mut PtyTerminal, number: u32, text: &str) {
+    terminal.press(&format!("{text}\r"));
+    let ended = format!("prompt {number} ");
+    terminal
+        .wait_until(&ended, |rows| rows.iter().any(|row| row.starts_with(&ended)) && rows.iter().any(|row| row == ">"));
+}
+
+fn position(rows: &[String], text: &str) -> usize {
+    rows.iter().position(|row| row.contains(text)).unwrap_or_else(|| panic!("no `{text}`: {rows:#?}"))
+}
+
+#[test]
+fn question_follows_the_text_before_it_and_nothing_moves_while_it_waits() {
+    let call = "{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }";
+    let place = project(&format!("{{ text: I will run it., tool_calls: [{call}] }}, {{ text: Done. }}"));
+    let mut terminal = start(&place, (80, 24));
+    terminal.press("go\r");
+    terminal.wait_for("waiting for your answer · Esc to interrupt");
+    let rows = terminal.rows();
+    assert!(position(&rows, "I will run it.") < position(&rows, "approval 1 of 1"), "{rows:#?}");
+    std::thread::sleep(Duration::from_millis(300));
+    let written = terminal.bytes().len();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(terminal.bytes().len(), written, "nothing is drawn while the question waits");
+    terminal.press("t");
+    terminal.wait_for("needs no further approval in this thread");
+    terminal.wait_for("prompt 1 done");
+}
+
+#[test]
+fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
+    let place = project("{ text: The first reply. }, { text: The **second** reply. }");
+    let mut terminal = start(&place, (80, 24));
+    prompt(&mut terminal, 1, "first");
+    prompt(&mut terminal, 2, "second");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let mut terminal = PtyTerminal::start(&place, (80, 24), &["chat", "-c", "--script", "script.yaml"], &[]);
+    terminal.wait_for("Enter sends");
+    let rows = terminal.all_rows();
+    assert!(position(&rows, "1 prompt before this one") < position(&rows, "> second"), "{rows:#?}");
+    assert!(position(&rows, "> second") < position(&rows, "The second reply."), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("continues with the 2 grants of its transcript")), "{rows:#?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn commands_report_on_the_session_and_end_within_it() {
+    let place = project("{ text: A reply to copy. }");
+    let mut terminal = start(&place, (100, 50));
+    terminal.wait_for("replaces the model: no model is called");
+    prompt(&mut terminal, 1, "hello");
+    for (command, answer) in [
+        ("/why last", "sent: the same text"),
+        ("/why limit.turns", "in the plan of `talk`"),
+        ("/hooks", "ctx_environment fired"),
+        ("/skills", "this project has no skill"),
+        ("/approvals", "no approval was given in this session"),
+        ("/export", ".md`"),
+        ("/help why", "example: /why limit.spend"),
+        ("/why nothing", "no part of the plan of `talk` is named `nothing`"),
+        ("/copy 7", "the session has 1 reply"),
+    ] {
+        terminal.press(&format!("{command}\r"));
+        terminal.wait_for(&format!("> {command}"));
+        terminal.wait_for(answer);
+    }
+    terminal.press("/plan\r");
+    terminal.wait_until("the end of the plan", |rows| rows.iter().any(|row| row.contains("sha256:")));
+    terminal.press("/copy\r");
+    terminal.wait_for("16 characters sent to the terminal's clipboard");
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    assert!(written.contains("\x1b]52;c;QSByZXBseSB0byBjb3B5Lg==\x07"), "{written}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let files = std::fs::read_dir(place.project()).unwrap().flatten();
+    let exported = files.map(|file| file.path()).find(|path| path.extension().is_some_and(|end| end == "md")).unwrap();
+    let text = std::fs::read_to_string(exported).unwrap();
+    assert!(text.starts_with("## hello\n\nA reply to copy.\n"), "{text}");
+}
+
+#[test]
+fn rewind_lists_the_files_and_restores_them_after_a_key() {
+    let write = |content: &str| {
+        format!(
+            "{{ tool_calls: [{{ name: rye_file_system_write, input: {{ path: notes.txt, content: {content} }} }}] }}, {{ text: Written. }}"
+        )
+    };
+    let place = project(&format!("{}, {}", write("one"), write("two")));
+    let mut terminal = start(&place, (90, 40));
+    prompt(&mut terminal, 1, "first");
+    prompt(&mut terminal, 2, "second");
+    terminal.press("/rewind 2\r");
+    terminal.wait_for("can be restored  notes.txt");
+    terminal.wait_for("Rewind? Enter: conversation, f: files, b: both, Esc: nothing");
+    terminal.press("x\x1b");
+    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    assert_eq!(place.read("notes.txt"), "two");
+    terminal.press("/rewind 2\r");
+    terminal.wait_for("Rewind?");
+    terminal.press("b");
+    terminal.wait_until("the text of prompt 2", |rows| rows.iter().filter(|row| *row == "> second").count() == 2);
+    assert_eq!(place.read("notes.txt"), "one");
+    terminal.press("\x15/rewind 1 files\r");
+    terminal.wait_for("> /rewind 1 files");
+    terminal
+        .wait_until("the second rewind", |rows| rows.iter().filter(|row| row.starts_with("restored  ")).count() == 2);
+    assert!(!place.project().join("notes.txt").exists(), "the file did not exist before prompt 1");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn paste_of_five_megabytes_is_shown_short_and_the_editor_stays_usable() {
+    let place = project("{ text: One. }");
+    let mut terminal = start(&place, (80, 24));
+    let line = "0123456789".repeat(10);
+    let lines = 5 * 1024 * 1024 / (line.len() + 1);
+    let text = vec![line.as_str(); lines].join("\r");
+    terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
+    terminal.wait_for(&format!("[pasted {lines} lines]"));
+    terminal.press("\x03");
+    terminal.wait_until("the empty editor", |rows| rows.iter().any(|row| row == ">"));
+    prompt(&mut terminal, 1, "hello");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn closed_terminal_parks_the_session_with_its_draft() {
+    let place = project("{ text: One. }");
+    let mut terminal = start(&place, (80, 24));
+    prompt(&mut terminal, 1, "hello");
+    terminal.press("half a thought");
+    terminal.wait_for("> half a thought");
+    std::process::Command::new("kill").args(["-HUP", &terminal.process_id().to_string()]).status().unwrap();
+    terminal.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "idle", "{listed}");
+    let mut terminal = PtyTerminal::start(&place, (80, 24), &["chat", "-c", "--script", "script.yaml"], &[]);
+    terminal.wait_for("> half a thought");
+    terminal.press("\x03\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn small_and_wide_terminals_show_help_and_questions() {
+    let call = "{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }";
+    for size in [(20, 6), (300, 24)] {
+        let place = project(&format!("{{ tool_calls: [{call}] }}, {{ text: Done. }}"));
+        let mut terminal = start(&place, size);
+        terminal.press("/help\r");
+        terminal.wait_until("help", |_| terminal_shows(&terminal, "/help keys"));
+        terminal.press("go\r");
+        terminal.wait_for("Allow?");
+        terminal.press("y");
+        terminal.wait_until("the end", |_| terminal_shows(&terminal, "prompt 1 done"));
+        terminal.press("\x04");
+        assert_eq!(terminal.end().0, 0, "{size:?}");
+    }
+}
+
+/// Returns true if a text was shown, perhaps wrapped.
+fn terminal_shows(terminal: &PtyTerminal, text: &str) -> bool {
+    let compact = |text: &str| text.replace(' ', "");
+    compact(&terminal.all_rows().concat()).contains(&compact(text))
+}
