@@ -170,12 +170,19 @@ fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     entries.into_iter().map(|entry| entry.id.to_string()).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Returns the tiers and models of all providers: tiers and bare ids first.
+/// Returns the tiers and models of all providers of the project that the command line names.
 fn complete_models(words: &[OsString]) -> Vec<String> {
-    let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
+    project_spaces(words).map(|spaces| list_models(&spaces)).unwrap_or_default()
+}
+
+/// Returns the tiers and models of all providers: tiers and bare ids first.
+pub fn list_models(spaces: &Spaces) -> Vec<String> {
+    let Ok(world) = spaces.open() else { return Vec::new() };
     let items = Items::new(&world);
+    let providers = world.list(ItemKind::Config).unwrap_or_default();
+    let providers: BTreeSet<String> = providers.into_iter().map(|entry| entry.id.to_string()).collect();
     let (mut bare, mut full) = (BTreeSet::new(), BTreeSet::new());
-    for id in complete_ids(words, &[ItemKind::Config]) {
+    for id in providers {
         let Some(provider) = id.strip_prefix(PROVIDER_PREFIX) else { continue };
         let Some(node) = items.config_by_name(&id) else { continue };
         let tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter().map(|tier| tier.key.node.clone());
@@ -199,9 +206,16 @@ fn complete_inputs(words: &[OsString]) -> Vec<String> {
 
 /// Returns the ids of all threads or of the closed and interrupted sessions, newest first.
 fn complete_threads(words: &[OsString], only_sessions: bool) -> Vec<String> {
-    let Some(reader) = project_spaces(words).and_then(|spaces| ThreadReader::open(&spaces.project).ok()) else {
-        return Vec::new();
-    };
+    project_spaces(words).map(|spaces| list_threads(&spaces, only_sessions)).unwrap_or_default()
+}
+
+/// Returns the closed and interrupted sessions, newest first.
+pub fn list_sessions(spaces: &Spaces) -> Vec<String> {
+    list_threads(spaces, true)
+}
+
+fn list_threads(spaces: &Spaces, only_sessions: bool) -> Vec<String> {
+    let Ok(reader) = ThreadReader::open(&spaces.project) else { return Vec::new() };
     let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };
     if only_sessions {
         entries.retain(|entry| entry.row.parent.is_none() && (entry.row.status == Status::Idle || entry.is_orphaned()));

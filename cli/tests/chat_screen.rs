@@ -102,7 +102,7 @@ fn commands_report_on_the_session_and_end_within_it() {
         terminal.wait_for(answer);
     }
     terminal.press("/plan\r");
-    terminal.wait_until("the end of the plan", |rows| rows.iter().any(|row| row.contains("sha256:")));
+    terminal.wait_until("the end of the plan", |rows| rows.iter().any(|row| row.contains("Cache map")));
     terminal.press("/copy\r");
     terminal.wait_for("16 characters sent to the terminal's clipboard");
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();

@@ -114,7 +114,7 @@ fn limit_error_names_origin_and_next_command() {
         "{stderr}"
     );
     let stderr = stopped(&["--limit", "tokens=5", "--limit", "turns=3"]);
-    assert!(stderr.contains("the limit `tokens`: given with the call"), "{stderr}");
+    assert!(stderr.contains("the limit `tokens` comes from `--limit`; continue"), "{stderr}");
     // No file sets the limit, so the warning names none.
     assert!(stderr.contains("the token limit of 5 is below") && !stderr.contains("resilience.yaml"), "{stderr}");
     // The suggested command works.

@@ -146,6 +146,17 @@ impl Editor {
         (line.get(start..).unwrap_or_default().to_owned(), start == 0 && self.area.cursor().0 == 0)
     }
 
+    /// Returns the words before the one at the cursor, if the text begins in the same line.
+    pub fn words_before(&self) -> Vec<String> {
+        if self.area.cursor().0 > 0 {
+            return Vec::new();
+        }
+        let (line, _) = self.before_cursor();
+        let (word, _) = self.word_before_cursor();
+        let before = line.strip_suffix(word.as_str()).unwrap_or_default();
+        before.split_whitespace().map(str::to_owned).collect()
+    }
+
     /// Replaces the word before the cursor.
     pub fn replace_word(&mut self, replacement: &str) {
         let (word, _) = self.word_before_cursor();

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use rye_compiler::semantics::limits::LimitName;
 use unicode_width::UnicodeWidthChar;
 
 use super::commands::list_commands;
 use super::screen::Row;
+use crate::complete::{list_models, list_sessions};
 use crate::present::{BOLD, DIM, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;
@@ -109,7 +111,7 @@ impl Completer {
     pub fn entries(&self, word: &str, is_first: bool) -> Vec<Entry> {
         if let Some(typed) = word.strip_prefix('@') {
             let files = self.files();
-            return best_matches(files.into_iter().map(|path| (path, String::new())), typed, '@');
+            return best_matches(files.into_iter().map(|path| (path, String::new())), typed, "@");
         }
         match word.strip_prefix('/') {
             Some(typed) if is_first => {
@@ -118,10 +120,37 @@ impl Completer {
                 if names.iter().any(|(name, _)| name.starts_with(typed)) {
                     names.retain(|(name, _)| name.starts_with(typed));
                 }
-                best_matches(names, typed, '/')
+                best_matches(names, typed, "/")
             }
             Some(_) | None => Vec::new(),
         }
+    }
+
+    /// Returns the completions of the argument with this position, from 1, of a command.
+    pub fn arguments(&self, command: &str, position: usize, word: &str) -> Vec<Entry> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let names = match (command, position) {
+            ("help", 1) => {
+                let topics = words(&["all", "keys"]);
+                self.commands().into_iter().map(|(name, _)| name).chain(topics).collect()
+            }
+            ("model", 1) => list_models(&self.spaces),
+            ("mode", 1) => words(&["read-only", "ask", "auto"]),
+            ("export", 1) => words(&["md", "jsonl", "script"]),
+            ("exit", 1) => words(&["wait", "detach", "cancel"]),
+            ("new", 1) | ("resume", 2) => words(&["wait", "cancel"]),
+            ("rewind", 2) => words(&["conversation", "files", "both"]),
+            ("resume", 1) => list_sessions(&self.spaces),
+            ("why", 1) => {
+                let limits = LimitName::ALL.into_iter().map(|name| format!("limit.{name}"));
+                words(&["last", "model", "extends"]).into_iter().chain(limits).collect()
+            }
+            _ => Vec::new(),
+        };
+        // A name that begins with the typed characters is meant.
+        let has_prefix = names.iter().any(|name| name.starts_with(word));
+        let names = names.into_iter().filter(|name| !has_prefix || name.starts_with(word));
+        best_matches(names.map(|name| (name, String::new())), word, "")
     }
 
     fn commands(&self) -> Vec<(String, String)> {
@@ -141,7 +170,7 @@ impl Completer {
 }
 
 /// Returns the names that contain the characters of `typed` in the same order, best match first.
-fn best_matches(names: impl IntoIterator<Item = (String, String)>, typed: &str, sign: char) -> Vec<Entry> {
+fn best_matches(names: impl IntoIterator<Item = (String, String)>, typed: &str, sign: &str) -> Vec<Entry> {
     let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, typed)?, name, note)));
     let mut scored: Vec<_> = scored.collect();
     scored.sort();
@@ -179,8 +208,8 @@ mod tests {
     #[test]
     fn best_match_is_first() {
         let names = ["src/main.rs", "src/lib/mod.rs", "docs/smart.md"].map(|name| (name.to_owned(), String::new()));
-        assert_eq!(texts(&best_matches(names.clone(), "main", '@')), ["@src/main.rs "]);
-        assert_eq!(texts(&best_matches(names, "sm", '@')).first(), Some(&"@src/main.rs "));
+        assert_eq!(texts(&best_matches(names.clone(), "main", "@")), ["@src/main.rs "]);
+        assert_eq!(texts(&best_matches(names, "sm", "@")).first(), Some(&"@src/main.rs "));
         assert_eq!(match_score("abc", "d"), None);
     }
 
@@ -198,6 +227,9 @@ mod tests {
         assert_eq!(texts(&completer.entries("/re", true)), ["/retry ", "/reload ", "/resume ", "/rewind "]);
         assert_eq!(texts(&completer.entries("/view", true)), ["/preview "]);
         assert!(completer.entries("/hel", false).is_empty());
+        assert_eq!(texts(&completer.arguments("mode", 1, "re")), ["read-only "]);
+        assert_eq!(texts(&completer.arguments("rewind", 2, "")).len(), 3);
+        assert!(completer.arguments("mode", 2, "").is_empty());
     }
 
     #[test]

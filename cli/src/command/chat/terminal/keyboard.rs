@@ -131,7 +131,12 @@ impl ChatTerminal {
 
     fn complete(&mut self) {
         let (word, is_first) = self.editor.word_before_cursor();
-        self.overlay = Overlay::open(self.completer.entries(&word, is_first), Replaced::Word);
+        let before = self.editor.words_before();
+        let entries = match before.first().and_then(|first| first.strip_prefix('/')) {
+            Some(command) if !word.starts_with('@') => self.completer.arguments(command, before.len(), &word),
+            Some(_) | None => self.completer.entries(&word, is_first),
+        };
+        self.overlay = Overlay::open(entries, Replaced::Word);
         if self.overlay.as_ref().is_some_and(Overlay::is_single) {
             self.accept_entry();
         }

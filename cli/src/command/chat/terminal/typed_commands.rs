@@ -31,13 +31,23 @@ impl TypedCommands {
         let (answer, responses) = unbounded_channel();
         tokio::spawn(async move {
             while let Some(job) = requested.recv().await {
+                let live = handler.control.live_state();
+                let thread = live.as_ref().and_then(|live| live.thread_id().map(str::to_owned));
+                let is_idle = live.is_some_and(|live| live.state.is_idle());
                 let response = match job {
                     Job::Perform(verb) => handler.answer(ChatRequest { id: Value::Null, verb }).await,
                     Job::Inquire(inquiry) => handler.answer_inquiry(inquiry).await,
                     Job::Switch(verb, children) => handler.switch(verb, children).await,
                 };
+                let changes_session =
+                    matches!(response.command, Some("fork" | "rewind" | "model" | "budget" | "reload" | "mode"));
+                let sent = response.data.as_ref().and_then(|data| data.get("message")?.as_str()).map(str::to_owned);
                 if answer.send(response).is_err() {
                     return;
+                }
+                // The next command concerns the changed session.
+                if let Some(sent) = sent.filter(|_| changes_session && is_idle) {
+                    handler.control.settled(&sent, thread.as_deref()).await;
                 }
             }
         });
