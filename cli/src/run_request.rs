@@ -108,6 +108,11 @@ impl RunRequestArgs {
         request.model = ModelOverride::of_user(model);
         for limit in &self.limit {
             let (name, value) = split_name_value("limit", limit)?;
+            if let Some((_, LimitValue::Text(first))) = request.limits.iter().find(|(known, _)| known == name) {
+                return Err(CommandError::usage(format!(
+                    "the limit `{name}` is given twice: `{first}` and `{value}`; keep one of them"
+                )));
+            }
             request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));
         }
         if self.has_inputs() {
@@ -192,7 +197,14 @@ fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
         path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
     };
     let place = if from == "-" { "stdin" } else { from };
-    read.map_err(|error| CommandError::usage(format!("the inputs in `{place}` cannot be read: {error}")))?;
+    read.map_err(|error| {
+        let failure = CommandError::usage(format!("the inputs in `{place}` cannot be read: {error}"));
+        if place.contains('=') {
+            failure.with_help(format!("`--inputs` names a file; for one input, write `--input {place}`"))
+        } else {
+            failure
+        }
+    })?;
     let value = parse_json(text.trim_start_matches('\u{feff}'));
     match value.map_err(|error| CommandError::usage(format!("the inputs in `{place}` are not valid JSON: {error}")))? {
         Value::Object(values) => Ok(values),

@@ -23,6 +23,27 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
+fn slips_of_a_call_are_reported_with_their_fix() {
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["run", "rye/bash/bash"], 1, "`rye/bash/bash` is a tool, not a directive"),
+        (&["plan", "rye/agent/core/Identity"], 1, "is knowledge, not a directive"),
+        (&["plan", "deploy_staging", "--limit", "turns=2", "--limit", "turns=3"], 2, "given twice: `2` and `3`"),
+        (&["plan", "deploy_staging", "--inputs", "service=web"], 2, "write `--input service=web`"),
+        (&["plan", "deploy_staging", "--model", "scripted/fasst"], 1, "did you mean `fast`?"),
+        (&["plan", "deploy_staging", "--model", "anthropc/fast"], 1, "did you mean `anthropic/fast`?"),
+        (&["plan", "deploy_staging", "--limit", "spend=1.000.000"], 1, "an amount of dollars, such as `0.10`"),
+    ];
+    for (args, code, message) in cases {
+        let output = rye(args);
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {printed}");
+        assert!(printed.contains(message), "{args:?}: {printed}");
+    }
+    let unknown = rye(&["plan", "deploy_stagin"]);
+    assert!(!text(&unknown.stderr).contains("has no plan"), "{}", text(&unknown.stderr));
+}
+
+#[test]
 fn plan_prints_values_and_origins() {
     let output = rye(&["plan", "deploy_staging"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

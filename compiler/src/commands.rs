@@ -93,7 +93,10 @@ fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
         found.push(ItemError::InvalidValue {
             what: "the `id` of a command".into(),
             found: format!("`{name}`"),
-            expected: "a name of `a-z`, `0-9`, `:`, `_` and `-` that no built-in command has".into(),
+            expected: match name.trim_start_matches('/') {
+                plain if plain != name && is_command_name(plain) => format!("`{plain}`, without a slash"),
+                _ => "a name of `a-z`, `0-9`, `:`, `_` and `-` that no built-in command has".into(),
+            },
             span: id.span,
         });
         return false;

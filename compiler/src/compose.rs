@@ -5,7 +5,7 @@ mod context;
 mod hooks;
 mod inherit;
 
-pub use context::report_unknown;
+pub use context::{PROTOCOL_PREFIX, report_unknown};
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
 use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::{NudgePolicy, OriginKind};
+use crate::primary::Primary;
 use crate::resolve::Route;
 use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::LimitSetting;
@@ -38,6 +39,7 @@ pub struct Composed {
     pub after: Vec<ContextItem>,
     pub suppressions: Vec<Suppression>,
     pub duplicates: Vec<DuplicateContext>,
+    pub ungranted_protocols: Vec<UngrantedProtocol>,
     /// The leaf's permissions, else the nearest ancestor's; `None` if no link has any.
     pub permissions: Option<WithOrigin<Permissions>>,
     pub limits: LimitLayers,
@@ -91,6 +93,16 @@ pub struct DuplicateContext {
     pub id: ItemId,
     pub kept: DeclaredOrigin,
     pub dropped: DeclaredOrigin,
+}
+
+/// A protocol item of the standard library that is left out because no grant allows its primary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UngrantedProtocol {
+    pub id: ItemId,
+    pub primary: Primary,
+    pub declared: DeclaredOrigin,
+    /// The permissions that lack the primary.
+    pub granted: DeclaredOrigin,
 }
 
 /// Limits by layer, lowest first, for `semantics::limits::resolve`.
@@ -163,6 +175,11 @@ pub fn compose_all(
 fn load_leaf(items: &Items<'_>, id: &ItemId, found: &mut Diagnostics) -> Option<Arc<Directive>> {
     let leaf = items.directive(id);
     if leaf.is_none() && !items.exists(ItemKind::Directive, id) {
+        let others = [ItemKind::Tool, ItemKind::Knowledge, ItemKind::Prompt, ItemKind::Skill];
+        if let Some(kind) = others.into_iter().find(|kind| items.exists(*kind, id)) {
+            found.push(ItemError::OtherKind { kind, id: id.to_string() });
+            return None;
+        }
         found.push(ItemError::Unknown {
             kind: ItemKind::Directive,
             id: id.to_string(),
@@ -191,6 +208,7 @@ fn compose_route(
         after: Vec::new(),
         suppressions: context::declared_suppressions(&chain),
         duplicates: Vec::new(),
+        ungranted_protocols: Vec::new(),
         permissions: inherit::inherit_permissions(&chain),
         limits: inherit::layer_limits(items, &chain),
         model: inherit::inherit_value(&chain, |d| d.model.clone()),
@@ -203,6 +221,7 @@ fn compose_route(
         chain,
     };
     context::collect(items, &mut composed, found);
+    context::leave_out_ungranted_protocols(&mut composed);
     hooks::collect(items, &mut composed, launch);
     Some(composed)
 }

@@ -450,6 +450,14 @@ fn collect_notes(
             removed: suppression.removed.iter().map(|o| origin::plan_origin(sources, o)).collect(),
         });
     }
+    for left_out in &composed.ungranted_protocols {
+        let granted = origin::plan_origin(sources, &left_out.granted);
+        notes.push(Note::Suppressed {
+            id: left_out.id.to_string(),
+            by: Origin { cause: OriginCause::Ungranted { primary: left_out.primary }, ..granted },
+            removed: vec![origin::plan_origin(sources, &left_out.declared)],
+        });
+    }
     for duplicate in &composed.duplicates {
         notes.push(Note::Deduplicated {
             id: duplicate.id.to_string(),

@@ -197,7 +197,7 @@ impl<'l> ProviderCatalog<'l> {
         {
             let suggestion = closest(provider, self.names.iter().map(String::as_str));
             let (requested, known) = (provider.clone(), self.names.clone());
-            return Err(ModelError::NoProvider { requested, span: wanted.provider_span, suggestion, known });
+            return Err(ModelError::NoProvider { requested, span: wanted.provider_span, of: None, suggestion, known });
         }
         let order = self.provider_order(wanted.provider.as_deref());
         let Some(name) = &wanted.name else {
@@ -220,7 +220,28 @@ impl<'l> ProviderCatalog<'l> {
             return Ok(found);
         }
         let known = self.known_names(&order);
-        Err(unknown_error(wanted.provider.as_ref(), &name.node, wanted.span, known))
+        Err(self.unknown_provider(wanted, &name.node).unwrap_or_else(|| self.unknown_error(wanted, &name.node, known)))
+    }
+
+    /// Returns the error if the text before the first slash of a name is no provider: `anthropc/haiku`. The id of a
+    /// model may hold a slash too, so this is the error of last resort.
+    fn unknown_provider(&self, wanted: &ModelQuery, name: &str) -> Option<ModelError> {
+        let (requested, rest) = name.split_once('/').filter(|_| wanted.provider.is_none())?;
+        let near = closest(requested, self.names.iter().map(String::as_str));
+        Some(ModelError::NoProvider {
+            requested: requested.to_owned(),
+            span: wanted.span,
+            of: Some(name.to_owned()),
+            suggestion: near.map(|near| format!("{near}/{rest}")),
+            known: self.names.clone(),
+        })
+    }
+
+    fn unknown_error(&self, wanted: &ModelQuery, requested: &str, known: Vec<String>) -> ModelError {
+        let suggestion = closest(requested, known.iter().map(String::as_str));
+        let (provider, span) = (wanted.provider.clone(), wanted.span);
+        let is_scripted = provider.as_ref().and_then(|id| self.provider(id)).is_some_and(|p| p.wire == SCRIPTED_WIRE);
+        ModelError::Unknown { requested: requested.to_owned(), provider, is_scripted, span, suggestion, known }
     }
 
     /// Returns the warning about a model that its provider file does not list.
@@ -230,7 +251,8 @@ impl<'l> ProviderCatalog<'l> {
             return None;
         }
         let (context_window, max_output) = (model.context_window, model.max_output);
-        let suggestion = closest(&model.id, provider.models.iter().map(|listed| listed.id.as_str()));
+        let names = provider.models.iter().map(|listed| &listed.id).chain(provider.tiers.keys());
+        let suggestion = closest(&model.id, names.chain(self.settings.aliases.keys()).map(String::as_str));
         let (model, provider) = (model.id.clone(), model.provider.clone());
         Some(ModelError::Unlisted { model, provider, context_window, max_output, suggestion })
     }
@@ -247,7 +269,7 @@ impl<'l> ProviderCatalog<'l> {
             }
         }
         let known = self.known_names(order);
-        Err(unknown_error(wanted.provider.as_ref(), tier.as_deref().unwrap_or("general"), wanted.span, known))
+        Err(self.unknown_error(wanted, tier.as_deref().unwrap_or("general"), known))
     }
 
     /// Returns the requested provider alone, else the default provider followed by the others.
@@ -302,11 +324,6 @@ fn detached_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }
 
-fn unknown_error(provider: Option<&String>, requested: &str, span: Option<Span>, known: Vec<String>) -> ModelError {
-    let suggestion = closest(requested, known.iter().map(String::as_str));
-    ModelError::Unknown { requested: requested.to_owned(), provider: provider.cloned(), span, suggestion, known }
-}
-
 impl Provider {
     fn by_id(&self, id: &str) -> Option<PlannedModel> {
         self.models.iter().find(|m| m.id == id).map(|m| self.planned(m, id))
@@ -322,8 +339,11 @@ impl Provider {
     }
 
     /// Returns a model that the file does not list, with the smallest context window and reply length of the listed
-    /// models; `None` if the file lists no model.
+    /// models; `None` if the file lists no model, or plays a script, which has no other models.
     fn unlisted(&self, id: &str) -> Option<PlannedModel> {
+        if self.wire == SCRIPTED_WIRE {
+            return None;
+        }
         let context_window = self.models.iter().map(|m| m.context_window).min()?;
         let max_output = self.models.iter().map(|m| m.max_output).min()?.min(context_window);
         let (id, tool_use, images) = (id.to_owned(), ToolUse::Native, true);

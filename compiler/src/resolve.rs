@@ -253,6 +253,16 @@ impl<'l> KnownFacts<'l> {
         fuel: &mut Fuel,
     ) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
+        self.condition_verdict_over(condition, domain, fuel)
+    }
+
+    /// Evaluates a condition, such as a part of a hook's, over all possible values of the unknown facts.
+    pub fn condition_verdict_over(
+        &mut self,
+        condition: &Condition,
+        domain: &dyn Fn(&Path) -> Option<Domain>,
+        fuel: &mut Fuel,
+    ) -> Verdict {
         self.declare_unknowns(condition);
         condition.evaluate_over(&self.facts, domain, fuel)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rye_grammar::data::{Kind, Node};
 
 use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError, Severity, closest};
-use crate::item::Items;
+use crate::item::{Items, data};
 
 /// The id of the settings file.
 pub const CHECK_CONFIG_ID: &str = "check";
@@ -76,9 +76,9 @@ impl SeverityOverrides {
                 Ok(code) => code,
                 Err(unknown) => {
                     found.push(ItemError::UnknownKey {
-                        what: "key",
+                        what: "code",
                         key: entry.key.node.clone(),
-                        of: "`levels`: no such code".into(),
+                        of: "`levels`".into(),
                         span: entry.key.span,
                         suggestion: unknown.suggestion,
                         known: Vec::new(),
@@ -146,14 +146,24 @@ fn find_code(code: &str) -> Result<&'static str, UnknownCode> {
         .iter()
         .copied()
         .find(|known| *known == plain)
-        .ok_or_else(|| UnknownCode { suggestion: closest(&plain, CODES.iter().copied()), code: plain })
+        .ok_or_else(|| UnknownCode { suggestion: suggest_code(&plain), code: plain })
+}
+
+/// Returns the code that an unknown one probably means: the only one with this name in another topic, else the closest.
+fn suggest_code(written: &str) -> Option<String> {
+    let name = written.rsplit("::").next().unwrap_or(written);
+    let mut same = CODES.iter().filter(|code| code.split_once("::").is_some_and(|(_, known)| known == name));
+    match (same.next(), same.next()) {
+        (Some(only), None) => Some((*only).to_owned()),
+        _ => closest(written, CODES.iter().copied()),
+    }
 }
 
 fn invalid(key: &str, node: &Node, expected: &str) -> ConfigError {
     ConfigError::Invalid {
         file: CHECK_CONFIG_ID.into(),
         key: key.to_owned(),
-        found: node.describe().to_owned(),
+        found: data::describe(node),
         expected: expected.to_owned(),
         span: Some(node.span),
     }

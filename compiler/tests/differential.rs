@@ -1,6 +1,6 @@
 //! Claims of the compiler, compared with an independent evaluator and enumerator on generated projects: verdicts and
-//! layers of plans, plans without inputs, the regions of `rye plan --all`, the warnings of `rye check`, and the
-//! directions of `rye plan --diff`.
+//! layers of plans, plans without inputs, the regions of `rye plan --all`, the warnings of `rye check`, its claims that
+//! something has no effect, and the directions of `rye plan --diff`.
 //!
 //! `RYE_DIFFERENTIAL=1000` sets the number of projects (`just differential`).
 
@@ -25,7 +25,7 @@ use condition::read;
 use evaluate::{Expected, OracleVerdict, Refused, enumerate};
 use project::{RandomProject, Rng};
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
-use rye_compiler::diagnostics::{ContextError, Diagnostic, HookError, InterfaceError};
+use rye_compiler::diagnostics::{ConfigError, ContextError, Diagnostic, HookError, InterfaceError};
 use rye_compiler::hook::PlanVerdict;
 use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
 use rye_compiler::validate::{Selection, check};
@@ -66,6 +66,10 @@ struct CheckedCounts {
     calls_without_region: usize,
     never: usize,
     unknown_plans: usize,
+    /// Suppressions and routing hooks of which `check` says that they have no effect.
+    without_effect: usize,
+    /// Assertions of which `check` says that no thread can violate them.
+    vacuous: usize,
     /// Wrong claims by kind: their number and the first one.
     wrong: BTreeMap<&'static str, (usize, String)>,
 }
@@ -93,12 +97,15 @@ fn claims_hold_for_generated_projects() {
         calls_without_region,
         never,
         unknown_plans,
+        without_effect,
+        vacuous,
         wrong: _,
     } = counts;
     let least = usize::try_from(projects).unwrap();
     assert!(plans >= 10 * least && refused >= 3 * least && calls_in_regions >= 10 * least, "{counts:?}");
     assert!(routed >= 5 * least && depends >= least && removed >= 10 * least && regions >= 3 * least, "{counts:?}");
     assert!(calls_without_region * 50 <= calls_in_regions, "{counts:?}");
+    assert!(without_effect * 10 >= least && vacuous * 4 >= least, "{counts:?}");
     assert!(open * 20 >= least && never * 4 >= least && unknown_plans * 4 >= least, "{counts:?}");
 }
 
@@ -127,6 +134,7 @@ fn check_project(seed: u64, counts: &mut CheckedCounts) {
     subject.check_unknown_plan(counts);
     subject.check_regions(counts);
     subject.check_warnings(counts);
+    subject.check_vacuity(counts);
 }
 
 fn main_id() -> ItemId {
@@ -326,6 +334,59 @@ impl CompiledProject {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+}
+
+impl CompiledProject {
+    /// Compares the claims that a suppression, a routing hook or an assertion has no effect: each such claim is true, and
+    /// for assertions none is missing.
+    fn check_vacuity(&self, counts: &mut CheckedCounts) {
+        let report = check(&self.world, &Selection::All);
+        let claims: Vec<&Diagnostic> = report.diagnostics.iter().collect();
+        for claim in &claims {
+            match claim {
+                Diagnostic::Context(ContextError::SuppressesNothing { id, .. }) => {
+                    counts.without_effect += 1;
+                    if self.answered().any(|(_, expected)| expected.suppressed.contains(id)) {
+                        self.fail(counts, "suppression", &format!("check says that nothing is suppressed by `{id}`"));
+                    }
+                }
+                Diagnostic::Hook(HookError::Shadowed { id, .. }) => {
+                    counts.without_effect += 1;
+                    if self.answered().any(|(_, expected)| expected.route.as_ref() == Some(id)) {
+                        self.fail(counts, "shadowed", &format!("check says that `{id}` is never reached"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let directives: BTreeSet<&str> = self.project.directives.iter().map(|one| one.id.as_str()).collect();
+        let hooks = self.project.directives.iter().flat_map(|one| &one.hooks).chain(&self.project.hooks);
+        let hooks: BTreeSet<&str> = hooks.map(|hook| hook.id.as_str()).collect();
+        for assertion in &self.project.assertions {
+            let is_selecting = assertion.only.is_none_or(|id| directives.contains(id));
+            let is_claimed = claims.iter().any(|claim| {
+                matches!(claim, Diagnostic::Config(ConfigError::AssertsNothing { id, .. }) if *id == assertion.id)
+            });
+            counts.vacuous += usize::from(is_claimed);
+            if is_claimed != (!is_selecting || assertion.is_vacuous()) {
+                self.fail(counts, "vacuous assertion", &format!("claimed {is_claimed}: {assertion:?}"));
+            }
+            let unknown: BTreeSet<&str> =
+                assertion.gates.iter().map(|(gate, _)| gate.as_str()).filter(|gate| !hooks.contains(gate)).collect();
+            let claimed: BTreeSet<&str> = claims
+                .iter()
+                .filter_map(|claim| match claim {
+                    Diagnostic::Config(ConfigError::UnknownGate { id, hook, .. }) if *id == assertion.id => {
+                        Some(hook.as_str())
+                    }
+                    _ => None,
+                })
+                .collect();
+            if is_selecting && claimed != unknown {
+                self.fail(counts, "unknown gate", &format!("claimed {claimed:?}, expected {unknown:?}"));
             }
         }
     }

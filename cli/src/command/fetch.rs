@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
+use rye_compiler::item::Items;
 use rye_compiler::primary::{FetchRequest, ItemType};
 use rye_compiler::world::{Space, World};
 use rye_engine::rooted_dir::RootedDir;
@@ -120,7 +121,9 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let id = parse_item_id(id, item_type.kind())?;
     let found = world.candidates(item_type.kind(), &id)?;
     let Some(first) = found.first() else {
-        let help = format!("search for it: `rye fetch {} --query WORDS`", item_type.as_str());
+        let search = format!("search for it: `rye fetch {} --query WORDS`", item_type.as_str());
+        let near = Items::new(&world).nearest(item_type.kind(), id.as_str());
+        let help = near.map_or(search, |near| format!("did you mean `{near}`?"));
         return Err(CommandError::failed(format!("unknown {} `{id}`", item_type.as_str())).with_help(help));
     };
     let mut output = FetchOutput {

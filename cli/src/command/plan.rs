@@ -179,7 +179,10 @@ pub fn print_no_plan(
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, sources);
-            report.note(&format!("`{}` has errors, so it has no plan", printable(requested)));
+            // A directive that does not exist has no errors of its own.
+            if diagnostics.iter().any(|one| one.code() != "item::unknown" || !one.labels().is_empty()) {
+                report.note(&format!("`{}` has errors, so it has no plan", printable(requested)));
+            }
             Ok(())
         }
     }

@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Span, Spanned, capability, condition};
 
 use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
-use crate::item::Items;
+use crate::item::{Items, data};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;
 
@@ -74,6 +74,10 @@ pub enum Trifecta {
     Error,
 }
 
+/// The functions of an assertion.
+const FUNCTIONS: [&str; 5] = ["reaches", "passes", "spends_at_most", "flows", "survives"];
+/// Words of a condition that a parenthesis may follow.
+const CONDITION_WORDS: [&str; 8] = ["exists", "length", "and", "or", "not", "in", "contains", "matches"];
 /// Keys of an assertion.
 pub(crate) const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
 /// Keys of `assertions.yaml`.
@@ -224,7 +228,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
             continue;
         }
         let (name, after) = rest.split_at(word);
-        let known = matches!(name, "reaches" | "passes" | "spends_at_most" | "flows" | "survives");
+        let known = FUNCTIONS.contains(&name);
         if let Some(inside) = after.trim_start().strip_prefix('(').filter(|_| known) {
             out.push_str("assertion.c");
             out.push_str(&functions.len().to_string());
@@ -241,6 +245,13 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
             let (argument, after) = split_argument(inside).ok_or_else(unclosed)?;
             functions.push(read_function(name, argument)?);
             rest = after;
+        } else if after.trim_start().starts_with('(') && !CONDITION_WORDS.contains(&name) {
+            let near = closest(name, FUNCTIONS).map(|near| format!("; did you mean `{near}(…)`?"));
+            let known = FUNCTIONS.map(|known| format!("`{known}(…)`")).join(", ");
+            return Err(format!(
+                "unknown function `{name}`{}",
+                near.unwrap_or_else(|| format!("; functions: {known}"))
+            ));
         } else {
             out.push_str(name);
             rest = after;
@@ -301,7 +312,7 @@ fn report_invalid(found: &mut Diagnostics, key: &str, node: &Node, expected: &st
     found.push(ConfigError::Invalid {
         file: ASSERTIONS_ID.into(),
         key: key.to_owned(),
-        found: node.describe().to_owned(),
+        found: data::describe(node),
         expected: expected.to_owned(),
         span: Some(node.span),
     });

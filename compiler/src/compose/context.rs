@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, Spanned};
 
-use super::{Composed, ContextItem, DeclaredOrigin, DuplicateContext, Suppression};
+use super::{Composed, ContextItem, DeclaredOrigin, DuplicateContext, Suppression, UngrantedProtocol};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::{ContextDecl, Directive, Items};
-use crate::world::ItemKind;
+use crate::palette::possible_primaries;
+use crate::primary::Primary;
+use crate::world::{ItemKind, Space};
+
+/// Prefix of the knowledge that explains a primary to the model.
+pub const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 
 /// The three positions of chain knowledge, in their order: the first occurrence of an item wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,6 +88,46 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
             }
         }
     }
+}
+
+/// Leaves out the protocol items that only the standard library declares, if no grant allows their primary: a directive
+/// that extends a standard base and declares permissions of its own gets only the instructions that it can follow.
+pub fn leave_out_ungranted_protocols(composed: &mut Composed) {
+    let Some(permissions) = &composed.permissions else { return };
+    let lists = [&composed.system, &composed.before, &composed.after];
+    let protocols = lists.into_iter().flatten().filter_map(|item| {
+        let primary = item.id.as_str().strip_prefix(PROTOCOL_PREFIX).and_then(Primary::parse)?;
+        Some((item, primary))
+    });
+    let protocols: Vec<(&ContextItem, Primary)> = protocols.collect();
+    if protocols.is_empty() {
+        return;
+    }
+    let grants = permissions.value.grants.iter();
+    let granted: Vec<Primary> = grants.flat_map(|grant| possible_primaries(&grant.pattern.0)).collect();
+    let is_of_library = |item: &ContextItem| {
+        let written = composed.chain.iter().filter(|link| link.file.space != Space::System);
+        !written
+            .flat_map(|link| link.context.before.iter().chain(&link.context.after).chain(&link.context.system))
+            .any(|declared| declared.node == item.id)
+    };
+    let left_out: Vec<UngrantedProtocol> = protocols
+        .into_iter()
+        .filter(|(item, primary)| !granted.contains(primary) && is_of_library(item))
+        .map(|(item, primary)| UngrantedProtocol {
+            id: item.id.clone(),
+            primary,
+            declared: item.origin.clone(),
+            granted: permissions.origin.clone(),
+        })
+        .collect();
+    if left_out.is_empty() {
+        return;
+    }
+    for list in [&mut composed.system, &mut composed.before, &mut composed.after] {
+        list.retain(|item| !left_out.iter().any(|one| one.id == item.id));
+    }
+    composed.ungranted_protocols = left_out;
 }
 
 /// Records the removal with every suppression of that id. Returns true if there is one.

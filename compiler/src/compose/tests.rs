@@ -303,3 +303,27 @@ fn compose_parses_only_the_chain_of_one_directive() {
     assert!(compose(&items, &id("d7"), &launch).value.is_some());
     assert_eq!(items.parsed_file_count(), 2);
 }
+
+#[test]
+fn library_protocols_without_a_grant_are_left_out() {
+    let base = "<context><before>rye/agent/core/protocol/execute</before><before>rye/agent/core/protocol/sign</before>\
+                </context><permissions><execute>*</execute><sign>*</sign></permissions>";
+    let text = format!("```xml\n<directive name=\"base\">{base}</directive>\n```\n\nBase.\n");
+    let world = knowledge(MapWorld::default(), &["rye/agent/core/protocol/execute", "rye/agent/core/protocol/sign"])
+        .with(Space::System, ".ai/directives/rye/agent/core/base.md", text);
+    let extends = "extends=\"rye/agent/core/base\"";
+    let reads = "<permissions><execute><tool>a</tool></execute></permissions>";
+    let own = format!("<context><before>rye/agent/core/protocol/sign</before></context>{reads}");
+    let world = directive(world, "narrow", extends, reads);
+    let world = directive(world, "own", extends, &own);
+    let world = directive(world, "whole", extends, "");
+    let before = |leaf: &str| {
+        let (composed, _) = compose_with_inputs(&world, leaf, json!({}));
+        let composed = composed.unwrap();
+        let names: Vec<String> = composed.before.iter().map(|item| item.id.name().to_owned()).collect();
+        (names, composed.ungranted_protocols.len())
+    };
+    assert_eq!(before("narrow"), (vec!["execute".to_owned()], 1));
+    assert_eq!(before("own"), (vec!["execute".to_owned(), "sign".to_owned()], 0));
+    assert_eq!(before("whole"), (vec!["execute".to_owned(), "sign".to_owned()], 0));
+}

@@ -69,6 +69,17 @@ impl Problem for ConfigError {
 
     fn help(&self) -> Option<String> {
         match self {
+            Self::Invalid { found, .. } if found.starts_with("the text `\"") => {
+                let value = found.trim_start_matches("the text `\"").trim_end_matches("\"`");
+                Some(format!("remove the quotes: `{value}`"))
+            }
+            Self::Invalid { key, found, .. } if found == "missing" && key.ends_with(".execute") => Some(
+                "add the tool or directive that the command runs: `execute: { item_type: tool, item_id: rye/bash/bash, params: { … } }`".into(),
+            ),
+            Self::Invalid { key, expected, found, .. } if found == "missing" => {
+                let name = key.rsplit('.').next().unwrap_or(key);
+                Some(format!("add `{name}`, {expected}"))
+            }
             Self::Invalid { expected, found, .. } => value_help(found, expected),
             Self::UnknownFile { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("`rye explain config::unknown-file` lists the settings files; tool settings belong in a folder of their own".into())

@@ -181,7 +181,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     if let Some((tool, _)) = name.split_once('(') {
         let known = help_for(P::Tool, tool).unwrap_or("name the tool alone;");
         return Some(format!(
-            "{known} a grant has no rule for arguments: a hook on `tool_call` can block some of them"
+            "{known} a grant has no rule for arguments, but a hook on `tool_call` can block some of them"
         ));
     }
     // An id with folders is an id of this system, not a tool name of another one.

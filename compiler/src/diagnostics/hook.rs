@@ -43,9 +43,19 @@ pub enum HookError {
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
     #[error("unknown event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
-    /// `facts` are the facts of the event.
+    /// A text without quotes, which reads as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
+    #[error("the text `{text}` has no quotes")]
+    UnquotedText { text: String, span: Span },
+    /// `facts` are the facts of the event; `is_placeholder` is true for `${…}` in a text.
     #[error("`{event}` has no fact `{path}`")]
-    UnknownFact { path: String, event: String, span: Span, suggestion: Option<String>, facts: Vec<String> },
+    UnknownFact {
+        path: String,
+        event: String,
+        span: Span,
+        is_placeholder: bool,
+        suggestion: Option<String>,
+        facts: Vec<String>,
+    },
     /// The action is unknown or not allowed at the event; `allowed` lists the event's actions.
     #[error("a hook on `{event}` cannot `{action}`")]
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
@@ -101,7 +111,7 @@ impl Problem for HookError {
     fn code(&self) -> &'static str {
         match self {
             Self::UnknownEvent { .. } => "hook::unknown-event",
-            Self::UnknownFact { .. } => "hook::unknown-fact",
+            Self::UnknownFact { .. } | Self::UnquotedText { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
             Self::UnknownCall { .. } => "hook::unknown-call",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
@@ -124,6 +134,7 @@ impl Problem for HookError {
         match self {
             Self::UnknownEvent { .. }
             | Self::UnknownFact { .. }
+            | Self::UnquotedText { .. }
             | Self::WrongAction { .. }
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
@@ -156,7 +167,7 @@ impl Problem for HookError {
                     Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
                 }))
             }
-            Self::UnknownFact { path, suggestion, facts, .. } => {
+            Self::UnknownFact { path, suggestion, facts, is_placeholder, .. } => {
                 let constant = match path.to_ascii_lowercase().as_str() {
                     "true" => Some("true".to_owned()),
                     "false" => Some("false".to_owned()),
@@ -164,10 +175,15 @@ impl Problem for HookError {
                     _ => None,
                 };
                 did_you_mean(constant.as_ref().or(suggestion.as_ref()), || {
-                    let quoted = if path.contains('.') { "" } else { "; quote a text" };
-                    Some(format!("facts here: {}{quoted}", quote_list(facts)))
+                    let quoted = if path.contains('.') || *is_placeholder {
+                        String::new()
+                    } else {
+                        format!("if it is a text, quote it: `\"{path}\"`; ")
+                    };
+                    Some(format!("{quoted}facts here: {}", quote_list(facts)))
                 })
             }
+            Self::UnquotedText { text, .. } => Some(format!("write `\"{text}\"`")),
             Self::WrongAction { action, suggestion, allowed, .. } => foreign_words::help_for_action(action, allowed)
                 .or_else(|| {
                     did_you_mean(suggestion.as_ref(), || Some(format!("actions here: {}", quote_list(allowed))))
@@ -191,7 +207,10 @@ impl Problem for HookError {
             Self::PastLimit { .. } => {
                 Some("compare with a value below the limit of `tokens`, or raise the limit".into())
             }
-            Self::Never { .. } | Self::OnlyLibrary { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::OnlyLibrary { directive, .. } => Some(format!(
+                "leave it as it is if it guards `{directive}`; otherwise correct the condition, or remove the hook"
+            )),
             Self::RaisesNothing { limit, .. } => {
                 Some(format!("write the new value of `{limit}`, not the increase"))
             }
@@ -233,6 +252,7 @@ impl Problem for HookError {
             Self::UnknownFact { event, span, .. } => {
                 vec![new_label(*span, format!("`{event}` has no such fact"))]
             }
+            Self::UnquotedText { span, .. } => vec![new_label(*span, "read as arithmetic with unknown facts")],
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],

@@ -14,6 +14,9 @@ pub enum ItemError {
     UnusedParameter { name: String, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
+    /// The id of another kind of item in place of a directive's.
+    #[error("`{id}` is {}, not a directive", kind_with_article(*kind))]
+    OtherKind { kind: ItemKind, id: String },
     /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
     #[error("unknown {what} `{key}` in {of}")]
     UnknownKey {
@@ -54,6 +57,9 @@ pub enum ItemError {
     /// A tool that its MCP server runs only as a task.
     #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
     ServerTask { id: String, span: Span, label: String },
+    /// `read` is the text that reads a parameter, `why` a clause, `help` the fix.
+    #[error("`{read}` reads no parameter of the tool: {why}")]
+    ScriptParameter { read: String, why: String, help: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
     /// `own_item` is the only item that may use the built-in tool, if it is reserved for an item.
@@ -64,7 +70,7 @@ pub enum ItemError {
     #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.as_str())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
     /// The content is not what was signed.
-    #[error("the signature of `{path}` is invalid")]
+    #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String, span: Option<Span> },
     /// The key of a signature is not trusted; `others` are further files with signatures of this key.
     #[error("`{path}`{} signed with the key `{key_id}`, which is not trusted", count_others(others))]
@@ -135,7 +141,7 @@ fn list_others(others: &[String]) -> String {
 impl Problem for ItemError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } | Self::Dangling { .. } => "item::unknown",
+            Self::Unknown { .. } | Self::OtherKind { .. } | Self::Dangling { .. } => "item::unknown",
             Self::UnknownKey { .. }
             | Self::ToolKey { .. }
             | Self::NearConstant { .. }
@@ -156,6 +162,7 @@ impl Problem for ItemError {
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
             Self::ShellSyntax { .. } => "item::shell-syntax",
+            Self::ScriptParameter { .. } => "item::script-parameter",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
@@ -185,11 +192,13 @@ impl Problem for ItemError {
             | Self::SilentKnowledge { .. }
             | Self::UnusedParameter { .. }
             | Self::ShellSyntax { .. }
+            | Self::ScriptParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
                 Severity::Advice
             }
             Self::Unknown { .. }
+            | Self::OtherKind { .. }
             | Self::UnknownKey { .. }
             | Self::NameMismatch { .. }
             | Self::EscapesSpace { .. }
@@ -211,11 +220,13 @@ impl Problem for ItemError {
             Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(format!("create `{}{id}.{}` in the project or the user space, or name an existing one", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
+            Self::OtherKind { kind, id } => Some(other_kind_help(*kind, id)),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
                 let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
                     let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
-                    foreign_words::help_for_named_field(what, key, of).or(known)
+                    let codes = (*what == "code").then(|| "`rye explain` lists the codes".to_owned());
+                    foreign_words::help_for_named_field(what, key, of).or(known).or(codes)
                 }))
             }
             Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
@@ -236,7 +247,7 @@ impl Problem for ItemError {
                 let translated = foreign_words::help_for(WordPlace::FieldType, word).filter(|_| what == "`type`");
                 translated.map(str::to_owned).or_else(|| value_help(found, expected))
             }
-            Self::Missing { help, .. } => Some(help.clone()),
+            Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::UnusedParameter { name, .. } => Some(format!(
                 "write `{{{name}}}` into an argument of `command`, pass all of them as `{{params_json}}`, or remove the parameter"
@@ -270,25 +281,13 @@ impl Problem for ItemError {
                 let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
                 Some(format!("every call will fail; known: {}", super::quote_list(&known)))
             }),
-            Self::Shadows { tokens: (over, under), .. } => {
-                let difference = if over >= under {
-                    format!("{} tokens more", over - under)
-                } else {
-                    format!("{} tokens fewer", under - over)
-                };
-                Some(format!("every directive on a base of the standard library reads this item instead: {difference}, {over} instead of {under}"))
-            }
-            Self::ShadowsFile { path, .. } => {
-                Some(format!("`{path}` is not read: rename or remove one of the two files"))
-            }
+            Self::Shadows { tokens, .. } => Some(shadows_help(*tokens)),
+            Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
             Self::InvalidFrontMatter { .. } => {
                 Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
-            Self::ShellSyntax { word, .. } => Some(match word.strip_prefix('$') {
-                Some(name) => format!("declare the variable in `environment` and write `${{{name}}}`, or run a shell: `command: [sh, -c, \"…\"]`"),
-                None => "run a shell: `command: [sh, -c, \"…\"]`, or write a script".into(),
-            }),
+            Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
             Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
             Self::UnreadMetadata { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("keep it as a note for readers, or remove it".into()))
@@ -304,8 +303,8 @@ impl Problem for ItemError {
                     "if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}"
                 ))
             }
-            Self::Signature { reason, .. } => {
-                Some(format!("{reason}: sign the file again if the change is yours, or restore the signed content"))
+            Self::Signature { .. } => {
+                Some("if the change is yours, sign the file again with `rye sign`; otherwise restore the signed content".into())
             }
         }
     }
@@ -335,6 +334,7 @@ impl Problem for ItemError {
             Self::KnowledgeMismatch { span, .. } => vec![new_label(*span, "contradicts the path")],
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
+            Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
@@ -342,7 +342,7 @@ impl Problem for ItemError {
             Self::Silent { span, .. } => {
                 vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
-            Self::Signature { span, reason, .. } => span.iter().map(|s| new_label(*s, reason.clone())).collect(),
+            Self::Signature { span, .. } => span.iter().map(|s| new_label(*s, "invalid")).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
             Self::UnusedParameter { span, .. } => vec![new_label(*span, "in no argument of the command")],
@@ -355,11 +355,57 @@ impl Problem for ItemError {
             | Self::ServerSchema { span, label: text, .. }
             | Self::ServerTask { span, label: text, .. } => vec![new_label(*span, text.clone())],
             Self::UntrustedKey { .. }
+            | Self::OtherKind { .. }
             | Self::Unreadable { .. }
             | Self::Ambiguous { .. }
             | Self::StrayProgram { .. }
             | Self::Stray { .. } => Vec::new(),
         }
+    }
+}
+
+/// Returns the use of an item in place of which a directive is needed.
+fn other_kind_help(kind: ItemKind, id: &str) -> String {
+    match kind {
+        ItemKind::Tool => format!(
+            "a directive calls it: grant `<tool>{}</tool>` in `<permissions>`, and run that directive",
+            id.replace('/', ".")
+        ),
+        ItemKind::Knowledge => {
+            format!("a directive sends it: write `<before>{id}</before>` in `<context>`, and run that directive")
+        }
+        ItemKind::Prompt => format!("a chat calls it: type `/{id}`"),
+        ItemKind::Skill => format!("a chat calls it: type `/skill:{id}`"),
+        ItemKind::Config | ItemKind::Directive => "name a directive".to_owned(),
+    }
+}
+
+/// Compares the tokens of a text with those of the text that it shadows.
+fn shadows_help((over, under): (u64, u64)) -> String {
+    let difference =
+        if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
+    format!(
+        "every directive on a base of the standard library reads this item instead: {difference}, {over} instead of {under}"
+    )
+}
+
+fn shell_syntax_help(word: &str) -> String {
+    match word.strip_prefix('$') {
+        Some(name) => format!(
+            "declare the variable in `environment` and write `${{{name}}}`, or run a shell: `command: [sh, -c, \"…\"]`"
+        ),
+        None => "run a shell: `command: [sh, -c, \"…\"]`, or write a script".into(),
+    }
+}
+
+fn kind_with_article(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Tool => "a tool",
+        ItemKind::Knowledge => "knowledge",
+        ItemKind::Config => "a settings file",
+        ItemKind::Prompt => "a prompt template",
+        ItemKind::Skill => "a skill",
+        ItemKind::Directive => "a directive",
     }
 }
 
@@ -369,6 +415,11 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
         ("element", "`<permissions>`") if matches!(key, "tool" | "directive" | "knowledge") => {
             Some(format!("choose a primary: `<execute><{key}>…</{key}></execute>`, `<fetch>` or `<sign>`"))
+        }
+        ("key", "`limits` of `agent/agent`") if crate::semantics::limits::LimitName::parse(key).is_some() => {
+            Some(format!(
+                "the default limits are in `agent/resilience`: `limits: {{ {key}: … }}`; a bound on every directive is `limits: {{ max: {{ {key}: … }} }}` here"
+            ))
         }
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),

@@ -64,7 +64,13 @@ impl Problem for LimitError {
                 let listed = || Some(format!("limits: {}", quote_list(known)));
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
-            Self::Invalid { why, .. } => Some(format!("it {why}")),
+            Self::Invalid { why, name, .. } => Some(match (name.as_str(), why.as_str()) {
+                ("spend", "cannot be zero") => "write an amount of dollars above 0, such as `0.10`".to_owned(),
+                (_, "cannot be zero") => "write a number above 0".to_owned(),
+                ("spend", "cannot be negative") => "write an amount of dollars, such as `0.10`".to_owned(),
+                (_, "cannot be negative") => "write a whole number, such as `10`".to_owned(),
+                _ => format!("it {why}"),
+            }),
             Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
             Self::OneTurn { has_outputs, .. } => Some(match has_outputs {
                 true => {

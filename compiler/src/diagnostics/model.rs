@@ -9,11 +9,13 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
     /// `requested` is a tier or a model id; `span` is `None` if the command line requested it.
-    #[error("no provider has a model or tier `{requested}`")]
+    #[error("{}", describe_unknown(requested, provider.as_deref()))]
     Unknown {
         requested: String,
         /// The provider, if the request names it.
         provider: Option<String>,
+        /// True if the provider plays a script, so no model can be added.
+        is_scripted: bool,
         span: Option<Span>,
         suggestion: Option<String>,
         known: Vec<String>,
@@ -23,10 +25,17 @@ pub enum ModelError {
         "`{provider}` does not list `{model}`: its price is unknown, and {context_window} tokens of context and {max_output} of output are assumed"
     )]
     Unlisted { model: String, provider: String, context_window: u64, max_output: u64, suggestion: Option<String> },
-    /// A provider without a file, requested by a directive, by the command line (then without a span), or as the
-    /// `default_provider` of `agent/models`; `known` lists the existing provider files.
-    #[error("unknown provider `{requested}`")]
-    NoProvider { requested: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
+    /// A provider without a file, requested by a directive, by the command line (then without a span), or as the `default_provider` of
+    /// `agent/models`; `of` is the whole name if the provider is a part of it, and `known` lists the existing provider
+    /// files.
+    #[error("unknown provider `{requested}`{}", of.as_ref().map(|name| format!(" in `{name}`")).unwrap_or_default())]
+    NoProvider {
+        requested: String,
+        span: Option<Span>,
+        of: Option<String>,
+        suggestion: Option<String>,
+        known: Vec<String>,
+    },
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
@@ -65,20 +74,30 @@ impl Problem for ModelError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::Unknown { requested, provider, span, suggestion, known } => {
+            Self::Unknown { requested, provider, is_scripted, span, suggestion, known } => {
                 let help = suggest_name(requested, suggestion.as_ref(), known)?;
                 let other = match (suggestion, provider, span) {
-                    (None, Some(provider), _) => {
+                    (None, Some(provider), _) if !is_scripted => {
                         format!("; add a model with `rye providers add {provider}/{requested}`")
                     }
                     (None, None, None) => {
                         format!("; for another model, name its provider: `--model PROVIDER/{requested}`")
                     }
-                    (Some(_), _, _) | (None, None, Some(_)) => String::new(),
+                    (Some(_), _, _) | (None, Some(_), _) | (None, None, Some(_)) => String::new(),
                 };
                 Some(help + &other)
             }
-            Self::NoProvider { requested, suggestion, known, .. }
+            Self::NoProvider { of: Some(name), suggestion, known, span, .. } => {
+                did_you_mean(suggestion.as_ref(), || {
+                    let other = if span.is_none() {
+                        format!("; if `{name}` is the id of a model, name its provider: `--model PROVIDER/{name}`")
+                    } else {
+                        "; a new provider is a file in `.ai/config/agent/providers/`".to_owned()
+                    };
+                    Some(format!("known: {}{other}", quote_list(known)))
+                })
+            }
+            Self::NoProvider { requested, suggestion, known, of: None, .. }
             | Self::NoTier { requested, suggestion, known, .. } => suggest_name(requested, suggestion.as_ref(), known),
             Self::Unlisted { model, provider, suggestion, .. } => {
                 let add = format!("add its window and prices: `rye providers add {provider}/{model}`");
@@ -111,6 +130,13 @@ impl Problem for ModelError {
             Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
             Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
         }
+    }
+}
+
+fn describe_unknown(requested: &str, provider: Option<&str>) -> String {
+    match provider {
+        Some(provider) => format!("the provider `{provider}` has no model or tier `{requested}`"),
+        None => format!("no provider has a model or tier `{requested}`"),
     }
 }
 

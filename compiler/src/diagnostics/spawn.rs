@@ -25,6 +25,8 @@ pub enum SpawnError {
         requested: String,
         most: String,
         span: Span,
+        /// True if only a grant names the child.
+        is_grant: bool,
         asked_span: Option<Span>,
         above: Option<(String, Span)>,
     },
@@ -158,10 +160,11 @@ impl Problem for SpawnError {
                 let requested = asked_span.iter().map(|span| new_label(*span, "no effect"));
                 std::iter::once(new_label(*span, "bounded here")).chain(requested).collect()
             }
-            Self::NoBudget { span, asked_span, above, parent, .. } => {
+            Self::NoBudget { span, is_grant, asked_span, above, parent, .. } => {
+                let refused = if *is_grant { "refused, unless the call lowers `spend`" } else { "will be refused" };
                 let requested = asked_span.iter().map(|span| new_label(*span, "requested here"));
                 let above = above.iter().map(|(_, span)| new_label(*span, format!("`{parent}` is started here")));
-                std::iter::once(new_label(*span, "will be refused")).chain(requested).chain(above).collect()
+                std::iter::once(new_label(*span, refused)).chain(requested).chain(above).collect()
             }
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no directive returns this")],
         }

@@ -41,7 +41,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
 fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
     if let Diagnostic::Item(error) = diagnostic {
         return match error {
-            ItemError::UnknownKey { what: "element" | "attribute" | "key", key, span, suggestion, .. } => {
+            ItemError::UnknownKey { what: "element" | "attribute" | "key" | "code", key, span, suggestion, .. } => {
                 Some((key, *span, suggestion.as_deref()?))
             }
             ItemError::NameMismatch { written, expected, span, .. } if !expected.is_empty() => {
@@ -62,6 +62,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Dangling { .. }
             | ItemError::FrontMatter { .. }
             | ItemError::Unknown { .. }
+            | ItemError::OtherKind { .. }
             | ItemError::EscapesSpace { .. }
             | ItemError::InvalidValue { .. }
             | ItemError::Missing { .. }
@@ -86,6 +87,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::SilentKnowledge { .. }
             | ItemError::UnusedParameter { .. }
             | ItemError::ShellSyntax { .. }
+            | ItemError::ScriptParameter { .. }
             | ItemError::Silent { .. } => None,
         };
     }

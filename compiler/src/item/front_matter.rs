@@ -14,6 +14,8 @@ use crate::diagnostics::{Diagnostics, ItemError};
 pub struct FrontMatter<'t> {
     text: &'t str,
     is_own: bool,
+    /// True if the front matter of a file in `.ai/` cannot be parsed, which is reported.
+    pub is_broken: bool,
     metadata: Option<Node>,
     /// The `key: value` lines of front matter that is not valid YAML, in files of other clients.
     lines: BTreeMap<&'t str, Spanned<String>>,
@@ -32,6 +34,7 @@ impl<'t> FrontMatter<'t> {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
         let (is_own, metadata) = (is_own(file), parsed.tree.metadata);
         let mut lines = BTreeMap::new();
+        let is_broken = is_own && !parsed.errors.is_empty();
         if is_own {
             found.syntax(parsed.errors);
             let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
@@ -47,7 +50,7 @@ impl<'t> FrontMatter<'t> {
                 span: error.span,
             }));
         }
-        Self { text, is_own, metadata, lines, body: parsed.tree.body }
+        Self { text, is_own, is_broken, metadata, lines, body: parsed.tree.body }
     }
 
     /// Returns the value of a key; `None` if it is missing or empty, or, in a file of `.ai/`, not a string.

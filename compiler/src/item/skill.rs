@@ -56,9 +56,13 @@ impl Skill {
     }
 }
 
-/// Reads a skill; `None` if it has no description, because nothing could tell a model when to use it.
+/// Reads a skill; `None` if its front matter cannot be parsed, or has no description, because nothing could tell a model
+/// when to use it.
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> Option<Skill> {
     let front = FrontMatter::read(&file, text, &KEYS, found);
+    if front.is_broken {
+        return None;
+    }
     let is_own = front_matter::is_own(&file);
     let name = front.string("name", found);
     let is_hidden = front.flag("disable-model-invocation", found);

@@ -1,5 +1,7 @@
 //! A tool item: its file and its declaration.
 
+mod script_parameters;
+
 use std::sync::Arc;
 
 use rye_grammar::data::Node;
@@ -27,6 +29,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
     found.extend(shell_syntax(&parsed.tree));
+    found.extend(script_parameters::check(&parsed.tree, file.source, text));
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
             found.extend(unused_parameters(&spec, &parsed.tree));
@@ -117,13 +120,20 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
+/// The constant with the description of a script.
+const DESCRIPTION: &str = "__tool_description__";
+
 /// Reports constants whose name is close to a known one. Older tools declare `__tool_type__`, which is ignored.
 fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);
     let others = others.filter(|name| !OWN.contains(&name.node.as_str()));
     let near = others.filter_map(|name| {
-        let suggestion = closest(&name.node, tool_header::declaring_names())?;
+        let word = name.node.trim_matches('_');
+        let is_description =
+            word.starts_with("desc") || matches!(word, "tool_desc" | "tool_doc" | "tool_summary" | "summary");
+        let suggestion =
+            if is_description { DESCRIPTION.to_owned() } else { closest(&name.node, tool_header::declaring_names())? };
         Some(ItemError::NearConstant { name: name.node.clone(), suggestion, span: name.span })
     });
     near.collect()

@@ -176,6 +176,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
                 found.borrow_mut().push(ModelError::NoProvider {
                     requested: default.node.clone(),
                     span: Some(default.span),
+                    of: None,
                     suggestion: closest(&default.node, names.iter().map(String::as_str)),
                     known: names.clone(),
                 });

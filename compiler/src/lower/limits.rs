@@ -9,7 +9,8 @@ use crate::compose::{self, LimitLayers};
 use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, OriginCause, OriginKind, Origins};
 use crate::semantics::limits::{
-    LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, parse_limit_value, resolve,
+    LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, describe_value_error,
+    parse_limit_value, resolve,
 };
 use crate::semantics::money::Nanos;
 
@@ -162,8 +163,7 @@ fn to_limit_error(fault: LimitResolutionError<LimitOrigin>) -> LimitError {
             LimitError::Unknown { name, span: source.span, suggestion, known }
         }
         LimitResolutionError::Invalid { name, why, source } => {
-            let own = format!("`{name}` ");
-            let why = why.strip_prefix(&own).map_or_else(|| format!("has to fit: {why}"), str::to_owned);
+            let why = describe_value_error(name, &why);
             LimitError::Invalid { name: name.to_string(), found: source.shown, why, span: source.span }
         }
         LimitResolutionError::TooDeep { source } => LimitError::Invalid {

@@ -4,14 +4,13 @@
 use rye_grammar::{ItemId, Span};
 
 use super::cache::LowerContext;
-use crate::compose::{Composed, ContextItem, DeclaredOrigin};
+use crate::compose::{Composed, ContextItem, DeclaredOrigin, PROTOCOL_PREFIX};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;
 use crate::plan::OriginKind;
 use crate::primary::Primary;
 use crate::world::ItemKind;
 
-const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 const BASE_PREFIX: &str = "rye/agent/core/base";
 
 /// Warns about a primary that is described but not granted, or granted but not described. Skips chains without

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rye_grammar::{Source, SourceId, Sources, yaml};
 
 use super::*;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, Problem};
 
 const ALPHA: &str = r#"
 wire: anthropic
@@ -108,6 +108,26 @@ fn user_may_name_a_model_that_the_provider_does_not_list() {
     for text in ["new", "gamma/new", "scripted/new"] {
         assert!(named(text, UnlistedModels::Accept).is_err(), "{text}");
     }
+}
+
+#[test]
+fn unknown_provider_of_a_model_is_reported_with_suggestion() {
+    let error = |text: &str| resolve(&[], &ModelOverride::of_user(Some(text.into()))).unwrap_err();
+    let ModelError::NoProvider { requested, of, suggestion, known, .. } = error("alpah/general") else { panic!() };
+    assert_eq!((requested.as_str(), of.as_deref()), ("alpah", Some("alpah/general")));
+    assert_eq!(suggestion.as_deref(), Some("alpha/general"));
+    assert!(known.contains(&"beta".to_owned()), "{known:?}");
+    let other = error("local/general");
+    let help = other.help().unwrap();
+    assert!(help.contains("--model PROVIDER/local/general"), "{help}");
+}
+
+#[test]
+fn scripted_provider_has_no_unlisted_models() {
+    let error = resolve(&[], &ModelOverride::of_user(Some("scripted/genral".into()))).unwrap_err();
+    let ModelError::Unknown { provider, is_scripted: true, suggestion, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((provider.as_deref(), suggestion.as_deref()), (Some("scripted"), Some("general")));
+    assert_eq!(error.to_string(), "the provider `scripted` has no model or tier `genral`");
 }
 
 #[test]

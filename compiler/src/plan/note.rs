@@ -91,6 +91,8 @@ impl fmt::Display for Note {
             Self::Suppressed { by, removed, .. } => {
                 if let OriginCause::Declared(OriginKind::Directive(id)) = &by.cause {
                     write!(f, "suppressed by `{id}`")?;
+                } else if let OriginCause::Ungranted { .. } = &by.cause {
+                    write!(f, "left out: {}", by.cause)?;
                 } else {
                     write!(f, "suppressed by {}", by.cause)?;
                 }

@@ -6,6 +6,7 @@ use rye_grammar::ItemId;
 
 use super::SourcePlace;
 use crate::hook::HookSource;
+use crate::semantics::capability::Primary;
 use crate::world::Space;
 
 /// The origin of a part of a plan.
@@ -63,6 +64,8 @@ pub enum OriginCause {
     DefaultModel,
     /// A knowledge item that a hook would inject a second time.
     RepeatedBy { hook: String },
+    /// Permissions that allow no call of a primary.
+    Ungranted { primary: Primary },
 }
 
 impl fmt::Display for OriginCause {
@@ -94,6 +97,7 @@ impl fmt::Display for OriginCause {
             Self::HookSource(HookSource::Project) => f.write_str("a hook of the project"),
             Self::HookSource(HookSource::Infrastructure) => f.write_str("a hook of the infrastructure"),
             Self::DefaultModel => f.write_str("the default of `agent/models`"),
+            Self::Ungranted { primary } => write!(f, "no grant allows `{primary}`"),
             Self::RepeatedBy { hook } => write!(f, "added again by `{hook}`"),
         }
     }

@@ -307,6 +307,22 @@ pub fn parse_limit_value(name: LimitName, written: &LimitValue) -> Result<u64, S
     Ok(value)
 }
 
+/// Returns the error of [`parse_limit_value`] as a phrase about the limit: "has to be a number".
+pub fn describe_value_error(name: LimitName, why: &str) -> String {
+    if let Some(phrase) = why.strip_prefix(&format!("`{name}` ")) {
+        return phrase.to_owned();
+    }
+    if why.contains("too large") {
+        let most = if name == LimitName::Spend { Nanos(i64::MAX).to_string() } else { u64::MAX.to_string() };
+        return format!("has to be at most {most}");
+    }
+    if why.contains("finer") {
+        return "can have at most nine decimal places".to_owned();
+    }
+    let wanted = if name == LimitName::Spend { "an amount of dollars, such as `0.10`" } else { "a number" };
+    format!("has to be {wanted}")
+}
+
 fn non_negative(name: LimitName, amount: Nanos) -> Result<u64, String> {
     u64::try_from(amount.0).map_err(|_| format!("`{name}` cannot be negative"))
 }

@@ -62,7 +62,8 @@ impl ToolSpecReader {
             return s;
         }
         let message = format!("`timeout_seconds` must be a whole number from 1 to {MAX_TIMEOUT_SECONDS}");
-        self.report_bad_value(value.span, message, "not a time", None);
+        let help = "write the seconds as a number, without a unit: `timeout_seconds: 60`";
+        self.report_bad_value(value.span, message, "not a time", Some(help.to_owned()));
         default
     }
 }

@@ -192,7 +192,11 @@ impl ToolSpecReader {
     ) -> Option<ToolKind> {
         let Some(kind) = node.get("kind") else {
             let help = "`kind: command` runs a program, `http` sends a request, `builtin` names a tool of the engine";
-            self.report_missing(node, "kind", help);
+            let meant = [("command", "command"), ("url", "http"), ("builtin", "builtin"), ("server", "mcp")]
+                .into_iter()
+                .find(|(key, _)| node.get(key).is_some());
+            let help = meant.map_or_else(|| help.to_owned(), |(_, kind)| format!("add `kind: {kind}`"));
+            self.report_missing(node, "kind", &help);
             return None;
         };
         let Some(word) = kind.as_str() else {
@@ -581,7 +585,7 @@ pub(super) fn did_you_mean(word: &str, known: &[&str]) -> String {
     match best {
         Some((distance, k)) if distance <= 2.max(k.len() / 3) => format!("did you mean `{k}`?"),
         Some(_) => format!("known here: {}", known.join(", ")),
-        None => "no declaration".into(),
+        None => format!("declare it: `parameters: {{ properties: {{ {word}: {{ type: string }} }} }}`"),
     }
 }
 

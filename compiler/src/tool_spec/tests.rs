@@ -35,7 +35,12 @@ fn yaml(value: &Value) -> ToolTree {
 }
 
 fn script(language: ToolLanguage, names: &[&str]) -> ScriptDeclarations {
-    ScriptDeclarations { language, names: names.iter().map(|n| (*n).to_owned()).collect(), others: Vec::new() }
+    ScriptDeclarations {
+        language,
+        names: names.iter().map(|n| (*n).to_owned()).collect(),
+        execute: None,
+        others: Vec::new(),
+    }
 }
 
 fn faults(value: &Value) -> Vec<(ToolSpecErrorKind, String)> {

@@ -66,9 +66,11 @@ impl BodyCallChecker {
                         check_arguments(items, composed, call.kind, &call.id, &call_of, found);
                     }
                 }
-            } else if primary.is_none() && (called || before == Some('`')) {
+            } else if primary.is_none() && (called || !is_negated(body.get(..at).unwrap_or_default())) {
                 let span = body_span(leaf, at, name.len());
-                let tool = self.check_tool_name(items, composed, name, span, found);
+                // In prose, a word that is no tool may be anything.
+                let is_marked = called || before == Some('`');
+                let tool = self.check_tool_name(items, composed, (name, is_marked), span, found);
                 if let Some((id, arguments)) = tool.zip(CallArguments::read(bounded(after))) {
                     // Empty parentheses only mark a name as a call.
                     let complete = arguments.complete && !arguments.list.is_empty();
@@ -85,12 +87,12 @@ impl BodyCallChecker {
         starts
     }
 
-    /// Checks the name of a tool. Returns the tool's id.
+    /// Checks the name of a tool; an unknown name is reported if it is marked as one. Returns the tool's id.
     fn check_tool_name(
         &mut self,
         items: &Items<'_>,
         composed: &Composed,
-        name: &str,
+        (name, is_marked): (&str, bool),
         span: Span,
         found: &mut Diagnostics,
     ) -> Option<ItemId> {
@@ -106,6 +108,7 @@ impl BodyCallChecker {
                 check_granted(composed, Primary::Execute, ItemType::Tool, id, span, found);
                 return Some(id.clone());
             }
+            None if !is_marked => {}
             None => found.push(ItemError::UnknownCall {
                 what: "tool",
                 id: name.to_owned(),
@@ -307,9 +310,21 @@ fn check_arguments(
 }
 
 fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Span, found: &mut Diagnostics) {
-    // An id with a placeholder cannot be looked up.
-    let Ok(id) = ItemId::parse(&call.id) else { return };
     let kind = call.kind.kind();
+    // An id with a placeholder cannot be looked up.
+    let Ok(id) = ItemId::parse(&call.id) else {
+        if let Some(meant) = misspelt_id(&call.id).filter(|_| items.is_listed(kind)) {
+            found.push(ItemError::UnknownCall {
+                what: kind.as_str(),
+                id: call.id.clone(),
+                span,
+                suggestion: Some(meant.to_string())
+                    .filter(|_| items.exists(kind, &meant))
+                    .or_else(|| items.nearest(kind, meant.as_str())),
+            });
+        }
+        return;
+    };
     if !items.is_listed(kind) {
         return;
     }
@@ -325,6 +340,23 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
         return;
     }
     check_granted(composed, call.primary, call.kind, &id, span, found);
+}
+
+/// Returns the id that a text with dots probably means: `rye.bash.bash`, or a path with an extension.
+fn misspelt_id(text: &str) -> Option<ItemId> {
+    if let Some(id) = ItemId::from_dotted(text) {
+        return Some(id);
+    }
+    let (path, _) = text.rsplit_once('.').filter(|(_, extension)| !extension.contains('/'))?;
+    ItemId::parse(path).ok()
+}
+
+/// Returns true if the words before a name in its sentence tell the model not to use it.
+fn is_negated(before: &str) -> bool {
+    let start = before.rfind(['.', '!', '?', '\n', ';', ':']).map_or(0, |at| at + 1);
+    let sentence = before.get(start..).unwrap_or_default().to_ascii_lowercase();
+    let mut words = sentence.split(|c: char| !(c.is_alphanumeric() || c == '\''));
+    words.any(|word| matches!(word, "not" | "never" | "no" | "without" | "avoid" | "instead") || word.ends_with("n't"))
 }
 
 /// Reports a call that is not granted. If the chain declares no permissions, the permissions of the spawner apply, so
@@ -434,6 +466,26 @@ mod tests {
         assert_eq!(start.last().unwrap(), &(ItemType::Directive, "my/flow".to_owned()));
         assert_eq!(ids(Primary::Fetch, "(item_id='a')"), [(ItemType::Knowledge, "a".to_owned())]);
         assert_eq!(ids(Primary::Sign, "(item_id='a')"), []);
+    }
+
+    #[test]
+    fn dotted_ids_and_paths_are_corrected() {
+        let meant = |text: &str| misspelt_id(text).map(|id| id.to_string());
+        assert_eq!(meant("rye.bash.bash").as_deref(), Some("rye/bash/bash"));
+        assert_eq!(meant("project/count.py").as_deref(), Some("project/count"));
+        for text in ["{input:tool}", "rye/${x}", "../a", "a/.b/c"] {
+            assert_eq!(meant(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn negated_names_are_no_calls() {
+        for text in ["Do not use ", "Never call `", "Don't run ", "Use the shell instead of "] {
+            assert!(is_negated(text), "{text}");
+        }
+        for text in ["Use ", "Do not guess. Use ", "Note: call ", ""] {
+            assert!(!is_negated(text), "{text}");
+        }
     }
 
     #[test]

@@ -222,9 +222,12 @@ impl PatternMatcher {
     /// Suggests the pattern with its literal part replaced by the nearest existing id or folder.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
-        let (rye, primary, kind) = (segments.next()?, segments.next()?, segments.next()?);
+        let (rye, primary) = (segments.next()?, segments.next()?);
+        if Primary::parse(primary).is_none() {
+            return self.suggest_with_primary(items, pattern);
+        }
+        let kind = ItemType::parse(segments.next()?)?;
         let item = segments.next()?;
-        let kind = ItemType::parse(kind)?;
         let (literal, rest) = match item.strip_suffix(".*") {
             Some(literal) => (literal, ".*"),
             None => (item, ""),
@@ -241,6 +244,14 @@ impl PatternMatcher {
             if rest.is_empty() { closest(literal, ids.iter().map(String::as_str)) } else { closest(literal, folders) };
         near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
     }
+
+    /// Suggests the capability of an item whose dotted id stands alone: `rye.bash.bash`.
+    fn suggest_with_primary(&mut self, items: &Items<'_>, id: &str) -> Option<String> {
+        const HEADS: [&str; 3] = ["rye.execute.tool", "rye.execute.directive", "rye.fetch.knowledge"];
+        let own = id.strip_prefix("rye.").unwrap_or(id);
+        let candidates = HEADS.iter().flat_map(|head| [id, own].map(|id| format!("{head}.{id}")));
+        candidates.collect::<Vec<_>>().into_iter().find(|candidate| self.matches(items, candidate))
+    }
 }
 
 /// Reports a grant whose risk policy needs an acknowledgement that is missing, or blocks the grant.
@@ -253,7 +264,9 @@ fn check_risk(
 ) {
     let risk = shared.risk_of(pattern);
     let tier = risk.tier.as_str();
-    if permissions.acknowledged.iter().any(|a| a.risk.node == tier) {
+    // A misspelt tier is reported on its own.
+    let is_meant = |written: &str| written == tier || Tier::parse(written).is_none();
+    if permissions.acknowledged.iter().any(|a| is_meant(&a.risk.node)) {
         return;
     }
     let (pattern, tier) = (pattern.to_owned(), tier.to_owned());

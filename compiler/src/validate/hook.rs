@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
+use rye_grammar::condition::{ArithmeticOp, CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::{Map, Value};
 
@@ -28,12 +28,17 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
     let point = hook_point::row_of(hook.event);
     if let Some(condition) = &hook.condition {
+        let mut unquoted = Vec::new();
+        collect_unquoted_texts(&condition.node, point, &mut unquoted);
         for (path, span) in condition_paths(&condition.node) {
-            check_fact(path, span, point, own, found);
+            if !unquoted.iter().any(|(_, text): &(String, Span)| text.start <= span.start && span.end <= text.end) {
+                check_fact(path, span, false, (point, own), found);
+            }
         }
+        found.extend(unquoted.into_iter().map(|(text, span)| HookError::UnquotedText { text, span }));
     }
     for placeholder in &hook.placeholders.facts {
-        check_fact(&placeholder.path, placeholder.span, point, own, found);
+        check_fact(&placeholder.path, placeholder.span, true, (point, own), found);
     }
     if let Some(own) = own {
         for placeholder in &hook.placeholders.inputs {
@@ -65,6 +70,56 @@ pub fn condition_paths(expr: &Expr) -> Vec<(&Path, Span)> {
     all
 }
 
+/// Collects the compared arithmetic that consists of unknown facts alone: an item id without quotes.
+fn collect_unquoted_texts(expr: &Expr, point: &HookPointRow, all: &mut Vec<(String, Span)>) {
+    match &expr.kind {
+        ExprKind::Compare { left, right, .. } => {
+            for side in [left, right] {
+                let paths = condition_paths(side);
+                let is_unknown = |(path, _): &(&Path, Span)| point.resolve_path(path) == PathMeaning::Nothing;
+                if let Some(text) = unquoted_text(side).filter(|_| paths.len() > 1 && paths.iter().all(is_unknown)) {
+                    all.push((text, side.span));
+                }
+            }
+        }
+        ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+            for item in items {
+                collect_unquoted_texts(item, point, all);
+            }
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => {
+            collect_unquoted_texts(inner, point, all);
+        }
+        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) | ExprKind::Arithmetic { .. } => {}
+    }
+}
+
+/// Returns the text of arithmetic over paths alone: `rye/bash/bash` is two divisions.
+fn unquoted_text(expr: &Expr) -> Option<String> {
+    match &expr.kind {
+        ExprKind::Path(path) => Some(path.to_string()),
+        ExprKind::Arithmetic { op, left, right } => {
+            let sign = match op {
+                ArithmeticOp::Add => '+',
+                ArithmeticOp::Subtract => '-',
+                ArithmeticOp::Multiply => '*',
+                ArithmeticOp::Divide => '/',
+                ArithmeticOp::Remainder => '%',
+            };
+            Some(format!("{}{sign}{}", unquoted_text(left)?, unquoted_text(right)?))
+        }
+        ExprKind::Literal(_)
+        | ExprKind::Exists(_)
+        | ExprKind::List(_)
+        | ExprKind::All(_)
+        | ExprKind::Any(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Compare { .. } => None,
+    }
+}
+
 fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) => {}
@@ -82,7 +137,14 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-fn check_fact(path: &Path, span: Span, point: &HookPointRow, own: Option<&Composed>, found: &mut Diagnostics) {
+/// Checks a fact that a condition or a placeholder reads.
+fn check_fact(
+    path: &Path,
+    span: Span,
+    is_placeholder: bool,
+    (point, own): (&HookPointRow, Option<&Composed>),
+    found: &mut Diagnostics,
+) {
     match point.resolve_path(path) {
         PathMeaning::Fact(_) => {}
         PathMeaning::Open => {
@@ -99,11 +161,15 @@ fn check_fact(path: &Path, span: Span, point: &HookPointRow, own: Option<&Compos
         }
         PathMeaning::Nothing => {
             let facts = point.fact_names();
+            let is_argument = point.point == HookPoint::Command
+                && matches!(path.to_string().as_str(), "input" | "arguments" | "text");
+            let near = closest(&path.to_string(), facts.iter().map(String::as_str));
             found.push(HookError::UnknownFact {
                 path: path.to_string(),
                 event: point.name.to_owned(),
                 span,
-                suggestion: closest(&path.to_string(), facts.iter().map(String::as_str)),
+                is_placeholder,
+                suggestion: is_argument.then(|| "args".to_owned()).or(near),
                 facts,
             });
         }
@@ -158,7 +224,8 @@ pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics
     for placeholder in semantics::template::placeholders(&read) {
         let is_fact = matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
         if is_fact {
-            check_fact(&placeholder.path, if verbatim { placeholder.span } else { body.span }, point, None, found);
+            let span = if verbatim { placeholder.span } else { body.span };
+            check_fact(&placeholder.path, span, true, (point, None), found);
         }
     }
 }

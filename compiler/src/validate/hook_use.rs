@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rye_grammar::condition::Path;
+use rye_grammar::condition::{Expr, ExprKind, Path};
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, compose_all};
@@ -12,9 +12,10 @@ use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
-use crate::semantics::condition::{Fuel, Implication, PathValues, Verdict};
-use crate::semantics::hook_point::{self, Mode};
+use crate::semantics::condition::{Condition, Fuel, Implication, PathValues, Verdict};
+use crate::semantics::hook_point::{self, HookPointRow, Mode, PathMeaning};
 use crate::semantics::hook_table;
+use crate::semantics::value::Type;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
@@ -228,7 +229,10 @@ impl HookUses {
             }
             match verdicts.verdict_of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
-                Some(false) => found.push(HookError::Never { id, because: describe_constant_false(&hook), span }),
+                Some(false) => {
+                    let (because, span) = describe_constant_false(&hook, span);
+                    found.push(HookError::Never { id, because, span });
+                }
                 None if !fires && !self.incomplete => match (others.first_firing(items, &hook), bound) {
                     (_, Some(BoundCause::Overshoot)) => found.push(HookError::PastLimit { id, span }),
                     (None, bound) => found.push(HookError::Never { id, because: describe_bound(bound), span }),
@@ -390,13 +394,58 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
     .to_owned()
 }
 
-/// Explains why a condition is always false: lists the values of a fact with a closed vocabulary.
-fn describe_constant_false(hook: &HookDecl) -> String {
+/// Explains why a condition is always false, with the span of the cause: the part of an `&&` that is false alone, else
+/// the whole condition. Lists the values of a fact with a closed vocabulary, and names a fact that is compared with the
+/// text of a boolean.
+fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
     let point = hook_point::row_of(hook.event);
-    let paths = hook.compiled.iter().flat_map(|c| c.paths()).map(ToString::to_string);
-    let closed = paths.into_iter().find_map(|path| domain::closed_vocabulary(point, &path).map(|words| (path, words)));
-    let because = "its condition is false whatever the facts are".to_owned();
-    closed.map_or(because.clone(), |(path, words)| format!("{because}; `{path}` is one of `{}`", words.join("`, `")))
+    let part = hook.condition.as_ref().and_then(|condition| false_part(point, &condition.node));
+    let paths = match &part {
+        Some((_, part)) => part.paths(),
+        None => hook.compiled.iter().flat_map(|c| c.paths()).collect(),
+    };
+    let closed = paths.iter().find_map(|path| {
+        let path = path.to_string();
+        domain::closed_vocabulary(point, &path).map(|words| (path, words))
+    });
+    let because = match (&part, paths.first()) {
+        (Some(_), Some(path)) => format!("the part with `{path}` is false whatever the facts are"),
+        (Some(_) | None, _) => "its condition is false whatever the facts are".to_owned(),
+    };
+    let quoted = hook.condition.as_ref().and_then(|condition| quoted_boolean(point, &condition.node));
+    let values = match (closed, quoted) {
+        (Some((path, words)), _) => format!("; `{path}` is one of `{}`", words.join("`, `")),
+        (None, Some((path, word))) => format!("; `{path}` is a boolean, and `\"{word}\"` a text: write `{word}`"),
+        (None, None) => String::new(),
+    };
+    (format!("{because}{values}"), part.map_or(span, |(span, _)| span))
+}
+
+/// Returns a fact that is a boolean and compared with a text, with that text.
+fn quoted_boolean<'e>(point: &HookPointRow, condition: &'e Expr) -> Option<(&'e Path, &'e str)> {
+    match &condition.kind {
+        ExprKind::Compare { left, right, .. } => [(left, right), (right, left)].into_iter().find_map(|(fact, text)| {
+            let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &text.kind) else { return None };
+            let word = literal.as_str().filter(|word| matches!(*word, "true" | "false"))?;
+            (point.resolve_path(path) == PathMeaning::Fact(Some(Type::Boolean))).then_some((path, word))
+        }),
+        ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
+            parts.iter().find_map(|part| quoted_boolean(point, part))
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => quoted_boolean(point, inner),
+        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) | ExprKind::Arithmetic { .. } => None,
+    }
+}
+
+/// Returns the first part of an `&&` that is false whatever the facts are.
+fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition)> {
+    let ExprKind::All(parts) = &condition.kind else { return None };
+    parts.iter().find_map(|part| {
+        let compiled = Condition::compile(part).ok()?;
+        let domain = |path: &Path| domain::fact_domain(point, path, None);
+        let verdict = KnownFacts::empty().condition_verdict_over(&compiled, &domain, &mut Fuel::share(1));
+        (verdict == Verdict::False).then_some((part.span, compiled))
+    })
 }
 
 /// Returns true if a firing hook prevents later hooks from running, by the mode of its event.

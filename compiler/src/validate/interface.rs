@@ -375,6 +375,11 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     let properties = schema.get("properties").and_then(Value::as_object);
     let known: Vec<String> = properties.into_iter().flat_map(|map| map.keys().cloned()).collect();
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let missing: Vec<&str> = required.filter(|name| *name != RESOLVED_CONFIG && call.lacks(name)).collect();
+    let unknown = call.arguments.iter().filter(|argument| !known.contains(&argument.name.node)).count();
+    // A single unknown name probably means the single parameter without a value.
+    let meant = missing.first().filter(|_| missing.len() == 1 && unknown == 1);
     for argument in &call.arguments {
         let name = &argument.name.node;
         let Some(property) = properties.and_then(|map| map.get(name)) else {
@@ -383,7 +388,9 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
                     name: name.clone(),
                     tool: id.to_string(),
                     span: argument.name.span,
-                    suggestion: closest(name, known.iter().map(String::as_str)),
+                    suggestion: meant
+                        .map(|meant| (*meant).to_owned())
+                        .or_else(|| closest(name, known.iter().map(String::as_str))),
                     known: known.clone(),
                 });
             }
@@ -400,8 +407,7 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
             });
         }
     }
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    for name in required.filter(|name| *name != RESOLVED_CONFIG && call.lacks(name)) {
+    for name in missing {
         found.push(InterfaceError::MissingParameter { name: name.to_owned(), tool: id.to_string(), span: call.span });
     }
 }

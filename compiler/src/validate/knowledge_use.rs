@@ -204,9 +204,22 @@ pub fn drop_misspelt(found: &mut Diagnostics) {
         }
     };
     let meant: BTreeSet<String> = found.iter().filter_map(meant).collect();
-    let is_meant =
-        |one: &Diagnostic| matches!(one, Diagnostic::Context(ContextError::Unreached { id, .. }) if meant.contains(id));
+    let invalid = found.iter().filter(|one| one.code() == "syntax::reference").map(ToString::to_string);
+    let invalid: BTreeSet<String> =
+        invalid.filter_map(|message| Some(plain_letters(message.split('`').nth(1)?))).collect();
+    let is_meant = |one: &Diagnostic| {
+        let Diagnostic::Context(ContextError::Unreached { id, .. }) = one else { return false };
+        meant.contains(id) || invalid.contains(&plain_letters(id))
+    };
     found.retain(|one| !is_meant(one));
+}
+
+/// Returns the letters and digits of an id or of a path, without the folder of knowledge and the extension.
+fn plain_letters(text: &str) -> String {
+    let inside = text.strip_prefix(ItemKind::Knowledge.folder()).unwrap_or(text);
+    let stem = ItemKind::Knowledge.extensions().iter().find_map(|ext| inside.strip_suffix(ext)?.strip_suffix('.'));
+    let kept = stem.unwrap_or(inside).chars().filter(|c| c.is_alphanumeric());
+    kept.flat_map(char::to_lowercase).collect()
 }
 
 /// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.

@@ -4,7 +4,7 @@ use rye_grammar::Span;
 
 use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
 use crate::item::{Directive, Items, shorten};
-use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
+use crate::semantics::limits::{LimitName, LimitValue, describe_value_error, parse_limit_value};
 
 /// Checks the `limits` of `agent/resilience`.
 pub fn check_defaults(items: &Items<'_>, found: &mut Diagnostics) {
@@ -38,8 +38,7 @@ fn check(name: &str, written: &LimitValue, span: Span, found: &mut Diagnostics) 
         return;
     };
     if let Err(why) = parse_limit_value(limit, written) {
-        let own = format!("`{name}` ");
-        let why = why.strip_prefix(&own).map_or_else(|| reword_value_error(limit, &why), str::to_owned);
+        let why = describe_value_error(limit, &why);
         found.push(LimitError::Invalid {
             name: name.to_owned(),
             found: format_limit_value(written),
@@ -47,18 +46,6 @@ fn check(name: &str, written: &LimitValue, span: Span, found: &mut Diagnostics) 
             span: Some(span),
         });
     }
-}
-
-/// Rewords a value error of the number parser in terms of the limit.
-fn reword_value_error(limit: LimitName, why: &str) -> String {
-    if why.contains("too large") {
-        return "has to be a smaller number".to_owned();
-    }
-    if why.contains("finer") {
-        return "can have at most nine decimal places".to_owned();
-    }
-    let wanted = if limit == LimitName::Spend { "an amount of dollars, such as `0.10`" } else { "a number" };
-    format!("has to be {wanted}")
 }
 
 /// Returns the error for an unknown limit; also used for a hook's `raise`.

@@ -112,6 +112,13 @@ pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
+/// Names that other systems give to a settings file, with the file that has the settings here.
+const OTHER_NAMES: [(&str, &str); 3] = [
+    ("limit limits budget budgets retry retries concurrency", "resilience"),
+    ("permissions risk risks capabilities", "capability_risk"),
+    ("model defaults", "models"),
+];
+
 /// Returns the file that an id was probably meant to be: the same name in another folder, or a similar name in a
 /// similar folder.
 pub(super) fn suggest_file(id: &str) -> Option<String> {
@@ -120,6 +127,9 @@ pub(super) fn suggest_file(id: &str) -> Option<String> {
     let near_folder = folder.is_empty() || folder == "agent" || closest(folder, ["agent"]).is_some();
     if let Some(same) = names().find(|n| *n == name) {
         return Some(format!("agent/{same}"));
+    }
+    if near_folder && let Some((_, meant)) = OTHER_NAMES.iter().find(|(words, _)| words.split(' ').any(|w| w == name)) {
+        return Some(format!("agent/{meant}"));
     }
     if near_folder && let Some(near) = closest(name, names()) {
         return Some(format!("agent/{near}"));
@@ -147,7 +157,11 @@ impl SettingsWalk<'_> {
     }
 
     fn report_wrong_value(&mut self, key: &str, node: &Node, shape: &SettingShape) {
-        self.invalid(key, &data::describe(node), shape.expected(), node.span);
+        let found = match node.as_str() {
+            Some(text) if is_quoted_value(text, shape) => format!("the text `\"{text}\"`"),
+            _ => data::describe(node),
+        };
+        self.invalid(key, &found, shape.expected(), node.span);
     }
 
     fn value(&mut self, node: &Node, shape: &SettingShape, key: &str) {
@@ -303,6 +317,28 @@ fn is_fact(path: &Path) -> bool {
         [only] => FAILURE_FACTS.contains(only),
         ["error", field] => FAILURE_FACTS.iter().any(|f| f.strip_prefix("error.") == Some(field)),
         _ => false,
+    }
+}
+
+/// Returns true if a text would be a valid value without its quotes.
+fn is_quoted_value(text: &str, shape: &SettingShape) -> bool {
+    match shape {
+        SettingShape::Bool => matches!(text, "true" | "false"),
+        SettingShape::Integer { least } => text.parse::<u64>().is_ok_and(|number| number >= *least),
+        SettingShape::NonNegative => text.parse::<f64>().is_ok_and(|number| number.is_finite() && number >= 0.0),
+        SettingShape::Fraction => text.parse::<f64>().is_ok_and(|number| number > 0.0 && number <= 1.0),
+        SettingShape::Opaque
+        | SettingShape::Documentation(_)
+        | SettingShape::Text
+        | SettingShape::Price
+        | SettingShape::OneOf(_)
+        | SettingShape::MapOr(..)
+        | SettingShape::Map(_)
+        | SettingShape::Names(_)
+        | SettingShape::NamedValues(..)
+        | SettingShape::List(_)
+        | SettingShape::Failure
+        | SettingShape::Pattern => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The spawn graph of directives (`language.md` 7, 9 and 11), with an edge for each child that a body or a hook names.
-//! Spawns that only grants allow are not edges; the palette, the item graph and the assertions read them as patterns.
+//! Spawns that only grants allow are not edges; the palette, the item graph and the assertions read them as patterns,
+//! and the budget check reads the grants of single directives.
 //! The checks in the submodules are linear in the edges, and each pair of permission sets is proved once.
 
 mod budget;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use rye_grammar::capability::is_literal;
 use rye_grammar::{ItemId, Span};
 
 use crate::compose::{Composed, compose_all};
@@ -46,6 +48,8 @@ pub enum SpawnSource {
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
     /// A call in the body. `free` is true for a call of the thread tool, because such a call may set limits of its own.
     Body { free: bool },
+    /// A grant of this one directive.
+    Grant,
 }
 
 impl SpawnEdge {
@@ -71,6 +75,8 @@ struct SpawnRoute {
     /// Spend that the thread always reserves for the output of its own last turn.
     keep: Nanos,
     starts: Vec<SpawnEdge>,
+    /// Directives that a grant names and neither the body nor a hook starts.
+    granted: Vec<SpawnEdge>,
     /// True if the body names a directive that cannot be looked up.
     open: bool,
 }
@@ -100,6 +106,7 @@ impl Spawns {
             Some(SpawnEdge { to: ItemId::parse(item_id).ok()?, span: hook.decl.item_span(), by })
         });
         let starts: Vec<SpawnEdge> = hooks.chain(body.named.iter().cloned()).collect();
+        let granted = granted_spawns(composed, &starts);
         let keep = audit.filter(|a| a.model.fallback.is_none()).map_or(Nanos::ZERO, |audit| {
             let output = audit.model.requested_output(audit.limits.output);
             audit.model.worst_case(0, output)
@@ -109,15 +116,15 @@ impl Spawns {
             limits: audit.map(|audit| audit.limits),
             keep,
             starts,
+            granted,
             open: body.open,
         };
         let id = &composed.id;
-        if !link.starts.is_empty()
-            && let Some(links) = self.others.remove(id)
-        {
+        let has_spawns = !link.starts.is_empty() || !link.granted.is_empty();
+        if has_spawns && let Some(links) = self.others.remove(id) {
             self.starting.insert(id.clone(), links);
         }
-        let starts = !link.starts.is_empty() || self.starting.contains_key(id);
+        let starts = has_spawns || self.starting.contains_key(id);
         let nodes = if starts { &mut self.starting } else { &mut self.others };
         nodes.entry(id.clone()).or_default().push(Rc::new(link));
     }
@@ -162,6 +169,7 @@ fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Spawn
         chain: composed.chain,
         keep: Nanos::ZERO,
         starts: Vec::new(),
+        granted: Vec::new(),
         open: true,
     };
     Some(routes.into_iter().map(link).map(Rc::new).collect())
@@ -177,6 +185,16 @@ impl SpawnRoute {
         let limits = self.chain.iter().rev().flat_map(|link| &link.limits);
         limits.filter(|limit| limit.name.node == name).map(|limit| limit.name.span.join(limit.value.span)).next()
     }
+}
+
+/// Returns the directives that the leaf's own grants name one by one, without those of `starts`.
+fn granted_spawns(composed: &Composed, starts: &[SpawnEdge]) -> Vec<SpawnEdge> {
+    let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return Vec::new() };
+    let named = permissions.grants.iter().filter_map(|grant| {
+        let id = grant.pattern.0.strip_prefix("rye.execute.directive.").filter(|id| is_literal(id))?;
+        Some(SpawnEdge { to: ItemId::from_dotted(id)?, span: grant.span, by: SpawnSource::Grant })
+    });
+    named.filter(|edge| !starts.iter().any(|start| start.to == edge.to)).collect()
 }
 
 /// Returns true if a thread of this directive may spawn: a grant allows it, or the chain declares no permissions and

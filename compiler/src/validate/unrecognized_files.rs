@@ -193,7 +193,11 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
             return None;
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-        let setting = super::settings::suggest_file(stem).map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
+        let general =
+            matches!(stem, "settings" | "setting" | "config" | "configuration").then(|| "agent/agent".to_owned());
+        let setting = general
+            .or_else(|| super::settings::suggest_file(stem))
+            .map(|id| format!("{}{id}.yaml", ItemKind::Config.folder()));
         let directive = || {
             (name.rsplit_once('.').map(|(_, ending)| ending) == Some("md"))
                 .then(|| format!("{}{}.md", ItemKind::Directive.folder(), as_id(stem)))

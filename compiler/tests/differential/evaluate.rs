@@ -20,6 +20,10 @@ pub struct Expected {
     pub verdicts: BTreeMap<String, OracleVerdict>,
     /// The inputs with defaults.
     pub inputs: Map<String, Value>,
+    /// The hook that sets the route.
+    pub route: Option<String>,
+    /// The suppressions that remove something: an item of the chain, or a hook that names the item or has the id.
+    pub suppressed: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,12 +132,15 @@ impl RandomProject {
         let truth = |condition: &Option<OracleCondition>, facts: &dyn OracleFacts| -> Truth {
             condition.as_ref().map_or(Some(true), |condition| condition.evaluate(facts))
         };
-        let route = self.hooks.iter().find_map(|hook| match hook.action {
-            RandomAction::Route(to) => (truth(&hook.condition, &routing) == Some(true)).then(|| to.to_owned()),
+        let routing_hook = self.hooks.iter().find_map(|hook| match hook.action {
+            RandomAction::Route(to) => {
+                (truth(&hook.condition, &routing) == Some(true)).then(|| (hook.id.clone(), to.to_owned()))
+            }
             RandomAction::Fetch(_) => None,
         });
+        let (route, parent) = routing_hook.unzip();
         let mut chain = vec![leaf];
-        let mut next = route.or_else(|| leaf.extends.clone());
+        let mut next = parent.or_else(|| leaf.extends.clone());
         while let Some(id) = &next {
             let link = self.directive(id);
             chain.insert(0, link);
@@ -158,10 +165,16 @@ impl RandomProject {
             };
             verdicts.push((hook, note(n), verdict));
         }
+        let brought: BTreeSet<String> =
+            verdicts.iter().flat_map(|(hook, item, _)| [hook.id.clone(), item.clone()]).collect();
+        let declared: BTreeSet<String> =
+            chain.iter().flat_map(|link| link.context.iter().flatten()).map(|n| note(*n)).collect();
+        let removes = |id: &&String| brought.contains(*id) || declared.contains(*id);
+        let suppressed = suppressed.iter().copied().filter(removes).cloned().collect();
         let layers = sections(&chain, &mut verdicts, &is_suppressed);
         let chain = chain.iter().map(|link| link.id.clone()).collect();
         let verdicts = verdicts.into_iter().map(|(hook, _, verdict)| (hook.id.clone(), verdict)).collect();
-        Ok(Expected { chain, layers, verdicts, inputs })
+        Ok(Expected { chain, layers, verdicts, inputs, route, suppressed })
     }
 }
 

@@ -19,6 +19,18 @@ pub struct RandomProject {
     pub directives: Vec<RandomDirective>,
     /// Hooks of the project's hook file.
     pub hooks: Vec<RandomHook>,
+    pub assertions: Vec<RandomAssertion>,
+}
+
+/// An assertion about gates: `passes("hook0") || !passes("hook1")`.
+#[derive(Debug, Clone)]
+pub struct RandomAssertion {
+    pub id: String,
+    /// The directive that `for` selects.
+    pub only: Option<&'static str>,
+    pub never: bool,
+    /// The gates of the disjunction, each with true if it is negated.
+    pub gates: Vec<(String, bool)>,
 }
 
 #[derive(Debug, Clone)]
@@ -97,7 +109,7 @@ impl RandomProject {
             let above = rng.once_in(3).then(|| "parts/root".to_owned());
             directives.push(RandomDirective::generate(rng, used, id, above));
         }
-        let mut project = Self { directives, hooks: Vec::new() };
+        let mut project = Self { directives, hooks: Vec::new(), assertions: Vec::new() };
         let declared = project.declared();
         let names: Vec<&Input> = declared.iter().collect();
         for n in 0..rng.below(3) {
@@ -121,6 +133,9 @@ impl RandomProject {
         for n in 0..=rng.below(6) {
             project.hooks.push(RandomHook::generate(rng, &format!("hook{n}"), &names));
         }
+        // Another sequence, so that the projects of a seed stay the same.
+        let rng = &mut Rng::new(seed ^ 0x5eed);
+        project.assertions = (0..=rng.below(2)).map(|n| RandomAssertion::generate(rng, n)).collect();
         project
     }
 
@@ -155,7 +170,46 @@ impl RandomProject {
             "hooks: []\n".clone_into(&mut hooks);
         }
         files.push((".ai/config/agent/hooks.yaml".to_owned(), hooks));
+        let mut assertions = "lethal_trifecta: off\nassertions:\n".to_owned();
+        for assertion in &self.assertions {
+            let _ = writeln!(assertions, "  - {}", assertion.data());
+        }
+        files.push((".ai/config/agent/assertions.yaml".to_owned(), assertions));
         files
+    }
+}
+
+impl RandomAssertion {
+    fn generate(rng: &mut Rng, n: usize) -> Self {
+        // Most projects have `hook0`, none has `hook9`.
+        let gate = |rng: &mut Rng| (format!("hook{}", rng.one_of(&[0, 0, 1, 9])), rng.once_in(2));
+        let gates = (0..=rng.below(2)).map(|_| gate(rng)).collect();
+        let only = rng.one_of(&[None, None, Some("main"), Some("parts/root"), Some("parts/none")]);
+        Self { id: format!("assertion{n}"), only, never: rng.once_in(2), gates }
+    }
+
+    fn data(&self) -> Value {
+        let part = |(gate, negated): &(String, bool)| format!("{}passes(\"{gate}\")", if *negated { "!" } else { "" });
+        let text = self.gates.iter().map(part).collect::<Vec<_>>().join(" || ");
+        let mut data = Map::new();
+        data.insert("id".into(), json!(self.id));
+        data.insert(if self.never { "never" } else { "always" }.into(), json!(text));
+        if let Some(only) = self.only {
+            data.insert("for".into(), json!(format!("directive == \"{only}\"")));
+        }
+        Value::Object(data)
+    }
+
+    /// Returns true if no answer of the gates violates the assertion.
+    pub fn is_vacuous(&self) -> bool {
+        let mut names: Vec<&String> = self.gates.iter().map(|(gate, _)| gate).collect();
+        names.sort();
+        names.dedup();
+        (0..1_u32 << names.len()).all(|answers| {
+            let passes = |gate: &String| answers >> names.iter().position(|name| *name == gate).unwrap() & 1 == 1;
+            let holds = self.gates.iter().any(|(gate, negated)| passes(gate) != *negated);
+            holds != self.never
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, Mod, Number, Stmt, UnaryOp};
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged, TextRange};
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::tool_header::{Constant, Script};
+use rye_grammar::tool_header::{Constant, EntrySignature, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
@@ -58,7 +58,13 @@ impl PythonReader<'_> {
                 }
             }
             Stmt::AugAssign(assign) => self.bind_target(&assign.target, &assign.value, false),
-            Stmt::FunctionDef(function) => self.function(function.name.as_str()),
+            Stmt::FunctionDef(function) => {
+                self.function(function.name.as_str());
+                // A decorator may change the parameters.
+                if function.name.as_str() == "execute" && certain && function.decorator_list.is_empty() {
+                    self.script.execute = Some(self.signature(&function.parameters));
+                }
+            }
             Stmt::ClassDef(class) => self.function(class.name.as_str()),
             Stmt::Import(import) => import.names.iter().for_each(|a| self.alias(a)),
             Stmt::ImportFrom(import) => import.names.iter().for_each(|a| self.alias(a)),
@@ -79,6 +85,18 @@ impl PythonReader<'_> {
     fn read_nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);
+        }
+    }
+
+    fn signature(&self, parameters: &ruff_python_ast::Parameters) -> EntrySignature {
+        let positional = || parameters.posonlyargs.iter().chain(&parameters.args);
+        let range = parameters.range();
+        EntrySignature {
+            span: self.literals.span(range.start().into(), range.end().into()),
+            names: positional().map(|parameter| parameter.parameter.name.to_string()).collect(),
+            required: positional().filter(|parameter| parameter.default.is_none()).count(),
+            is_variadic: parameters.vararg.is_some(),
+            requires_names: parameters.kwonlyargs.iter().any(|parameter| parameter.default.is_none()),
         }
     }
 

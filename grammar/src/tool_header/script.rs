@@ -20,6 +20,23 @@ pub trait ScriptReader {
 pub struct Script {
     pub constants: Vec<Constant>,
     pub names: Vec<String>,
+    /// The parameters of the function `execute`, if the reader knows them.
+    pub execute: Option<EntrySignature>,
+}
+
+/// The parameters of a function that the engine calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySignature {
+    /// The parameter list.
+    pub span: Span,
+    /// The names of the positional parameters, in order.
+    pub names: Vec<String>,
+    /// Number of positional parameters without a default.
+    pub required: usize,
+    /// True if the function takes any number of positional arguments.
+    pub is_variadic: bool,
+    /// True if a parameter without a default can be given by its name only.
+    pub requires_names: bool,
 }
 
 /// A name assigned at the top level of a script.

@@ -32,7 +32,7 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     }
     for child in element.elements() {
         match child.name.node.as_str() {
-            "acknowledge" => permissions.acknowledged.extend(acknowledge(child, found)),
+            "acknowledge" => permissions.acknowledged.push(acknowledge(child, found)),
             "execute" => read_primary(child, "execute", &mut permissions.grants, found),
             "fetch" | "search" | "load" => read_primary(child, "fetch", &mut permissions.grants, found),
             "sign" => read_primary(child, "sign", &mut permissions.grants, found),
@@ -144,7 +144,7 @@ fn list(element: &Element, name: &str) -> Vec<String> {
     value.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
 }
 
-fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledgment> {
+fn acknowledge(element: &Element, found: &mut Diagnostics) -> Acknowledgment {
     check_attributes(found, element, &["risk"]);
     check_children(found, element, &[]);
     let why = element.text();
@@ -155,7 +155,8 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledgm
             span: element.name.span,
             help: "write the tier that is acknowledged: `risk=\"elevated\"`".into(),
         });
-        return None;
+        // Kept without a tier, so that the grants are not reported as unacknowledged too.
+        return Acknowledgment { risk: Spanned::new(String::new(), element.name.span), why: why.node };
     };
     if why.node.is_empty() {
         found.push(ItemError::Missing {
@@ -174,5 +175,5 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Option<Acknowledgm
             span: risk.span,
         });
     }
-    Some(Acknowledgment { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node })
+    Acknowledgment { risk: Spanned::new(risk.node.trim().to_owned(), risk.span), why: why.node }
 }

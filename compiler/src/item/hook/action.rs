@@ -12,7 +12,7 @@ use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
 use crate::item::{data, id};
 use crate::semantics::capability::ItemType;
 use crate::semantics::hook_point::{ActionName, HookPointRow};
-use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
+use crate::semantics::limits::{LimitName, LimitValue, describe_value_error, parse_limit_value};
 use crate::world::ItemKind;
 
 /// Reads an action that is allowed at a hook point.
@@ -328,7 +328,7 @@ impl ActionReader<'_> {
         };
         let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
         if let Err(why) = parse_limit_value(name, &written) {
-            let why = why.strip_prefix(&format!("`{name}` ")).unwrap_or(&why).to_owned();
+            let why = describe_value_error(name, &why);
             let span = Some(node.span);
             self.found.push(LimitError::Invalid { name: name.to_string(), found: data::describe(&node), why, span });
         }

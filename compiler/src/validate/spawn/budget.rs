@@ -35,13 +35,15 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
         let mut lower: Vec<(usize, Budget<'_>)> = Vec::new();
         for parent in std::mem::take(&mut parents) {
             let (Some(Some(budget)), Some(node)) = (budgets.get(parent), graph.nodes.get(parent)) else { continue };
-            for edge in &node.edges {
+            for edge in node.edges.iter().chain(&node.granted) {
                 let (Some(most), Some(child)) = (max_child_spend(edge.link, edge.start, budget.spend), edge.child)
                 else {
                     continue;
                 };
                 let Some(Some((requested, asked_span))) = requested.get(child) else {
-                    if budgets.get(child).copied().flatten().is_some_and(|known| most < known.spend) {
+                    if edge.start.by != SpawnSource::Grant
+                        && budgets.get(child).copied().flatten().is_some_and(|known| most < known.spend)
+                    {
                         lower.push((child, Budget { spend: most, above: Some((parent, edge.start)) }));
                     }
                     continue;
@@ -54,6 +56,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
                         requested: format!("${requested}"),
                         most: format!("${most}"),
                         span: edge.start.span,
+                        is_grant: edge.start.by == SpawnSource::Grant,
                         asked_span: Some(*asked_span),
                         above: budget.above.map(|(place, start)| (name(place), start.span)),
                     });
@@ -87,11 +90,14 @@ pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)>
 }
 
 /// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's
-/// own limit (`None`), and a hook may run when the thread needs no further turn.
+/// own limit (`None`), and a hook may run when the thread needs no further turn. The call that a grant allows counts as
+/// one without limits of its own.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,
-        SpawnSource::Body { free: false } => Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0))),
+        SpawnSource::Body { free: false } | SpawnSource::Grant => {
+            Some(Nanos(spend.0.saturating_sub(link.keep.0).max(0)))
+        }
         SpawnSource::Hook { .. } => Some(spend),
     }
 }

@@ -17,6 +17,8 @@ pub struct SpawnNode<'n> {
     pub id: &'n ItemId,
     pub links: &'n [Rc<SpawnRoute>],
     pub edges: Vec<SpawnGraphEdge<'n>>,
+    /// The directives that a grant names and neither the body nor a hook starts.
+    pub granted: Vec<SpawnGraphEdge<'n>>,
 }
 
 /// A spawn on one route.
@@ -35,7 +37,7 @@ pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Ve
     let others: Vec<(&ItemId, &SpawnRoutes)> =
         several.iter().filter_map(|s| Some((s.others.last_key_value()?.0, &s.others))).collect();
     let links = several.iter().flat_map(|s| s.starting.values()).flatten();
-    let named = links.flat_map(|link| &link.starts).map(|start| &start.to);
+    let named = links.flat_map(|link| link.starts.iter().chain(&link.granted)).map(|start| &start.to);
     let named: BTreeSet<&ItemId> = named.filter(|id| !starting.contains(id)).collect();
     let find = |id: &ItemId| {
         let at = others.partition_point(|(last, _)| *last < id);
@@ -60,6 +62,7 @@ impl<'n> SpawnGraph<'n> {
             id,
             links,
             edges: links.iter().flat_map(|link| link.starts.iter().map(move |start| edge(link, start))).collect(),
+            granted: links.iter().flat_map(|link| link.granted.iter().map(move |start| edge(link, start))).collect(),
         };
         Self { nodes: all.iter().map(node).collect() }
     }

@@ -64,7 +64,7 @@ fn excess_error<'n>(
         SpawnSource::Hook { grants, .. } => grants,
         // The check of the body reports a call that is not granted.
         SpawnSource::Body { free } if !free && !is_allowed(own, &start.to) => return None,
-        SpawnSource::Body { .. } => &[],
+        SpawnSource::Body { .. } | SpawnSource::Grant => &[],
     };
     // The child exceeds the parent's grants only if it does so on every route.
     let mut excess = None;
@@ -87,7 +87,7 @@ fn excess_error<'n>(
             granted: Some(granted),
         }
         .into(),
-        SpawnSource::Body { .. } => {
+        SpawnSource::Body { .. } | SpawnSource::Grant => {
             let (parent, child) = (parent.to_string(), start.to.to_string());
             SpawnError::ExceedsParent { parent, child, capability, span, grant, granted }.into()
         }

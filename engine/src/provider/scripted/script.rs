@@ -255,7 +255,8 @@ impl Script {
     /// The first error, and the step that contains it.
     pub fn from_value(value: &Value) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
-            return Err(ScriptError("a script is a mapping with `steps`".to_owned()));
+            let hint = if value.is_array() { ": write `steps:` above the list" } else { "" };
+            return Err(ScriptError(format!("a script is a mapping with `steps`{hint}")));
         };
         let mut script = Self::default();
         for (key, value) in map {
@@ -311,7 +312,15 @@ fn steps(value: &Value, place: &str) -> Result<Vec<ScriptStep>, ScriptError> {
     let Value::Array(items) = value else {
         return Err(ScriptError(format!("{place} is a list of steps")));
     };
-    let read = |(n, item)| step(item).map_err(|error| ScriptError(format!("step {} of {place}: {error}", n + 1)));
+    let read = |(n, item): (usize, &Value)| {
+        let place = format!("step {} of {place}", n + 1);
+        if item.get("tool_calls").is_some_and(|calls| !calls.is_array()) {
+            return Err(ScriptError(format!(
+                "{place}: `tool_calls` is a list of calls: `[{{ name: …, input: {{ … }} }}]`"
+            )));
+        }
+        step(item).map_err(|error| ScriptError(format!("{place}: {error}")))
+    };
     items.iter().enumerate().map(read).collect()
 }
 

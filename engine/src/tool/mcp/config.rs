@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use rye_compiler::diagnostics::closest;
 use rye_compiler::item::Items;
 use rye_compiler::plan::{SourcePlace, hex};
 use rye_compiler::tool_spec::ServerSandbox;
@@ -363,7 +364,14 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Str
             }
             McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? }
         }
-        (None, None) => return Err("has neither a `command` nor a `url`".into()),
+        (None, None) => {
+            let near = node.entries().iter().find_map(|entry| {
+                let written = entry.key.node.as_str();
+                let meant = closest(written, ["command", "url"]).filter(|_| !KEYS.contains(&written))?;
+                Some(format!("; did you mean `{meant}` for `{written}`?"))
+            });
+            return Err(format!("has neither a `command` nor a `url`{}", near.unwrap_or_default()));
+        }
     };
     Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
 }

@@ -1,0 +1,196 @@
+//! Scripts that read their parameters where none are: a Python function with a parameter for each value, and a shell
+//! script that reads arguments.
+
+use rye_grammar::data::Node;
+use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
+use rye_grammar::{SourceId, Span};
+
+use crate::diagnostics::ItemError;
+
+/// The number of arguments that `execute` gets at most: the parameters and the folder of the project.
+const MOST_ARGUMENTS: usize = 2;
+
+/// Reports a script that reads a parameter in a way that gives it none; at most one report a file.
+pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
+    let script = tree.script.as_ref()?;
+    let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
+    let declared: Vec<&str> =
+        properties.map(Node::entries).unwrap_or_default().iter().map(|entry| entry.key.node.as_str()).collect();
+    match script.language {
+        ToolLanguage::Shell => shell_read(text, &declared).map(|read| ItemError::ScriptParameter {
+            read: text.get(read.start..read.end).unwrap_or_default().to_owned(),
+            why: read.why,
+            help: read.help,
+            span: Span::new(source, read.start, read.end),
+        }),
+        ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript | ToolLanguage::Yaml => {
+            let signature = script.execute.as_ref()?;
+            let why = signature_fault(signature, &declared)?;
+            Some(ItemError::ScriptParameter {
+                read: format!("execute({})", signature.names.join(", ")),
+                why,
+                help: "write `def execute(params, project_path):` and read `params[\"NAME\"]`".to_owned(),
+                span: signature.span,
+            })
+        }
+    }
+}
+
+/// Returns the reason why no call gives the function what it reads.
+fn signature_fault(signature: &EntrySignature, declared: &[&str]) -> Option<String> {
+    if signature.requires_names {
+        return Some("a call gives no arguments by name".to_owned());
+    }
+    if signature.required > MOST_ARGUMENTS {
+        return Some(format!("a call gives the parameters as one object and the folder, not {}", signature.required));
+    }
+    if signature.names.is_empty() && !signature.is_variadic {
+        return Some("a call gives the parameters as one object".to_owned());
+    }
+    let first = signature.names.first()?;
+    let is_value = declared.contains(&first.as_str()) && !matches!(first.as_str(), "params" | "parameters");
+    is_value.then(|| format!("`{first}` gets all parameters as one object"))
+}
+
+struct ShellRead {
+    start: usize,
+    end: usize,
+    why: String,
+    help: String,
+}
+
+/// Returns the first place where a shell script reads an argument, or a variable with the bare name of a parameter.
+/// Scripts with functions or `set --` have arguments of their own, so nothing is reported about `$1` there.
+fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
+    let sets_arguments =
+        text.contains("()") || text.lines().any(|line| line.contains("set --") || line.contains("function "));
+    let mut in_single = false;
+    let mut in_double = false;
+    let mut at = 0;
+    while let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) {
+        let rest = text.get(at..).unwrap_or_default();
+        match c {
+            '\\' if !in_single => {
+                at += 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
+                continue;
+            }
+            '\'' if !in_double => in_single = !in_single,
+            '"' if !in_single => in_double = !in_double,
+            '#' if !in_single && !in_double && is_word_start(text, at) => {
+                at += rest.find('\n').unwrap_or(rest.len());
+                continue;
+            }
+            '$' if !in_single => {
+                let (name, end) = variable(rest);
+                let is_argument = matches!(name, "@" | "*") || name.starts_with(|c: char| ('1'..='9').contains(&c));
+                if is_argument && !sets_arguments {
+                    let first = declared.first().copied().unwrap_or("NAME");
+                    return Some(ShellRead {
+                        start: at,
+                        end: at + end,
+                        why: "the script gets no arguments".to_owned(),
+                        help: format!("read `$RYE_PARAM_{first}`, or the JSON object on the input"),
+                    });
+                }
+                if declared.contains(&name) && !is_assigned(text, name) {
+                    return Some(ShellRead {
+                        start: at,
+                        end: at + end,
+                        why: "no line sets this variable".to_owned(),
+                        help: format!("did you mean `$RYE_PARAM_{name}`?"),
+                    });
+                }
+            }
+            _ => {}
+        }
+        at += c.len_utf8();
+    }
+    None
+}
+
+fn is_word_start(text: &str, at: usize) -> bool {
+    text.get(..at).and_then(|before| before.chars().next_back()).is_none_or(char::is_whitespace)
+}
+
+/// Returns the name of the variable at a `$`, and the length of its whole expression up to the name's end or the brace.
+fn variable(text: &str) -> (&str, usize) {
+    let inside = text.get(1..).unwrap_or_default();
+    let (offset, inside) = inside.strip_prefix('{').map_or((1, inside), |rest| (2, rest));
+    let length = match inside.chars().next() {
+        Some('@' | '*') => 1,
+        Some(c) if c.is_ascii_digit() => 1,
+        _ => inside.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(inside.len()),
+    };
+    let close = usize::from(offset == 2 && inside.get(length..).is_some_and(|rest| rest.starts_with('}')));
+    (inside.get(..length).unwrap_or_default(), offset + length + close)
+}
+
+/// Returns true if a line of the script sets a variable: `name=`, `read name`, `for name`, `local name`.
+fn is_assigned(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let before = text.get(..at).unwrap_or_default();
+        let after = text.get(at + name.len()..).unwrap_or_default();
+        let is_whole = is_word_start(text, at) || before.ends_with([';', '(']);
+        let word = before.split_whitespace().next_back().unwrap_or_default();
+        let is_name_end = !after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let is_set = after.starts_with('=') || after.starts_with("+=") || after.starts_with('[');
+        let is_bound = is_name_end
+            && (matches!(word, "for" | "local" | "declare" | "export" | "readonly" | "typeset" | "mapfile")
+                || before.lines().next_back().is_some_and(|line| {
+                    line.split_whitespace().any(|word| matches!(word, "read" | "mapfile" | "readarray" | "printf"))
+                }));
+        is_whole && (is_set || is_bound)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<String> {
+        shell_read(text, &["file"]).map(|read| text.get(read.start..read.end).unwrap().to_owned())
+    }
+
+    #[test]
+    fn arguments_of_a_shell_script_are_found() {
+        assert_eq!(read("wc -l \"$1\"\n").as_deref(), Some("$1"));
+        assert_eq!(read("for f in \"$@\"; do echo $f; done").as_deref(), Some("$@"));
+        assert_eq!(read("echo ${1:-x}").as_deref(), Some("${1"));
+        assert_eq!(read("cat $file").as_deref(), Some("$file"));
+        assert_eq!(read("cat \"${file}\"").as_deref(), Some("${file}"));
+    }
+
+    #[test]
+    fn variables_that_the_script_sets_are_no_arguments() {
+        for text in [
+            "wc -l \"$RYE_PARAM_file\"",
+            "file=$(ls)\ncat $file",
+            "read -r file\ncat $file",
+            "for file in *; do cat \"$file\"; done",
+            "awk '{print $1}' x",
+            "# usage: $1\nls",
+            "f() { echo $1; }\nf x",
+            "set -- a b\necho $1",
+            "echo \\$1 \"\\$file\"",
+            "echo $filename $0 $# $?",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn signatures_that_no_call_fits_are_found() {
+        let fault = |names: &[&str], required: usize| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let span = Span::new(SourceId(0), 0, 0);
+            let signature = EntrySignature { span, names, required, is_variadic: false, requires_names: false };
+            signature_fault(&signature, &["text"])
+        };
+        assert!(fault(&["text"], 1).unwrap().contains("all parameters"));
+        assert!(fault(&[], 0).is_some() && fault(&["a", "b", "c"], 3).is_some());
+        assert_eq!(fault(&["params", "project_path"], 2), None);
+        assert_eq!(fault(&["data"], 1), None);
+        assert_eq!(fault(&["params", "project_path", "x"], 2), None);
+    }
+}

@@ -1,0 +1,3 @@
+#!/bin/bash
+# rye: {description: Prints a file., parameters: {type: object, properties: {file: {type: string}}}}
+cat "$file"

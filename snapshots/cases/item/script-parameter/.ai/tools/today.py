@@ -1,0 +1,6 @@
+"""The date."""
+__tool_description__ = "Prints the date."
+
+
+def execute():
+    return "today"
