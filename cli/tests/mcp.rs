@@ -5,11 +5,14 @@
 
 #[path = "support/rye.rs"]
 mod rye;
+#[path = "support/terminal.rs"]
+mod terminal;
 
 use std::collections::BTreeMap;
 
 use rye::TestProject;
 use serde_json::json;
+use terminal::Terminal;
 
 /// A server with one tool, whose description is the contents of `about.txt`.
 const SERVER: &str = r#"import json, sys
@@ -109,6 +112,32 @@ fn add_configures_trusts_and_refreshes_a_server() {
     assert_eq!(unnamed.code, Some(2));
     assert!(unnamed.stderr.contains("the name `my server` is invalid"), "{}", unnamed.stderr);
     assert!(!place.read(".mcp.json").contains("my server"));
+}
+
+#[test]
+fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
+    if place().is_none() {
+        return;
+    }
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    place.write("about.txt", "Adds two numbers.");
+    place.write("server.py", SERVER);
+    for (answer, code) in [("\n", 5), ("y\n", 0)] {
+        let mut add = Terminal::start(&place, 100, "mcp add sums -- python3 server.py");
+        add.wait_for("Trust `sums` with these tools? [y/N]", 1);
+        assert!(add.shown().contains("+ mcp/sums/"), "{}", add.shown());
+        add.press(answer);
+        let (ended, shown) = add.end();
+        assert_eq!(ended, Some(code), "{shown}");
+        let is_added = code == 0;
+        assert_eq!(place.project().join(".mcp.json").exists(), is_added, "{shown}");
+        let items = std::fs::read_dir(place.project().join(".ai/tools/mcp/sums")).map(Iterator::count).unwrap_or(0);
+        assert_eq!(items > 0, is_added, "{shown}");
+    }
+    let trusted = place.run_ok(&["trust", "--list"]);
+    let of_server: Vec<&str> = trusted.lines().filter(|line| line.contains("sums")).collect();
+    assert!(!of_server.is_empty() && of_server.iter().all(|line| line.starts_with("trusted")), "{trusted}");
 }
 
 #[test]

@@ -112,6 +112,12 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 report.note(&format!("`{}` was not added", added.server.name));
                 return exit;
             }
+            if !spaces.own && !trust::confirm(&format!("Trust `{}` with these tools?", added.server.name), report)? {
+                write_items(&spaces.project, &added.server, &BTreeMap::new(), false)?;
+                added.remove(&spaces)?;
+                report.note(&format!("`{}` was not added", added.server.name));
+                return Ok(Exit::Refused);
+            }
             added.trust(&spaces)?;
             trust_items(servers, &spaces)?;
             report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", added.server.name));

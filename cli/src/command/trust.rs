@@ -257,15 +257,24 @@ pub fn require_trust(
         error.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces)))
     };
     if can_ask(report) && trust.path().is_some() {
-        write!(anstream::stderr().lock(), "{}\nTrust the current files and run? [y/N] ", fold_for_stderr(&list))?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
-        if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+        writeln!(anstream::stderr().lock(), "{}", fold_for_stderr(&list))?;
+        if confirm("Trust the current files and run?", report)? {
             return Ok(trust.record_trust(&missing)?);
         }
         return Err(refused("nothing ran: this project is not trusted".to_owned()));
     }
     Err(refused(list))
+}
+
+/// Asks the user a question with the answers yes and no. Without a terminal, the answer is yes.
+pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
+    if !can_ask(report) {
+        return Ok(true);
+    }
+    write!(anstream::stderr().lock(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 fn can_ask(report: &Printer) -> bool {
