@@ -13,22 +13,18 @@ use rye_compiler::diagnostics::CODES;
 use rye_compiler::item::Items;
 use rye_compiler::semantics::limits::LimitName;
 use rye_compiler::world::{ItemKind, World};
-use rye_engine::thread::Status;
 use rye_grammar::ItemId;
-use rye_grammar::data::Node;
 use serde_json::Map;
 
 use crate::args::Args;
 use crate::command::completions::COMPLETE_VARIABLE;
-use crate::thread_reader::ThreadReader;
+use crate::known_names::{PROVIDER_PREFIX, list_models, list_threads};
 use crate::workspace::Spaces;
 
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of the knowledge that ended threads export.
 const EXPORT_PREFIX: &str = "agent/threads/";
-/// Id prefix of provider files.
-const PROVIDER_PREFIX: &str = "agent/providers/";
 
 /// Answers a completion request. Returns false if this process was not started for a completion request.
 ///
@@ -175,26 +171,6 @@ fn complete_models(words: &[OsString]) -> Vec<String> {
     project_spaces(words).map(|spaces| list_models(&spaces)).unwrap_or_default()
 }
 
-/// Returns the tiers and models of all providers: tiers and bare ids first.
-pub fn list_models(spaces: &Spaces) -> Vec<String> {
-    let Ok(world) = spaces.open() else { return Vec::new() };
-    let items = Items::new(&world);
-    let providers = world.list(ItemKind::Config).unwrap_or_default();
-    let providers: BTreeSet<String> = providers.into_iter().map(|entry| entry.id.to_string()).collect();
-    let (mut bare, mut full) = (BTreeSet::new(), BTreeSet::new());
-    for id in providers {
-        let Some(provider) = id.strip_prefix(PROVIDER_PREFIX) else { continue };
-        let Some(node) = items.config_by_name(&id) else { continue };
-        let tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter().map(|tier| tier.key.node.clone());
-        let models = node.get("models").map(Node::items).unwrap_or_default().iter();
-        let models: Vec<String> = models.filter_map(|model| Some(model.get("id")?.as_str()?.to_owned())).collect();
-        bare.extend(tiers);
-        full.extend(models.iter().map(|model| format!("{provider}/{model}")));
-        bare.extend(models);
-    }
-    bare.into_iter().chain(full).collect()
-}
-
 /// Returns the input names of the directive that is the first valid id among the words.
 fn complete_inputs(words: &[OsString]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
@@ -207,19 +183,4 @@ fn complete_inputs(words: &[OsString]) -> Vec<String> {
 /// Returns the ids of all threads or of the closed and interrupted sessions, newest first.
 fn complete_threads(words: &[OsString], only_sessions: bool) -> Vec<String> {
     project_spaces(words).map(|spaces| list_threads(&spaces, only_sessions)).unwrap_or_default()
-}
-
-/// Returns the closed and interrupted sessions, newest first.
-pub fn list_sessions(spaces: &Spaces) -> Vec<String> {
-    list_threads(spaces, true)
-}
-
-fn list_threads(spaces: &Spaces, only_sessions: bool) -> Vec<String> {
-    let Ok(reader) = ThreadReader::open(&spaces.project) else { return Vec::new() };
-    let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };
-    if only_sessions {
-        entries.retain(|entry| entry.row.parent.is_none() && (entry.row.status == Status::Idle || entry.is_orphaned()));
-    }
-    entries.sort_by(|a, b| (b.row.created_at, &a.row.id).cmp(&(a.row.created_at, &b.row.id)));
-    entries.into_iter().map(|entry| entry.row.id.to_string()).collect()
 }

@@ -9,6 +9,7 @@ mod exit;
 mod git;
 mod help_examples;
 mod input_schemas;
+mod known_names;
 mod lockfile;
 mod log;
 mod options;

@@ -423,8 +423,7 @@ fn commands_of_the_settings_run_a_tool_and_their_answer_is_shown_or_sent() {
     assert!(done.stderr.contains("\nof main.rs\n"), "{}", done.stderr);
     assert!(!done.stderr.contains("hidden") && done.stderr.contains("no luck"), "{}", done.stderr);
     assert!(done.stderr.contains("did you mean `/where`?"), "{}", done.stderr);
-    assert!(done.stderr.contains("project       /where NAME"), "{}", done.stderr);
-    assert!(done.stderr.contains("/where NAME  Show a file."), "{}", done.stderr);
+    assert!(done.stderr.contains("project       /where NAME") && done.stderr.contains("/where NAME  Show a file."));
     let events = transcript(&place);
     let ran: Vec<(&str, &str)> = events
         .iter()

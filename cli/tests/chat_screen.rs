@@ -116,24 +116,6 @@ fn commands_report_on_the_session_and_end_within_it() {
 }
 
 #[test]
-fn message_of_a_hook_is_shown_unless_its_display_is_false() {
-    let place = project("{ expect: { user: only-for-the-model }, text: Done. }");
-    let hook = |id: &str, content: &str, display: bool| {
-        let action = format!("{{ action: message, type: note, content: {content}, display: {display} }}");
-        format!("  - {{ id: {id}, event: before_agent_start, action: {action} }}\n")
-    };
-    let hooks = [hook("shown", "seen-by-all", true), hook("hidden", "only-for-the-model", false)].concat();
-    place.write(".ai/config/agent/hooks.yaml", &format!("hooks:\n{hooks}"));
-    let mut terminal = start(&place, (80, 24));
-    prompt(&mut terminal, 1, "hello");
-    terminal.press("\x04");
-    let (code, rows, _) = terminal.end();
-    assert_eq!(code, 0, "{rows:#?}");
-    assert!(position(&rows, "note: seen-by-all") < position(&rows, "Done."), "{rows:#?}");
-    assert!(!rows.iter().any(|row| row.contains("only-for-the-model")), "{rows:#?}");
-}
-
-#[test]
 fn rewind_lists_the_files_and_restores_them_after_a_key() {
     let write = |content: &str| {
         format!(

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::commands::list_commands;
 use super::screen::Row;
-use crate::complete::{list_models, list_sessions};
+use crate::known_names::{list_models, list_sessions};
 use crate::present::{BOLD, DIM, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionIn, CognitionOut, CommandAction, CommandRan, ControlMessage, Event, EventBody,
-    HookPointRun, HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin,
-    ToolCallResult,
+    AttemptFailed, ChildEnded, CognitionOut, CommandAction, CommandRan, ControlMessage, Event, EventBody, HookPointRun,
+    HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
-use rye_engine::message::{ContentBlock, Message};
+use rye_engine::message::ContentBlock;
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 
@@ -294,14 +293,6 @@ impl HumanRenderer {
             // At a terminal, the question itself is printed.
             EventBody::ApprovalAsked(question) if !has_terminal(self.format) => {
                 self.thread_line(thread, BOLD, &format!("requests approval: {}", question.what));
-            }
-            EventBody::CognitionIn(CognitionIn {
-                message: Message::Custom { custom_type, content, display: true },
-                ..
-            }) if self.is_chat && self.main.as_ref() == Some(thread) => {
-                for line in content.lines() {
-                    self.thread_line(thread, DIM, &format!("{custom_type}: {line}"));
-                }
             }
             EventBody::ApprovalGiven(_) => self.thread_line(thread, DIM, &event_view(event).line),
             EventBody::ApprovalAsked(_)
