@@ -22,6 +22,7 @@ use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
 use crate::trust::{self, TrustRequirement};
 use crate::validate::check_composed;
+use crate::validate::groups::GROUP_PREFIX;
 use crate::world::{ItemKind, RecordingWorld, World};
 
 /// A plan with its explanation: origins, sources, notes and trust requirements.
@@ -143,6 +144,8 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
     plan.manifest = recording.manifest();
+    // Groups are read for the suggestion of a diagnostic only; a plan does not depend on them.
+    plan.manifest.retain(|read| read.kind != ItemKind::Config || !read.id.starts_with(GROUP_PREFIX));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
     trust_requirements.extend(trust::requirements_of_tools(&items, &plan));
     trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));

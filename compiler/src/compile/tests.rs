@@ -148,6 +148,16 @@ fn manifest_lists_reads_and_misses() {
 }
 
 #[test]
+fn manifest_has_no_file_that_only_a_suggestion_reads() {
+    let grants = "<permissions><execute><tool>nothing.*</tool></execute></permissions>";
+    let world = with_directives(minimal_world(), &[("leaf", "", grants, "Do it.")]);
+    let groups = "groups:\n  all: { description: All., patterns: [\"rye.execute.tool.some.*\"] }\n";
+    let world = world.with(Space::System, ".ai/config/agent/capabilities/some.yaml", groups);
+    let compilation = compile_without_inputs(&world, "leaf");
+    assert!(compilation.plan.manifest.iter().all(|read| !read.id.starts_with("agent/capabilities/")));
+}
+
+#[test]
 fn graph_has_nodes_only_for_live_hooks() {
     let hooks = "hooks:\n\
         - { id: stop, event: limit, condition: 'directive == \"other\"', action: terminate }\n\

@@ -15,7 +15,8 @@ pub struct CapabilityGroup {
     pub patterns: Vec<String>,
 }
 
-const GROUP_PREFIX: &str = "agent/capabilities/";
+/// Prefix of the files with capability groups.
+pub const GROUP_PREFIX: &str = "agent/capabilities/";
 
 /// Returns every group of every space, by name. Errors in the files are reported by the settings check.
 pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
