@@ -14,8 +14,8 @@ use tree::{KINDS, OVERSPENT, Played, play};
 mod provider;
 mod tree;
 
-/// The number of cases from which on every kind of event must occur.
-const FULL_RUN: u32 = 200;
+/// The number of cases from which on every kind of event must occur, whatever the seed.
+const FULL_RUN: u32 = 1_000;
 
 /// Reads a number from a variable of the environment.
 fn setting<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str) -> Option<T> {
