@@ -39,6 +39,9 @@ pub struct RunRequestArgs {
     /// requests.
     #[arg(skip)]
     read_inputs: OnceCell<Map<String, Value>>,
+    /// Inputs that a user gave after the start of the command.
+    #[arg(skip)]
+    given: Box<Map<String, Value>>,
 }
 
 /// Parses the id of a directive.
@@ -98,7 +101,13 @@ impl RunRequestArgs {
 
     /// Returns true if the call has inputs.
     pub fn has_inputs(&self) -> bool {
-        self.inputs.is_some() || !self.input.is_empty()
+        self.inputs.is_some() || !self.input.is_empty() || !self.given.is_empty()
+    }
+
+    /// Adds inputs to those of the command line, which override them.
+    #[must_use]
+    pub fn with_inputs(self, given: Map<String, Value>) -> Self {
+        Self { given: Box::new(given), ..self }
     }
 
     /// Returns the request for a directive; its inputs are `None` if none are given.
@@ -122,14 +131,15 @@ impl RunRequestArgs {
     }
 
     fn inputs(&self, directive: &ItemId, world: &dyn World) -> Result<Map<String, Value>, CommandError> {
-        let mut values = match (&self.inputs, self.read_inputs.get()) {
-            (None, _) => Map::new(),
-            (Some(_), Some(known)) => known.clone(),
+        let mut values = (*self.given).clone();
+        match (&self.inputs, self.read_inputs.get()) {
+            (None, _) => {}
+            (Some(_), Some(known)) => values.extend(known.clone()),
             (Some(from), None) => {
                 let read = read_json_object(from)?;
-                self.read_inputs.get_or_init(|| read).clone()
+                values.extend(self.read_inputs.get_or_init(|| read).clone());
             }
-        };
+        }
         let mut written: BTreeMap<&str, &str> = BTreeMap::new();
         for input in &self.input {
             let (name, value) = split_name_value("input", input)?;

@@ -2,133 +2,24 @@
 
 #![cfg(feature = "acp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
-#![allow(clippy::needless_pass_by_value, reason = "messages are written where they are passed")]
 
+#[path = "support/acp.rs"]
+mod acp;
+#[path = "support/acp_schema.rs"]
+mod acp_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::io::Write;
 
+use acp::{AcpClient, acp_project, asked, prompt, text, updates};
 use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
 
 const TOOL: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
 
 fn project(steps: &str) -> TestProject {
-    let place = TestProject::own();
-    place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
-    place.write("script.yaml", &format!("steps: [{steps}]"));
-    place.write("out/log", "");
-    place.run_ok(&["trust"]);
-    place
-}
-
-/// A client with a connection to `rye acp`.
-struct AcpClient {
-    process: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    last: u64,
-    /// The option that answers each permission request; `None` leaves it open.
-    permission: Option<&'static str>,
-    cwd: String,
-}
-
-/// A response, and the messages before it.
-struct Answered {
-    response: Value,
-    updates: Vec<Value>,
-}
-
-impl AcpClient {
-    fn start(place: &TestProject) -> Self {
-        let mut command = place.command(&["acp", "talk", "--script", "script.yaml"]);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (input, output) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
-        let cwd = place.project().display().to_string();
-        let mut client = Self { process, input, output, last: 0, permission: Some("once"), cwd };
-        let begun = client.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
-        assert_eq!(begun.response["result"]["protocolVersion"], 1, "{}", begun.response);
-        assert_eq!(begun.response["result"]["agentCapabilities"]["loadSession"], true);
-        client
-    }
-
-    fn write(&mut self, message: &Value) {
-        let input = self.input.as_mut().unwrap();
-        writeln!(input, "{message}").unwrap();
-        input.flush().unwrap();
-    }
-
-    fn send(&mut self, method: &str, params: Value) -> u64 {
-        self.last += 1;
-        self.write(&json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}));
-        self.last
-    }
-
-    fn notify(&mut self, method: &str, params: Value) {
-        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
-    }
-
-    fn read(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "the agent has ended");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    }
-
-    /// Reads until the response to a request, and answers permission requests.
-    fn wait(&mut self, id: u64) -> Answered {
-        let mut updates = Vec::new();
-        loop {
-            let message = self.read();
-            if message["id"] == id && message.get("method").is_none() {
-                return Answered { response: message, updates };
-            }
-            if message["method"] == "session/request_permission"
-                && let Some(option) = self.permission
-            {
-                let outcome = json!({"outcome": "selected", "optionId": option});
-                let result = json!({"outcome": outcome});
-                self.write(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
-            }
-            updates.push(message);
-        }
-    }
-
-    fn call(&mut self, method: &str, params: Value) -> Answered {
-        let id = self.send(method, params);
-        self.wait(id)
-    }
-
-    fn new_session(&mut self) -> String {
-        let params = json!({"cwd": self.cwd, "mcpServers": []});
-        let opened = self.call("session/new", params);
-        opened.response["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{}", opened.response)).to_owned()
-    }
-
-    fn prompt(&mut self, session: &str, text: &str) -> Answered {
-        self.call("session/prompt", prompt(session, text))
-    }
-
-    /// Ends the input and waits for the end of the agent.
-    fn end(mut self) {
-        self.input = None;
-        assert!(self.process.wait().unwrap().success());
-    }
-}
-
-fn prompt(session: &str, text: &str) -> Value {
-    json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
-}
-
-/// Returns the updates of a kind.
-fn updates<'a>(answered: &'a Answered, kind: &str) -> Vec<&'a Value> {
-    let all = answered.updates.iter().map(|message| &message["params"]["update"]);
-    all.filter(|update| update["sessionUpdate"] == kind).collect()
-}
-
-fn text(answered: &Answered, kind: &str) -> String {
-    updates(answered, kind).iter().map(|update| update["content"]["text"].as_str().unwrap()).collect()
+    acp_project(TOOL, steps)
 }
 
 const CALL: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
@@ -179,6 +70,20 @@ fn refused_call_does_not_run_and_a_session_grant_asks_once() {
     let done = client.prompt(&session, "again");
     let asked = done.updates.iter().filter(|message| message["method"] == "session/request_permission").count();
     assert_eq!((asked, place.read("out/log").as_str()), (1, "one\none\n"));
+    client.end();
+}
+
+#[test]
+fn grant_of_a_prompt_ends_with_it() {
+    let place = project(&format!("{CALL}, {CALL}, {{ text: One. }}, {CALL}, {{ text: Two. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.permission = Some("prompt");
+    for (text, questions) in [("go", 1), ("again", 1)] {
+        let done = client.prompt(&session, text);
+        assert_eq!(asked(&done).len(), questions, "{text}");
+    }
+    assert_eq!(place.read("out/log"), "one\none\none\n");
     client.end();
 }
 

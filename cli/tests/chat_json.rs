@@ -1,79 +1,29 @@
-//! Tests of `rye chat --format json`: requests, responses, approvals by the client, and the queue.
+//! Tests of `rye chat --format json`: requests, responses, approvals by the client, and the queue. Each line in both
+//! directions is validated.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/chat_client.rs"]
+mod chat_client;
+#[path = "support/chat_schema.rs"]
+mod chat_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::io::Write;
+use std::os::fd::AsFd;
 
+use chat_client::ChatClient;
 use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
 
 const TOOL: &str = "<tool>rye.bash.bash</tool>";
 
-/// A session whose client reads and writes lines.
-struct Client {
-    child: Child,
-    stdin: ChildStdin,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
-    /// The lines read so far.
-    seen: Vec<Value>,
-}
-
-impl Client {
-    fn start(place: &TestProject, script: &str) -> Self {
-        place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
-        place.write("script.yaml", script);
-        Self::start_with(place, "talk")
-    }
-
-    /// Starts a session of a directive of the project with `script.yaml`.
-    fn start_with(place: &TestProject, directive: &str) -> Self {
-        let args = ["chat", directive, "--format", "json", "--script", "script.yaml"];
-        let mut child =
-            place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut client = Self { child, stdin, lines: BufReader::new(stdout).lines(), seen: Vec::new() };
-        client.read_until(|line| line["event"]["type"] == "plan_bound");
-        client
-    }
-
-    fn write(&mut self, request: &Value) {
-        writeln!(self.stdin, "{request}").unwrap();
-    }
-
-    /// Reads lines until one meets the condition, and returns that line.
-    fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
-            self.seen.push(line.clone());
-            if fits(&line) {
-                return line;
-            }
-        }
-    }
-
-    /// Sends a request and returns its response.
-    fn ask(&mut self, mut request: Value) -> Value {
-        request["id"] = json!(self.seen.len());
-        self.write(&request);
-        self.read_until(|line| line["type"] == "response" && line["id"] == request["id"])
-    }
-
-    fn event(&mut self, name: &str) -> Value {
-        self.read_until(|line| line["event"]["type"] == name)
-    }
-
-    fn end(mut self) -> Vec<Value> {
-        drop(self.stdin);
-        for line in self.lines {
-            self.seen.push(serde_json::from_str(&line.unwrap()).unwrap());
-        }
-        assert!(self.child.wait().unwrap().code().is_some());
-        self.seen
-    }
+/// Starts a session of the directive `talk`, which may use bash.
+fn start(place: &TestProject, script: &str) -> ChatClient {
+    place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
+    place.write("script.yaml", script);
+    ChatClient::start(place, &["talk"])
 }
 
 fn bash(command: &str) -> String {
@@ -84,7 +34,7 @@ fn bash(command: &str) -> String {
 fn client_answers_approvals() {
     for (approve, expected) in [(true, "ran"), (false, "unapproved")] {
         let place = TestProject::own();
-        let mut client = Client::start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+        let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
         client.ask(json!({"type": "prompt", "message": "go"}));
         let asked = client.event("approval_asked");
         let state = client.ask(json!({"type": "state"}));
@@ -102,7 +52,7 @@ fn client_answers_approvals() {
 #[test]
 fn end_of_the_input_answers_approvals_by_the_policy() {
     let place = TestProject::own();
-    let mut client = Client::start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
     client.ask(json!({"type": "prompt", "message": "go"}));
     let seen = client.end();
     assert!(
@@ -114,8 +64,7 @@ fn end_of_the_input_answers_approvals_by_the_policy() {
 #[test]
 fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
     let place = TestProject::own();
-    let mut client =
-        Client::start(&place, &format!("steps: [{}, {{ text: One. }}, {{ text: Two. }}]", bash("echo hi")));
+    let mut client = start(&place, &format!("steps: [{}, {{ text: One. }}, {{ text: Two. }}]", bash("echo hi")));
     client.ask(json!({"type": "prompt", "message": "go"}));
     let asked = client.event("approval_asked");
     let mut sent = Vec::new();
@@ -146,7 +95,7 @@ fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
 fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     let place = TestProject::own();
     place.write(".ai/prompts/review.md", "Review $1.\n");
-    let mut client = Client::start(&place, "steps: [{ text: One. }]");
+    let mut client = start(&place, "steps: [{ text: One. }]");
     let preview = loop {
         let preview = client.ask(json!({"type": "preview", "message": "/review main.rs"}));
         if preview["success"] == true {
@@ -181,7 +130,7 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
 #[test]
 fn interruption_in_the_line_after_a_prompt_reaches_it() {
     let place = TestProject::own();
-    let mut client = Client::start(&place, "steps: [{ delay_ms: 60000, text: One. }]");
+    let mut client = start(&place, "steps: [{ delay_ms: 60000, text: One. }]");
     client.write(&json!({"type": "prompt", "message": "first"}));
     client.write(&json!({"type": "interrupt"}));
     let ended = client.event("prompt_ended");
@@ -192,7 +141,7 @@ fn interruption_in_the_line_after_a_prompt_reaches_it() {
 #[test]
 fn every_line_is_answered() {
     let place = TestProject::own();
-    let mut client = Client::start(&place, "steps: [{ text: One. }]");
+    let mut client = start(&place, "steps: [{ text: One. }]");
     let bad = [
         "",
         "{",
@@ -211,6 +160,67 @@ fn every_line_is_answered() {
     let failed = seen.iter().filter(|line| line["type"] == "response" && line["success"] == false);
     // An empty line is no request.
     assert_eq!(failed.count(), bad.len() - 1);
+}
+
+/// Returns a line of random pieces of requests.
+fn random_line(seed: &mut u64) -> String {
+    let pieces = [
+        "{",
+        "}",
+        "\"type\"",
+        ":",
+        "\"prompt\"",
+        ",",
+        "\"message\"",
+        "[",
+        "]",
+        "null",
+        "1e999",
+        "\"id\"",
+        "\\u",
+        "\"",
+        "\u{0}",
+        "\u{202e}",
+        "-",
+        "true",
+        "\"state\"",
+        "{\"type\":\"state\"}",
+        "   ",
+        "\u{ffff}",
+    ];
+    let mut next = || {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        usize::try_from(*seed % 997).unwrap()
+    };
+    let count = 1 + next() % 12;
+    // A line of spaces is no request.
+    format!("x{}", (0..count).map(|_| pieces[next() % pieces.len()]).collect::<String>())[usize::from(next() % 4 > 0)..]
+        .to_owned()
+}
+
+// shows: interactive 7.24
+#[test]
+fn ten_thousand_random_lines_are_answered_and_none_is_fatal() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ text: One. }]");
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut lines: Vec<String> = (0..10_000).map(|_| random_line(&mut seed)).collect();
+    lines.retain(|line| !line.trim().is_empty());
+    let count = lines.len();
+    let mut stdin = std::fs::File::from(client.stdin.as_fd().try_clone_to_owned().unwrap());
+    let writer = std::thread::spawn(move || {
+        for line in lines {
+            writeln!(stdin, "{line}").unwrap();
+        }
+    });
+    for _ in 0..count {
+        client.read_until(|line| line["type"] == "response");
+    }
+    writer.join().unwrap();
+    assert_eq!(client.ask(json!({"type": "state"}))["success"], true);
+    client.end();
 }
 
 const FILE_TOOLS: &str = "<tool>rye.file-system.*</tool><tool write=\"out/\">rye.bash.bash</tool>";
@@ -235,7 +245,7 @@ fn rewind_restores_files_only_if_unchanged_since() {
         "{ text: Two. }".to_owned(),
     ];
     place.write("script.yaml", &format!("steps: [{}]", steps.join(", ")));
-    let mut client = Client::start_with(&place, "files");
+    let mut client = ChatClient::start(&place, &["files"]);
     for text in ["first", "second"] {
         client.ask(json!({"type": "prompt", "message": text}));
         if text == "second" {

@@ -12,7 +12,10 @@ use crate::message::{Message, text_of};
 use crate::store::{StoreError, ThreadRow};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
-use crate::threads::Threads;
+use crate::threads::{ListedThread, Threads};
+
+/// Number of events at the start of a transcript that describe the thread.
+const HEAD_EVENTS: usize = 3;
 
 /// A thread of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,6 +104,56 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
         found.push(row);
     }
     Ok(found)
+}
+
+/// A session that can be opened again or is open.
+#[derive(Debug, Clone)]
+pub struct StoredSession {
+    /// The first thread, whose id is that of the session.
+    pub id: ThreadId,
+    /// The last thread.
+    pub last: ListedThread,
+}
+
+/// Returns the sessions of a project, the most recently changed first. Threads of runs are no sessions, and neither are
+/// chats whose last thread has ended.
+///
+/// # Errors
+/// The registry cannot be read.
+pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreError> {
+    let entries = threads.list()?;
+    let before: BTreeMap<ThreadId, ThreadId> =
+        entries.iter().filter_map(|entry| Some((entry.row.continued_by.clone()?, entry.row.id.clone()))).collect();
+    let first_of = |last: &ThreadId| {
+        let mut first = last;
+        // The chain is no longer than the list, also if damaged rows form a circle.
+        for _ in 0..entries.len() {
+            let Some(earlier) = before.get(first) else { break };
+            first = earlier;
+        }
+        first.clone()
+    };
+    let is_last = |entry: &&ListedThread| entry.row.parent.is_none() && entry.row.continued_by.is_none();
+    let mut sessions: Vec<StoredSession> = entries
+        .iter()
+        .filter(is_last)
+        .filter(|entry| is_open_chat(threads, entry))
+        .map(|entry| StoredSession { id: first_of(&entry.row.id), last: entry.clone() })
+        .collect();
+    // Threads of the same millisecond differ by their id.
+    sessions.sort_by(|a, b| (b.last.row.updated_at, &b.last.row.id).cmp(&(a.last.row.updated_at, &a.last.row.id)));
+    Ok(sessions)
+}
+
+/// Returns true if a thread is a chat that has not ended. A thread without a readable start is none.
+fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
+    let status = entry.row.status;
+    if status == Status::Idle || status.has_ended() {
+        return status == Status::Idle;
+    }
+    let events = threads.transcript(&entry.row.id).unwrap_or_default();
+    let is_chat = |body: &EventBody| if let EventBody::PlanBound(bound) = body { bound.chat } else { false };
+    events.iter().take(HEAD_EVENTS).any(|event| is_chat(&event.body))
 }
 
 fn read_thread(

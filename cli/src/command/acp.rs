@@ -12,10 +12,17 @@ use crate::run_request::RunRequestArgs;
 use crate::runtime;
 
 mod agent;
+mod connection;
+mod extension;
+mod inputs;
 mod lines;
 mod map;
+mod open_session;
+mod options;
 mod permission;
+mod prompt;
 mod session_task;
+mod stored;
 
 #[derive(Debug, Args)]
 pub struct AcpArgs {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::plan::PlanMode;
-use rye_engine::thread::Status;
+use rye_engine::session_tree::stored_sessions;
+use rye_engine::store::registry::Liveness;
 
 use crate::CommandError;
 use crate::command::providers::usable::require_usable_model;
@@ -181,14 +182,9 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStar
     let row = match &args.resume {
         Some(reference) => reader.last_of_chain(reference)?.row,
         None if args.r#continue => {
-            let mut sessions = reader.list()?;
-            sessions.retain(|entry| entry.row.status == Status::Idle || entry.is_orphaned());
-            let newest = sessions.into_iter().filter(|entry| entry.row.parent.is_none()).max_by_key(|entry| {
-                // Threads that were updated in the same millisecond are ordered by their ids.
-                (entry.row.updated_at, entry.row.id.clone())
-            });
+            let closed = stored_sessions(&reader)?.into_iter().find(|session| session.last.liveness != Liveness::Alive);
             let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");
-            newest.ok_or_else(none)?.row
+            closed.ok_or_else(none)?.last.row
         }
         None => return Ok(None),
     };

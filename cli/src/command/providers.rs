@@ -10,6 +10,7 @@ pub mod usable;
 use clap::{Args, Subcommand};
 use rye_compiler::diagnostics::{Diagnostics, closest};
 use rye_compiler::item::Items;
+use rye_compiler::model;
 use rye_compiler::world::ItemKind;
 use rye_grammar::data::Node;
 
@@ -71,6 +72,21 @@ fn provider_ids(items: &Items<'_>) -> Vec<String> {
 fn find_model(items: &Items<'_>, provider: &str, id: &str) -> Option<Node> {
     let file = items.config_by_name(&format!("{PROVIDER_FOLDER}{provider}"))?;
     file.get("models")?.items().iter().find(|model| model.get("id").and_then(Node::as_str) == Some(id)).cloned()
+}
+
+/// Returns the models that a provider file lists, each with the tiers that name it.
+///
+/// # Errors
+/// The files cannot be read.
+pub fn model_choices(spaces: &Spaces, provider: &str) -> Result<Vec<(String, Vec<String>)>, CommandError> {
+    let world = spaces.open()?;
+    let items = Items::new(&world);
+    let Some(file) = items.config_by_name(&format!("{PROVIDER_FOLDER}{provider}")) else { return Ok(Vec::new()) };
+    // `rye check` reports their faults.
+    let read = model::read_provider(provider, &file, &items.sources(), &mut Diagnostics::new());
+    let Some(read) = read else { return Ok(Vec::new()) };
+    let tiers_of = |id: &str| read.tiers.iter().filter(|(_, of)| *of == id).map(|(tier, _)| tier.clone()).collect();
+    Ok(read.models.iter().map(|model| (model.id.clone(), tiers_of(&model.id))).collect())
 }
 
 fn unknown_provider(id: &str, known: &[String]) -> CommandError {

@@ -7,7 +7,7 @@ mod control;
 pub mod export;
 mod list;
 mod prove;
-mod prune;
+pub mod prune;
 mod repair;
 mod resume;
 mod show;

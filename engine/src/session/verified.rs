@@ -218,7 +218,8 @@ impl EngineContext {
     /// declares.
     fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
-        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        request.mode = plan.mode;
         let Some(now) = compile(&*world, &request).value else {
             return self.require_acceptance(thread, format!("`{}` does not compile now", plan.directive));
         };

@@ -27,7 +27,8 @@ impl EngineContext {
             return Ok(());
         }
         let world = (self.world)().map_err(DriveError::Plan)?;
-        let request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
+        request.mode = plan.mode;
         let now = compile(&*world, &request).value;
         let hooks = now.as_ref().map(|now| now.plan.hooks.as_slice()).unwrap_or_default();
         let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same(hook, now)));

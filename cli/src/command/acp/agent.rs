@@ -1,52 +1,51 @@
 //! The agent: requests of the client, and the sessions that it has opened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, CloseSessionRequest, CloseSessionResponse, Implementation,
-    InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
-    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
-    ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities, SessionId, SessionInfo,
+    AgentCapabilities, ClientCapabilities, Implementation, InitializeResponse, ListSessionsRequest,
+    ListSessionsResponse, NewSessionRequest, NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    RequestId, SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities, SessionId,
     SessionListCapabilities, SessionNotification, SessionResumeCapabilities,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
-use agent_client_protocol::{Agent, Client, Error, on_receive_notification, on_receive_request};
+use agent_client_protocol::{Client, Error};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
 use rye_compiler::plan::PlanMode;
-use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, ThreadHead};
+use rye_engine::event::{ControlMessage, Delivery};
 use rye_engine::session_tree::session_rows;
-use rye_engine::store::StoreError;
-use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::Threads;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::unbounded_channel;
 
 use super::AcpArgs;
-use super::lines::standard_streams;
-use super::map::{UpdateMapper, prompt_text};
+use super::connection::connect;
+use super::inputs;
+use super::map::UpdateMapper;
+use super::open_session::OpenSession;
+use super::prompt::prompt_content;
 use super::session_task::{SessionCommand, SessionTask};
+use super::stored::{conversation_events, delete_session, list_sessions};
 use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
 use crate::command::chat::requests::RequestHandler;
+use crate::command::providers::usable::require_usable_model;
 use crate::command::run::watch::StopSignals;
 use crate::command::run::{compile_directive, sandbox};
-use crate::present::format_date;
 use crate::report::Printer;
-use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
-/// Maximum number of sessions in a response.
-const PAGE_SIZE: usize = 50;
-
 /// The sessions and projects of a connection.
-struct RyeAgent {
+pub struct RyeAgent {
     /// The arguments and the output of the command, used by one compilation at a time.
     settings: Mutex<(AcpArgs, Printer)>,
     script: Option<PathBuf>,
-    sessions: Mutex<BTreeMap<String, UnboundedSender<SessionCommand>>>,
+    /// The capabilities that the client has announced.
+    pub client: Mutex<ClientCapabilities>,
+    sessions: Mutex<BTreeMap<String, OpenSession>>,
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
 }
 
@@ -54,87 +53,16 @@ struct RyeAgent {
 /// second signal kills the threads of the sessions.
 pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
     let mut signals = StopSignals::install(&report);
-    let (sessions, engines) = (Mutex::default(), tokio::sync::Mutex::default());
     let script = args.script.clone();
-    let agent = Arc::new(RyeAgent { settings: Mutex::new((args, report)), script, sessions, engines });
-    let [new, load, resume, list, close, prompt, cancel] = std::array::from_fn(|_| Arc::clone(&agent));
-    let connection = Agent
-        .v1()
-        .name("rye")
-        .on_receive_request(
-            async move |_: InitializeRequest, responder, _| responder.respond(initialize()),
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: NewSessionRequest, responder, connection: ConnectionTo<Client>| {
-                let (agent, cx) = (Arc::clone(&new), connection.clone());
-                connection.spawn(async move {
-                    let opened = Arc::clone(&agent).new_session(request, cx).await;
-                    let id = opened.as_ref().ok().map(|opened| opened.session_id.clone());
-                    responder.respond_with_result(opened)?;
-                    agent.announce_commands(id.as_ref());
-                    Ok(())
-                })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: LoadSessionRequest, responder, connection: ConnectionTo<Client>| {
-                let (agent, cx) = (Arc::clone(&load), connection.clone());
-                connection.spawn(async move {
-                    let id = request.session_id.clone();
-                    let opened = Arc::clone(&agent).reopen(request.session_id, request.cwd, cx, true).await;
-                    responder.respond_with_result(opened.map(|()| LoadSessionResponse::new()))?;
-                    agent.announce_commands(Some(&id));
-                    Ok(())
-                })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: ResumeSessionRequest, responder, connection: ConnectionTo<Client>| {
-                let (agent, cx) = (Arc::clone(&resume), connection.clone());
-                connection.spawn(async move {
-                    let id = request.session_id.clone();
-                    let opened = Arc::clone(&agent).reopen(request.session_id, request.cwd, cx, false).await;
-                    responder.respond_with_result(opened.map(|()| ResumeSessionResponse::new()))?;
-                    agent.announce_commands(Some(&id));
-                    Ok(())
-                })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: ListSessionsRequest, responder, _| {
-                responder.respond_with_result(list.list_sessions(&request))
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: CloseSessionRequest, responder, _| {
-                let known = close.lock().remove(&*request.session_id.0);
-                let sent = known.is_some_and(|session| session.send(SessionCommand::Close).is_ok());
-                let unknown = || unknown_session(&request.session_id);
-                responder.respond_with_result(sent.then(CloseSessionResponse::new).ok_or_else(unknown))
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: PromptRequest, responder, _| prompt.prompt(&request, responder),
-            on_receive_request!(),
-        )
-        .on_receive_notification(
-            async move |request: CancelNotification, _| {
-                if let Some(session) = cancel.lock().get(&*request.session_id.0) {
-                    session.send(SessionCommand::Cancel).ok();
-                }
-                Ok(())
-            },
-            on_receive_notification!(),
-        )
-        .connect_to(standard_streams());
+    let agent = Arc::new(RyeAgent {
+        settings: Mutex::new((args, report)),
+        script,
+        client: Mutex::default(),
+        sessions: Mutex::default(),
+        engines: tokio::sync::Mutex::default(),
+    });
     let served = tokio::select! {
-        served = connection => served,
+        served = connect(&agent) => served,
         () = next_signal(&mut signals) => Ok(()),
     };
     agent.close_sessions(&mut signals).await;
@@ -144,11 +72,76 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
     }
 }
 
+/// Waits for the next stop signal.
+async fn next_signal(signals: &mut Option<StopSignals>) {
+    match signals {
+        Some(signals) => drop(signals.next().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns true if a message could not be written because the client has closed its end. The texts of the errors are
+/// compared, because the protocol library provides only the text.
+fn is_closed_by_client(error: &Error) -> bool {
+    let closed = std::io::Error::from(rustix::io::Errno::PIPE).to_string();
+    error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
+}
+
+/// Returns the capabilities of the agent.
+pub fn initialize() -> InitializeResponse {
+    let sessions = SessionCapabilities::new()
+        .list(SessionListCapabilities::new())
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new())
+        .delete(SessionDeleteCapabilities::new());
+    let capabilities = AgentCapabilities::new()
+        .load_session(true)
+        // The session's model decides; a prompt that it does not accept gets an error.
+        .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
+        .session_capabilities(sessions);
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .agent_info(Implementation::new("rye", env!("CARGO_PKG_VERSION")))
+}
+
+fn unknown_session(id: &SessionId) -> Error {
+    invalid(&format!("unknown session `{id}`"))
+}
+
+/// Returns the error for a request that cannot be performed as it is.
+pub fn invalid(reason: &str) -> Error {
+    Error::invalid_params().data(reason.to_owned())
+}
+
+/// Converts a failure of a command to a protocol error whose data includes the help.
+fn with_help(error: Error, failure: &CommandError) -> Error {
+    let help = failure.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+    error.data(format!("{}{help}", failure.message))
+}
+
+fn request_error(failure: &CommandError) -> Error {
+    with_help(Error::internal_error(), failure)
+}
+
+fn engine_error(error: &impl ToString) -> Error {
+    Error::internal_error().data(error.to_string())
+}
+
 impl RyeAgent {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenSession>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an open session of the client.
+    pub fn session(&self, id: &SessionId) -> Result<OpenSession, Error> {
+        self.lock().get(&*id.0).cloned().ok_or_else(|| unknown_session(id))
+    }
+
     /// Closes all sessions and waits for their end. A stop signal kills the threads of the sessions.
     async fn close_sessions(&self, signals: &mut Option<StopSignals>) {
-        // This drops the senders of all session tasks. A task without a sender closes its session.
-        self.lock().clear();
+        for session in std::mem::take(&mut *self.lock()).into_values() {
+            session.send(SessionCommand::Close).ok();
+        }
         let engines: Vec<Engine> = self.engines.lock().await.values().cloned().collect();
         let mut closed = std::pin::pin!(async {
             for engine in &engines {
@@ -168,59 +161,10 @@ impl RyeAgent {
             }
         }
     }
-}
 
-/// Waits for the next stop signal.
-async fn next_signal(signals: &mut Option<StopSignals>) {
-    match signals {
-        Some(signals) => drop(signals.next().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Returns true if a message could not be written because the client has closed its end. The texts of the errors are
-/// compared, because the protocol library provides only the text.
-fn is_closed_by_client(error: &Error) -> bool {
-    let closed = std::io::Error::from(rustix::io::Errno::PIPE).to_string();
-    error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
-}
-
-fn initialize() -> InitializeResponse {
-    let sessions = SessionCapabilities::new()
-        .list(SessionListCapabilities::new())
-        .resume(SessionResumeCapabilities::new())
-        .close(SessionCloseCapabilities::new());
-    let capabilities = AgentCapabilities::new()
-        .load_session(true)
-        .prompt_capabilities(PromptCapabilities::new().embedded_context(true))
-        .session_capabilities(sessions);
-    InitializeResponse::new(ProtocolVersion::V1)
-        .agent_capabilities(capabilities)
-        .agent_info(Implementation::new("rye", env!("CARGO_PKG_VERSION")))
-}
-
-fn unknown_session(id: &SessionId) -> Error {
-    Error::invalid_params().data(format!("unknown session `{id}`"))
-}
-
-/// Converts a failure of a command to a protocol error whose message includes the help.
-fn request_error(failure: &CommandError) -> Error {
-    let help = failure.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
-    Error::internal_error().data(format!("{}{help}", failure.message))
-}
-
-fn engine_error(error: &impl ToString) -> Error {
-    Error::internal_error().data(error.to_string())
-}
-
-impl RyeAgent {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, UnboundedSender<SessionCommand>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends the list of commands to the client. The caller has already sent the session id to the client.
-    fn announce_commands(&self, id: Option<&SessionId>) {
-        if let Some(session) = id.and_then(|id| self.lock().get(&*id.0).cloned()) {
+    /// Sends the list of commands to the client, once the client knows the session.
+    pub fn announce_commands(&self, id: Option<&SessionId>) {
+        if let Some(Ok(session)) = id.map(|id| self.session(id)) {
             session.send(SessionCommand::ListCommands).ok();
         }
     }
@@ -243,27 +187,50 @@ impl RyeAgent {
         Ok((spaces, engine))
     }
 
-    async fn new_session(
-        self: Arc<Self>,
+    pub async fn new_session(
+        self: &Arc<Self>,
         request: NewSessionRequest,
+        id: RequestId,
         connection: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse, Error> {
         let (spaces, engine) = self.engine(&request.cwd).await?;
-        let (agent, place) = (Arc::clone(&self), spaces.clone());
-        let compiled = tokio::task::spawn_blocking(move || agent.compile(&place)).await;
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let directive = {
+            let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            (settings.0.directive.clone().unwrap_or_else(|| DEFAULT_DIRECTIVE.to_owned()), settings.0.call.clone())
+        };
+        let missing =
+            inputs::missing(&directive.0, &directive.1, &spaces).map_err(|failure| request_error(&failure))?;
+        let given = if missing.is_empty() {
+            Map::new()
+        } else {
+            inputs::request(&directive.0, missing, id, &client, &connection).await?
+        };
+        let (agent, place) = (Arc::clone(self), spaces.clone());
+        let compiled = tokio::task::spawn_blocking(move || agent.compile(&place, given)).await;
         let start = compiled.map_err(|error| engine_error(&error))??;
-        let id = self.open(&engine, &spaces, start, None, connection).await?;
-        Ok(NewSessionResponse::new(id))
+        let session = self.open(&engine, &spaces, start, None, connection).await?;
+        session.report_unused_servers(&request.mcp_servers);
+        let response = NewSessionResponse::new(session.id.clone());
+        Ok(response.modes(session.modes()).config_options(session.options()))
     }
 
-    fn compile(&self, spaces: &Spaces) -> Result<SessionRequest, Error> {
+    /// Compiles the directive of new sessions. `given` holds inputs beside those of the command line.
+    fn compile(&self, spaces: &Spaces, given: Map<String, Value>) -> Result<SessionRequest, Error> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let (args, report) = &*settings;
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
         let is_scripted = self.script.is_some();
-        let compiled = compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, spaces, report);
+        let call = args.call.clone().with_inputs(given);
+        let compiled = compile_directive(id, &call, None, PlanMode::Chat, is_scripted, spaces, report);
         match compiled.map_err(|failure| request_error(&failure))? {
-            Ok(compilation) => Ok(SessionRequest::start(*compilation)),
+            Ok(compilation) => {
+                if !is_scripted {
+                    let usable = require_usable_model(&compilation.plan.model, spaces);
+                    usable.map_err(|failure| with_help(Error::auth_required(), &failure))?;
+                }
+                Ok(SessionRequest::start(*compilation))
+            }
             Err(_) => Err(Error::internal_error().data(format!("`{id}` has errors: run `rye check {id}`"))),
         }
     }
@@ -276,32 +243,35 @@ impl RyeAgent {
         request: SessionRequest,
         known: Option<SessionId>,
         connection: ConnectionTo<Client>,
-    ) -> Result<SessionId, Error> {
+    ) -> Result<OpenSession, Error> {
         let mut session = engine.open(request).await.map_err(|error| engine_error(&error))?;
         let id = known.unwrap_or_else(|| SessionId::new(session.thread_id().as_str()));
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).session.clone().unwrap_or_default();
         let events = session.subscribe();
         let plan = engine.inner().threads().parent(session.thread_id()).ok().flatten();
         let objects = engine.inner().threads().objects().clone();
         let mapper = UpdateMapper::new(plan.map_or(0, |parent| parent.plan().model.context_window))
-            .with_files(spaces.project.clone(), objects);
+            .with_files(spaces.project.clone(), objects)
+            .for_client(&client);
         let (sender, commands) = unbounded_channel();
-        self.lock().insert(id.to_string(), sender);
         let (control, engine, spaces) = (session.control(), engine.inner().clone(), spaces.clone());
         let requests = Arc::new(RequestHandler { control, engine, spaces, next: None, background: None });
-        let session = Arc::new(session);
-        let task = SessionTask { id: id.clone(), session, events, commands, connection, requests, mapper };
-        tokio::spawn(task.run());
-        Ok(id)
+        let open = OpenSession::new(id, sender, requests, connection, &client);
+        self.lock().insert(open.id.to_string(), open.clone());
+        let task = SessionTask { open: open.clone(), session: Arc::new(session), events, commands, mapper };
+        open.started(tokio::spawn(task.run()));
+        open.wait_for_start().await;
+        Ok(open)
     }
 
     /// Opens an earlier session again. With `is_replay`, sends its conversation first.
-    async fn reopen(
+    pub async fn reopen(
         &self,
         id: SessionId,
         folder: PathBuf,
         connection: ConnectionTo<Client>,
         is_replay: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<OpenSession, Error> {
         let (spaces, engine) = self.engine(&folder).await?;
         let thread = ThreadId::parse(&id.0).map_err(|_| unknown_session(&id))?;
         let threads = engine.inner().threads();
@@ -310,102 +280,76 @@ impl RyeAgent {
         let thread = rows.last().map(|row| row.id.clone()).ok_or_else(|| unknown_session(&id))?;
         if is_replay {
             let events = conversation_events(&threads, &thread).map_err(|_| unknown_session(&id))?;
-            let mut mapper = UpdateMapper::default().with_files(spaces.project.clone(), threads.objects().clone());
+            let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).session.clone().unwrap_or_default();
+            let mut mapper = UpdateMapper::default()
+                .with_files(spaces.project.clone(), threads.objects().clone())
+                .for_client(&client);
             for update in events.iter().flat_map(|event| mapper.event(&event.body, true)) {
                 connection.send_notification(SessionNotification::new(id.clone(), update))?;
             }
         }
-        if self.lock().get(&*id.0).is_some_and(|session| !session.is_closed()) {
-            return Ok(());
+        let open = self.lock().get(&*id.0).filter(|session| !session.is_closed()).cloned();
+        if let Some(open) = open {
+            return Ok(open);
         }
-        self.open(&engine, &spaces, SessionRequest::recover(thread), Some(id), connection).await?;
-        Ok(())
+        self.open(&engine, &spaces, SessionRequest::recover(thread), Some(id), connection).await
     }
 
-    fn list_sessions(&self, request: &ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
+    pub fn list_sessions(request: &ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
         let folder =
             request.cwd.clone().map_or_else(std::env::current_dir, Ok).map_err(|error| engine_error(&error))?;
         let spaces = find_project(&folder).map_err(|failure| request_error(&failure))?;
-        let reader = ThreadReader::open(&spaces.project).map_err(|failure| request_error(&failure))?;
-        let mut rows = reader.list().map_err(|error| engine_error(&error))?;
-        rows.retain(|entry| {
-            let is_session = entry.row.status == Status::Idle || self.lock().contains_key(entry.row.id.as_str());
-            entry.row.parent.is_none() && is_session
-        });
-        rows.sort_by(|a, b| (b.row.updated_at, &b.row.id).cmp(&(a.row.updated_at, &a.row.id)));
-        let first = request.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0_usize);
-        let more = (rows.len() > first + PAGE_SIZE).then(|| (first + PAGE_SIZE).to_string());
-        let info = |id: &ThreadId, updated: i64| {
-            SessionInfo::new(SessionId::new(id.as_str()), spaces.project.clone())
-                .title(title(&spaces, id))
-                .updated_at(format_date(updated))
-        };
-        let page = rows.iter().skip(first).take(PAGE_SIZE);
-        let sessions = page.map(|entry| info(&entry.row.id, entry.row.updated_at)).collect();
-        Ok(ListSessionsResponse::new(sessions).next_cursor(more))
+        list_sessions(&spaces, request.cursor.as_deref())
+            .map_err(|failure| with_help(Error::invalid_params(), &failure))
     }
 
-    fn prompt(&self, request: &PromptRequest, responder: Responder<PromptResponse>) -> Result<(), Error> {
-        let text = match prompt_text(&request.prompt) {
-            Ok(text) => text,
-            Err(reason) => return responder.respond_with_error(Error::invalid_params().data(reason)),
+    /// Interrupts the prompt of a session, closes the session, and waits for its end.
+    pub async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
+        let session = self.session(id)?;
+        session.close().await;
+        self.lock().remove(&*id.0);
+        Ok(())
+    }
+
+    /// Deletes a closed session of the project of an open one, or of the working folder.
+    pub async fn delete_session(&self, id: &SessionId) -> Result<(), Error> {
+        if self.session(id).is_ok_and(|session| !session.is_closed()) {
+            return Err(invalid("the session is open: close it first"));
+        }
+        let mut projects: Vec<Spaces> = Vec::new();
+        projects.extend(std::env::current_dir().ok().and_then(|folder| find_project(&folder).ok()));
+        for project in self.engines.lock().await.keys() {
+            projects.extend(Spaces::find(Some(project)).ok());
+        }
+        projects.dedup();
+        let id = id.to_string();
+        let work = move || projects.iter().try_for_each(|spaces| delete_session(spaces, &id));
+        let deleted = tokio::task::spawn_blocking(work).await.map_err(|error| engine_error(&error))?;
+        deleted.map_err(|failure| with_help(Error::invalid_params(), &failure))
+    }
+
+    pub fn prompt(&self, request: &PromptRequest, responder: Responder<PromptResponse>) -> Result<(), Error> {
+        let content = match prompt_content(&request.prompt) {
+            Ok(content) => content,
+            Err(reason) => return responder.respond_with_error(invalid(&reason)),
         };
         let delivery = request.meta.as_ref().and_then(|meta| meta.get("rye")?.get("delivery")?.as_str());
         let delivery = if delivery == Some("steer") { Delivery::Steer } else { Delivery::Prompt };
-        let sender = self.lock().get(&*request.session_id.0).cloned();
-        let Some(sender) = sender else { return responder.respond_with_error(unknown_session(&request.session_id)) };
-        let sent = sender.send(SessionCommand::Prompt { text, delivery, responder: Box::new(responder) });
-        match sent {
-            Ok(()) => Ok(()),
-            Err(unsent) => match unsent.0 {
-                SessionCommand::Prompt { responder, .. } => {
-                    responder.respond_with_error(unknown_session(&request.session_id))
-                }
-                SessionCommand::Cancel | SessionCommand::ListCommands | SessionCommand::Close => Ok(()),
-            },
+        let session = match self.session(&request.session_id) {
+            Ok(session) => session,
+            Err(error) => return responder.respond_with_error(error),
+        };
+        match session.send(SessionCommand::Prompt { content, delivery, responder: Box::new(responder) }) {
+            Err(SessionCommand::Prompt { responder, .. }) => {
+                responder.respond_with_error(unknown_session(&request.session_id))
+            }
+            Ok(()) | Err(SessionCommand::Cancel | SessionCommand::ListCommands | SessionCommand::Close) => Ok(()),
         }
     }
 }
 
-/// Returns the events of a session's conversation in order: of each thread that was continued, the events up to the
-/// place where the next thread continues it, then all events of the last thread.
-fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
-    let mut found: Vec<Event> = Vec::new();
-    let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());
-    while let Some((thread, through)) = next.take() {
-        if !seen.insert(thread.clone()) {
-            break;
-        }
-        let events = threads.transcript(&thread)?;
-        let continues = ThreadHead::of(&events).continues;
-        // A message that waited when this thread was started was accepted in an earlier thread and is sent in this
-        // thread.
-        let mut waited = Vec::new();
-        if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
-            let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));
-            let accepted = before.map_or_else(|_| Ok(Vec::new()), |before| threads.transcript(&before))?;
-            waited.extend(accepted.into_iter().filter(|event| {
-                let EventBody::UserInput(input) = &event.body else { return false };
-                link.queue.iter().any(|message| message.id == input.id)
-            }));
-        }
-        next = continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
-        let own = events.into_iter().filter(|event| event.seq <= through);
-        found.splice(..0, waited.into_iter().chain(own));
-    }
-    Ok(found)
-}
-
-/// Finds the project of a folder: the nearest folder with `.ai`, starting at the folder itself.
+/// Finds the project of a folder: the folder itself or its nearest ancestor that is one.
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))
-}
-
-/// Returns the first message of the user in a session.
-fn title(spaces: &Spaces, id: &ThreadId) -> Option<String> {
-    let events = rye_engine::threads::Threads::open(&spaces.project).ok()?.transcript(id).ok()?;
-    let message =
-        |body: &EventBody| if let EventBody::UserInput(input) = body { Some(input.raw.clone()) } else { None };
-    events.iter().find_map(|event| message(&event.body)).map(|text| crate::present::truncate_line(&text, 80))
 }

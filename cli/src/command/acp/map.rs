@@ -1,17 +1,20 @@
-//! Events of a session as updates of the Agent Client Protocol, and prompts of a client as text.
+//! Events of a session as updates of the Agent Client Protocol.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agent_client_protocol::v1::schema::{
-    Content, ContentBlock, ContentChunk, Cost, Diff, EmbeddedResourceResource, SessionUpdate, StopReason, TextContent,
-    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
-    UsageUpdate,
+    ClientSessionCapabilities, CompactionStatus, CompactionUpdate, Content, ContentBlock, ContentChunk, Cost,
+    CurrentModeUpdate, Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionInfoUpdate, SessionUpdate,
+    StopReason, TextContent, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind, UsageUpdate,
 };
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::{CognitionOut, EventBody, FileChanged, PromptEnded, PromptStatus, ToolCallResult};
+use rye_engine::event::{
+    CognitionOut, ControlMessage, EventBody, FileChanged, PromptEnded, PromptStatus, ToolCallResult,
+};
 use rye_engine::exchange::Delta;
-use rye_engine::message::{self, ContentBlock as ReplyBlock};
+use rye_engine::message::{self, ContentBlock as ReplyBlock, Message};
 use rye_engine::store::{ObjectId, Objects};
 use serde_json::Value;
 
@@ -20,7 +23,13 @@ use crate::present::event::result_reason;
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
-/// Maximum length of the old and of the new text of a changed file in an update, in bytes.
+/// Key of the tool `rye/agent/threads/state` whose value is shown as the plan of the agent.
+const PLAN_KEY: &str = "plan";
+
+/// Code of a prompt whose model refused to answer.
+const REFUSED_CODE: &str = "refused";
+
+/// Maximum length of each text of a change in an update, in bytes.
 const MAX_DIFF_BYTES: usize = 256 * 1024;
 
 /// Converts the events of one session to updates of the Agent Client Protocol.
@@ -38,6 +47,8 @@ pub struct UpdateMapper {
     changes: BTreeMap<String, Vec<FileChanged>>,
     /// The project and its objects, for the texts of changed files.
     files: Option<(PathBuf, Objects)>,
+    /// True if the client shows compactions.
+    has_compactions: bool,
 }
 
 impl UpdateMapper {
@@ -49,6 +60,12 @@ impl UpdateMapper {
     #[must_use]
     pub fn with_files(self, project: PathBuf, objects: Objects) -> Self {
         Self { files: Some((project, objects)), ..self }
+    }
+
+    /// Sends only the updates that a client has announced to show.
+    #[must_use]
+    pub fn for_client(self, client: &ClientSessionCapabilities) -> Self {
+        Self { has_compactions: client.compaction.is_some(), ..self }
     }
 
     /// Converts a piece of a reply.
@@ -70,6 +87,12 @@ impl UpdateMapper {
         {
             return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
         }
+        // The model reads a message of a hook as one of the user.
+        if let EventBody::CognitionIn(input) = body
+            && let Message::Custom { content, display: true, .. } = &input.message
+        {
+            return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(content)))];
+        }
         if let EventBody::CognitionOut(reply) = body {
             return self.reply(reply);
         }
@@ -85,6 +108,27 @@ impl UpdateMapper {
         }
         if let EventBody::ToolCallResult(result) = body {
             return self.result(result);
+        }
+        if let EventBody::StateSet(set) = body
+            && set.key == PLAN_KEY
+        {
+            return vec![SessionUpdate::Plan(Plan::new(plan_entries(&set.value)))];
+        }
+        if let EventBody::Named(named) = body {
+            return vec![SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(named.name.clone()))];
+        }
+        if let EventBody::Mail(received) = body
+            && let ControlMessage::Mode { mode } = &received.message
+        {
+            return vec![SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.as_str()))];
+        }
+        if let EventBody::Compacted(compacted) = body
+            && self.has_compactions
+        {
+            let id = format!("compaction-{}", compacted.through);
+            let summary = vec![text_block(&compacted.summary)];
+            let update = CompactionUpdate::new(id, CompactionStatus::Completed).summary(summary);
+            return vec![SessionUpdate::CompactionUpdate(update)];
         }
         if let EventBody::Settled(settled) = body {
             self.session_cost = self.session_cost.saturating_add(settled.amount);
@@ -194,25 +238,24 @@ fn kind_of(name: &str, input: &Value) -> ToolKind {
     }
 }
 
-/// Converts the prompt of a client to text.
-pub fn prompt_text(blocks: &[ContentBlock]) -> Result<String, String> {
-    let mut parts = Vec::new();
-    for block in blocks {
-        if let ContentBlock::Text(text) = block {
-            parts.push(text.text.clone());
-        } else if let ContentBlock::ResourceLink(link) = block {
-            parts.push(format!("@{}", link.uri.strip_prefix("file://").unwrap_or(&link.uri)));
-        } else if let ContentBlock::Resource(embedded) = block
-            && let EmbeddedResourceResource::TextResourceContents(text) = &embedded.resource
-        {
-            let path = text.uri.strip_prefix("file://").unwrap_or(&text.uri).replace(['"', '<', '>'], "");
-            let body = text.text.replace("</file>", "<\\/file>");
-            parts.push(format!("<file path=\"{path}\">\n{body}\n</file>"));
-        } else {
-            return Err("a prompt may contain text, links and text resources only".to_owned());
-        }
-    }
-    Ok(parts.join("\n"))
+/// Converts the value of the key `plan`: a list of texts, or of mappings with `content`, `status` and `priority`.
+fn plan_entries(value: &Value) -> Vec<PlanEntry> {
+    let entry = |value: &Value| {
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let content = value.as_str().or_else(|| text("content"))?;
+        let status = match text("status") {
+            Some("in_progress") => PlanEntryStatus::InProgress,
+            Some("completed") => PlanEntryStatus::Completed,
+            _ => PlanEntryStatus::Pending,
+        };
+        let priority = match text("priority") {
+            Some("high") => PlanEntryPriority::High,
+            Some("low") => PlanEntryPriority::Low,
+            _ => PlanEntryPriority::Medium,
+        };
+        Some(PlanEntry::new(content, priority, status))
+    };
+    value.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
 /// Returns the reason why a prompt ended; an error message if it failed.
@@ -224,6 +267,7 @@ pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
             Ok(StopReason::MaxTokens)
         }
         PromptStatus::Limit => Ok(StopReason::MaxTurnRequests),
+        PromptStatus::Error if ended.code.as_deref() == Some(REFUSED_CODE) => Ok(StopReason::Refusal),
         PromptStatus::Error => {
             let code = ended.code.as_deref().unwrap_or("error");
             Err(format!("{code}: {}", ended.message.as_deref().unwrap_or("the prompt failed")))
@@ -234,23 +278,10 @@ pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use agent_client_protocol::v1::schema::{EmbeddedResource, ResourceLink, TextResourceContents};
     use rye_engine::exchange::{StopReason, Usage};
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn prompts_of_clients_become_text() {
-        let file = TextResourceContents::new("a </file> b", "file:///p/\"x\".rs");
-        let blocks = [
-            text_block("look at"),
-            ContentBlock::ResourceLink(ResourceLink::new("main", "file:///p/main.rs")),
-            ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(file))),
-        ];
-        let expected = "look at\n@/p/main.rs\n<file path=\"/p/x.rs\">\na <\\/file> b\n</file>";
-        assert_eq!(prompt_text(&blocks).unwrap(), expected);
-    }
 
     #[test]
     fn text_that_was_streamed_is_not_repeated() {

@@ -1,7 +1,7 @@
 //! Permission requests: the questions of a session to its client, and the answers.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, SessionId,
@@ -14,22 +14,35 @@ use crate::present::truncate_line;
 use crate::workspace::Spaces;
 
 const ONCE: &str = "once";
+const PROMPT: &str = "prompt";
 const SESSION: &str = "session";
 const PROJECT: &str = "project";
 const NO: &str = "no";
 /// Maximum length of a title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
-/// Capabilities that the user allowed for the rest of a session.
+/// Capabilities that the user allowed for the rest of a prompt or of a session.
 #[derive(Debug, Default)]
-pub struct SessionGrants(Mutex<BTreeSet<String>>);
+pub struct SessionGrants {
+    prompt: Mutex<BTreeSet<String>>,
+    session: Mutex<BTreeSet<String>>,
+}
+
+fn lock(capabilities: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
+    capabilities.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl SessionGrants {
-    /// Returns true if the user allowed the capability of a question for the session or the project.
+    /// Forgets the approvals for a prompt that has ended.
+    pub fn end_prompt(&self) {
+        lock(&self.prompt).clear();
+    }
+
+    /// Returns true if the user allowed the capability of a question for the prompt, the session or the project.
     pub fn allows(&self, question: &Question, spaces: &Spaces) -> bool {
         let Some(capability) = capability_of(question) else { return false };
-        let has_session = self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&capability);
-        has_session || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
+        let is_given = lock(&self.prompt).contains(&capability) || lock(&self.session).contains(&capability);
+        is_given || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
     }
 
     /// Converts the answer of the client, and records an approval that lasts longer than the call. If the approval
@@ -44,8 +57,12 @@ impl SessionGrants {
         let capability = capability_of(question);
         match (&*selected.option_id.0, capability) {
             (ONCE, _) => (Answer::Approve, None),
+            (PROMPT, Some(capability)) => {
+                lock(&self.prompt).insert(capability);
+                (Answer::Approve, None)
+            }
             (SESSION, Some(capability)) => {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(capability);
+                lock(&self.session).insert(capability);
                 (Answer::Approve, None)
             }
             (PROJECT, Some(capability)) => {
@@ -77,6 +94,7 @@ pub fn permission_request(session: &SessionId, question: &Question, call: Option
     } else {
         vec![
             option(ONCE, "Allow once", PermissionOptionKind::AllowOnce),
+            option(PROMPT, "Allow this tool in this prompt", PermissionOptionKind::AllowAlways),
             option(SESSION, "Allow this tool in this session", PermissionOptionKind::AllowAlways),
             option(PROJECT, "Allow this tool in this project", PermissionOptionKind::AllowAlways),
             option(NO, "Deny", PermissionOptionKind::RejectOnce),

@@ -3,29 +3,30 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agent_client_protocol::Client;
+use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, PromptResponse, RequestPermissionOutcome,
-    SessionId, SessionNotification, SessionUpdate, StopReason, UnstructuredCommandInput,
+    SessionUpdate, StopReason, UnstructuredCommandInput,
 };
-use agent_client_protocol::v1::{ConnectionTo, Responder};
 use rye::{Answer, LiveEvent, LiveEvents, Question, Session};
 use rye_engine::event::{CommandAction, Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::agent::invalid;
 use super::map::{UpdateMapper, agent_text, stop_reason};
+use super::open_session::OpenSession;
 use super::permission::{SessionGrants, permission_request};
+use super::prompt::PromptContent;
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
 use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatRequest, ChatVerb};
-use crate::command::chat::requests::RequestHandler;
 
 /// A message to the task of a session.
 pub enum SessionCommand {
     Prompt {
-        text: String,
+        content: PromptContent,
         delivery: Delivery,
         responder: Box<Responder<PromptResponse>>,
     },
@@ -76,12 +77,10 @@ impl WaitingQuestions {
 
 /// The parts of a session's task.
 pub struct SessionTask {
-    pub id: SessionId,
+    pub open: OpenSession,
     pub session: Arc<Session>,
     pub events: LiveEvents,
     pub commands: UnboundedReceiver<SessionCommand>,
-    pub connection: ConnectionTo<Client>,
-    pub requests: Arc<RequestHandler>,
     pub mapper: UpdateMapper,
 }
 
@@ -97,8 +96,8 @@ impl SessionTask {
         loop {
             tokio::select! {
                 command = self.commands.recv(), if is_open => match command {
-                    Some(SessionCommand::Prompt { text, delivery, responder }) => {
-                        pending.extend(self.submit(text, delivery, responder).await);
+                    Some(SessionCommand::Prompt { content, delivery, responder }) => {
+                        pending.extend(self.submit(content, delivery, responder).await);
                     }
                     Some(SessionCommand::ListCommands) => self.list_commands(),
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
@@ -116,18 +115,24 @@ impl SessionTask {
                         {
                             main = thread.clone();
                             self.list_commands();
+                            // The new thread may have another plan.
+                            let open = self.open.clone();
+                            tokio::spawn(async move { open.send_options().await });
                         }
                         if let EventBody::CommandRan(ran) = &event.body
                             && ran.action == CommandAction::Show
                         {
-                            self.update(agent_text(&ran.answer));
+                            self.open.update(agent_text(&ran.answer));
                         }
                         if let EventBody::ShellRan(ran) = &event.body {
-                            self.update(agent_text(&ran.output));
+                            self.open.update(agent_text(&ran.output));
                         }
                         if thread == main {
                             for update in self.mapper.event(&event.body, false) {
-                                self.update(update);
+                                self.open.update(update);
+                            }
+                            if let EventBody::PromptEnded(_) = &event.body {
+                                grants.end_prompt();
                             }
                             self.answer_prompts(&event.body, &mut pending);
                         }
@@ -139,7 +144,7 @@ impl SessionTask {
                     }
                     Some(LiveEvent::Delta { thread, delta }) if thread == main => {
                         if let Some(update) = self.mapper.delta(&delta) {
-                            self.update(update);
+                            self.open.update(update);
                         }
                     }
                     Some(LiveEvent::Question(question)) => {
@@ -157,54 +162,66 @@ impl SessionTask {
         }
     }
 
-    /// Sends an update. If the client has disconnected, the update is dropped, because the transcript has its content.
-    fn update(&self, update: SessionUpdate) {
-        self.connection.send_notification(SessionNotification::new(self.id.clone(), update)).ok();
-    }
-
-    /// Submits a text as a prompt. A typed command is performed at once and starts no prompt, except for a retry.
+    /// Submits a text, or answers a typed command without a prompt.
     async fn submit(
         &self,
-        text: String,
+        content: PromptContent,
         delivery: Delivery,
         responder: Box<Responder<PromptResponse>>,
     ) -> Option<PendingPrompt> {
-        let verb = match TypedText::parse(&text) {
-            TypedText::Message(input) => match self.requests.check_bounds(&input.bounds) {
+        let requests = &self.open.requests;
+        let typed = match (TypedText::parse(&content.text), content.images) {
+            (TypedText::Message(input), images) => {
+                let input = UserInput { source: InputSource::Rpc, ..input };
+                match requests.with_images(input, images).await {
+                    Ok(input) => TypedText::Message(input),
+                    Err(reason) => {
+                        responder.respond_with_error(invalid(&reason)).ok();
+                        return None;
+                    }
+                }
+            }
+            (typed, images) if images.is_empty() => typed,
+            _ => {
+                responder.respond_with_error(invalid("a command takes no images")).ok();
+                return None;
+            }
+        };
+        let verb = match typed {
+            TypedText::Message(input) => match requests.check_bounds(&input.bounds) {
                 Ok(()) => {
-                    let input = UserInput { source: InputSource::Rpc, ..input };
                     let receipt = self.session.submit(input, delivery).await;
                     return Some(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
                 }
                 Err(reason) => Err(reason),
             },
             TypedText::Request(verb @ ChatVerb::Retry {}) => {
-                // The client gets its response at the end of the repeated prompt.
-                let response = self.requests.answer(ChatRequest { id: Value::Null, verb }).await;
+                // The response follows the prompt.
+                let response = requests.answer(ChatRequest { id: Value::Null, verb }).await;
                 let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 if let Some(input) = input.map(str::to_owned) {
                     return Some(PendingPrompt { input: Some(input), responder });
                 }
                 Err(response.error.unwrap_or_default())
             }
-            TypedText::Help(topic) => Err(self.requests.help(topic.as_deref())),
+            TypedText::Help(topic) => Err(requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Err(reason),
             TypedText::Leave(_) => Err("the client closes its sessions".to_owned()),
             TypedText::Inquiry(Inquiry::Copy(_)) => Err("only a terminal has a clipboard".to_owned()),
             TypedText::Inquiry(inquiry) => {
-                let response = self.requests.answer_inquiry(inquiry).await;
+                let response = requests.answer_inquiry(inquiry).await;
                 Err(response_note(&response).unwrap_or_default())
             }
             TypedText::Switch(verb, _) | TypedText::Request(verb) => Ok(verb),
         };
-        let (requests, connection, id) = (Arc::clone(&self.requests), self.connection.clone(), self.id.clone());
+        let open = self.open.clone();
         tokio::spawn(async move {
             let note = match verb {
-                Ok(verb) => response_note(&requests.answer(ChatRequest { id: Value::Null, verb }).await),
+                Ok(verb) => response_note(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
                 Err(note) => Some(note),
             };
             if let Some(note) = note {
-                connection.send_notification(SessionNotification::new(id, agent_text(&note))).ok();
+                open.update(agent_text(&note));
             }
             responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
         });
@@ -213,23 +230,26 @@ impl SessionTask {
 
     /// Sends the commands, prompt templates and skills that a prompt can call.
     fn list_commands(&self) {
-        let Ok(world) = self.requests.spaces.open() else { return };
+        let Ok(world) = self.open.requests.spaces.open() else { return };
         let mut listed = list_commands(&world);
-        // Editors have their own ways to end a session.
-        listed.retain(|command| !["exit", "quit"].contains(&command.name.as_str()));
+        // Editors open and close sessions themselves.
+        listed.retain(|command| !["exit", "quit", "new", "resume"].contains(&command.name.as_str()));
         let commands = listed.into_iter().map(|command| {
             let hint = Some(command.arguments).filter(|hint| !hint.is_empty());
             let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
             AvailableCommand::new(command.name, command.description).input(input)
         });
-        self.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
+        self.open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
     }
 
     /// Responds to the prompts that an event ends.
     fn answer_prompts(&self, body: &EventBody, pending: &mut VecDeque<PendingPrompt>) {
         if let EventBody::HookPoint(run) = body {
             for problem in failed_expansions(run) {
-                self.update(agent_text(&problem));
+                self.open.update(agent_text(&problem));
+            }
+            for (hook, problem) in failed_hooks(run) {
+                self.open.warn(&format!("the hook `{hook}` failed"), problem);
             }
         }
         let handled = if let EventBody::UserInput(input) = body {
@@ -256,21 +276,20 @@ impl SessionTask {
 
     /// Asks the client, unless an earlier answer covers the question.
     fn ask(&self, question: Question, grants: &Arc<SessionGrants>, main: &ThreadId) {
-        if grants.allows(&question, &self.requests.spaces) {
+        if grants.allows(&question, &self.open.requests.spaces) {
             self.session.answer(question.id, Answer::Approve);
             return;
         }
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
-        let request = permission_request(&self.id, &question, call);
-        let (session, grants, spaces) = (Arc::clone(&self.session), Arc::clone(grants), self.requests.spaces.clone());
-        let (connection, id) = (self.connection.clone(), self.id.clone());
+        let request = permission_request(&self.open.id, &question, call);
+        let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         tokio::spawn(async move {
-            let answered = connection.send_request(request).block_task().await;
-            // An error of the client counts as a refusal.
+            let answered = open.connection.send_request(request).block_task().await;
+            // A client that cannot answer refuses.
             let outcome = answered.map_or(RequestPermissionOutcome::Cancelled, |response| response.outcome);
-            let (answer, problem) = grants.answer(&outcome, &question, &spaces);
+            let (answer, problem) = grants.answer(&outcome, &question, &open.requests.spaces);
             if let Some(problem) = problem {
-                connection.send_notification(SessionNotification::new(id, agent_text(&problem))).ok();
+                open.update(agent_text(&problem));
             }
             session.answer(question.id, answer);
         });
@@ -281,4 +300,10 @@ impl SessionTask {
 fn failed_expansions(run: &HookPointRun) -> Vec<String> {
     let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook == "expansion");
     failed.filter_map(|hook| hook.because.clone()).collect()
+}
+
+/// Returns the hooks that failed at a hook point, each with the reason.
+fn failed_hooks(run: &HookPointRun) -> Vec<(String, Option<String>)> {
+    let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook != "expansion");
+    failed.map(|hook| (hook.hook.clone(), hook.because.clone())).collect()
 }

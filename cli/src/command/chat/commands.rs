@@ -16,6 +16,7 @@ use super::help::built_in_commands;
 use super::inquiry::Inquiry;
 use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
+use super::replan::CONFIRM_HINT;
 use super::rewind::RewindFiles;
 use crate::present::{format_date, truncate_line};
 
@@ -67,13 +68,13 @@ impl TypedText {
             "help" => Self::Help(Some(rest.to_owned()).filter(|topic| !topic.is_empty())),
             "exit" | "quit" => Self::Leave(LeftChildren::parse(rest)),
             "new" => match (rest, split_children(rest)) {
-                ("", _) => Self::Switch(ChatVerb::New {}, None),
-                (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New {}, children),
+                ("", _) => Self::Switch(ChatVerb::New { children: None }, None),
+                (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New { children: None }, children),
                 _ => Self::Invalid("/new needs `wait`, `cancel` or nothing: `/new cancel`".to_owned()),
             },
             "resume" if !rest.is_empty() => {
                 let (thread, children) = split_children(rest);
-                Self::Switch(ChatVerb::Resume { thread: Some(thread.to_owned()) }, children)
+                Self::Switch(ChatVerb::Resume { thread: Some(thread.to_owned()), children: None }, children)
             }
             _ => match parse_request(name, rest)
                 .map(|parsed| parsed.map(Self::Request))
@@ -121,7 +122,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
             Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
             Err(_) => Err("/budget needs an amount of dollars: `/budget 0.20`".to_owned()),
         },
-        "resume" => Ok(ChatVerb::Resume { thread: None }),
+        "resume" => Ok(ChatVerb::Resume { thread: None, children: None }),
         "reload" => Ok(ChatVerb::Reload { confirm }),
         "fork" => match rest.parse() {
             Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
@@ -211,7 +212,7 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
 /// Returns the note for the response to a typed command; `None` if there is nothing to show.
 pub fn response_note(response: &ChatResponse) -> Option<String> {
     if let Some(error) = &response.error {
-        return Some(error.replace("repeat with `confirm`", "repeat it with `confirm` at the end"));
+        return Some(error.replace(CONFIRM_HINT, "repeat it with `confirm` at the end"));
     }
     let shown = format_answer(response.command?, response.data.as_ref()?);
     Some(shown).filter(|text| !text.is_empty())
@@ -396,7 +397,7 @@ mod tests {
         for (line, name) in [("/plan", "plan"), ("/why last", "why"), ("/export", "export"), ("/copy 2", "copy")] {
             assert!(matches!(TypedText::parse(line), TypedText::Inquiry(found) if found.name() == name), "{line}");
         }
-        assert!(matches!(TypedText::parse("/new"), TypedText::Switch(ChatVerb::New {}, None)));
+        assert!(matches!(TypedText::parse("/new"), TypedText::Switch(ChatVerb::New { children: None }, None)));
         let cancelled = TypedText::parse("/resume talk-1 cancel");
         assert!(matches!(cancelled, TypedText::Switch(ChatVerb::Resume { .. }, Some(LeftChildren::Cancel))));
         assert!(matches!(TypedText::parse("/quit"), TypedText::Leave(None)));

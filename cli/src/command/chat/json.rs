@@ -172,14 +172,22 @@ pub enum ChatVerb {
     },
     /// The threads of the session, each with its first prompt.
     Tree {},
-    /// Closes the session and starts a new one with the same directive. Not possible while a prompt runs.
-    New {},
+    /// Closes the session and starts a new one with the same directive. Not possible while a prompt runs. Needs
+    /// `children` while asynchronous children run.
+    New {
+        /// The treatment of asynchronous children that still run: `wait` or `cancel`.
+        #[serde(default)]
+        children: Option<LeftChildren>,
+    },
     /// Closes the session and reopens another closed session; without an id, lists the closed sessions. Not possible
-    /// while a prompt runs.
+    /// while a prompt runs. Needs `children` while asynchronous children run.
     Resume {
         /// Id of a thread of the session.
         #[serde(default)]
         thread: Option<String>,
+        /// The treatment of asynchronous children that still run: `wait` or `cancel`.
+        #[serde(default)]
+        children: Option<LeftChildren>,
     },
     /// Closes the session after the waiting prompts, as the end of the input does.
     Close {
@@ -277,6 +285,17 @@ impl ChatRequest {
 }
 
 impl ChatVerb {
+    /// Sets the treatment of children that still run, if the request changes the session.
+    #[must_use]
+    pub fn with_children(self, children: LeftChildren) -> Self {
+        let children = Some(children);
+        match self {
+            Self::New { .. } => Self::New { children },
+            Self::Resume { thread, .. } => Self::Resume { thread, children },
+            other => other,
+        }
+    }
+
     /// Returns the value of `type`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -306,7 +325,7 @@ impl ChatVerb {
             Self::Bash { .. } => "bash",
             Self::Name { .. } => "name",
             Self::Tree {} => "tree",
-            Self::New {} => "new",
+            Self::New { .. } => "new",
             Self::Resume { .. } => "resume",
             Self::Close { .. } => "close",
         }

@@ -61,6 +61,9 @@ impl BackgroundChoice {
     }
 }
 
+/// The answers of a user who leaves for another session.
+pub const CHILDREN_HINT: &str = "repeat with `children`: `wait` or `cancel`";
+
 /// Returns the question for a user who leaves: `2 children run`, with the keys or words that answer it.
 pub fn leave_question(children: usize, answers: &str) -> String {
     let subject = if children == 1 { "1 child runs".to_owned() } else { format!("{children} children run") };

@@ -30,9 +30,12 @@ pub struct PlanChanges {
 impl PlanChanges {
     /// Returns the refusal of an unconfirmed change, with the lines of the comparison.
     pub fn refusal(&self, reason: &str) -> String {
-        format!("{reason}; repeat with `confirm`:\n{}", self.lines.join("\n"))
+        format!("{reason}; {CONFIRM_HINT}:\n{}", self.lines.join("\n"))
     }
 }
+
+/// The part of a refusal that a confirmation lifts.
+pub const CONFIRM_HINT: &str = "repeat with `confirm`";
 
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use rye_compiler::semantics::money::Nanos;
 use rye_engine::control::ControlSender;
 use rye_engine::engine::Engine;
 use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptBounds, UserInput};
+use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{context_parts, preview, preview_request};
 use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_title, session_tree};
@@ -20,7 +21,7 @@ use super::bounds::check_bounds;
 use super::commands::{command_name, list_commands};
 use super::help::help;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::leaving::{BackgroundChoice, LeftChildren};
+use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, leave_question};
 use super::next_session::{NextSession, NextStart};
 use super::replan::{PlanRequest, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
@@ -57,9 +58,9 @@ impl RequestHandler {
         match verb {
             ChatVerb::Prompt { message, images, delivery, spend, with } => {
                 let images = read_images(&images).map_err(|error| error.to_string())?;
-                let images = self.engine.store_images(images).await.map_err(|error| error.to_string())?;
                 let bounds = read_bounds(spend.as_ref(), with)?;
-                let input = UserInput { images, bounds, ..UserInput::text(message) };
+                let input = UserInput { bounds, ..UserInput::text(message) };
+                let input = self.with_images(input, images).await?;
                 self.submit(input, delivery.map_or(Delivery::Prompt, Delivery::from))
             }
             ChatVerb::Steer { message } => self.submit(UserInput::text(message), Delivery::Steer),
@@ -103,9 +104,9 @@ impl RequestHandler {
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
             ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
             ChatVerb::Tree {} => self.tree().await,
-            ChatVerb::New {} => self.new_session().await,
-            ChatVerb::Resume { thread: Some(thread) } => self.resume(&thread).await,
-            ChatVerb::Resume { thread: None } => self.closed_sessions(),
+            ChatVerb::New { children } => self.new_session(children).await,
+            ChatVerb::Resume { thread: Some(thread), children } => self.resume(&thread, children).await,
+            ChatVerb::Resume { thread: None, .. } => self.closed_sessions(),
             ChatVerb::Close { children: LeftChildren::Detach } if self.background.is_none() => {
                 Err("only a terminal can leave children in the background".to_owned())
             }
@@ -133,14 +134,7 @@ impl RequestHandler {
 
     /// Opens another session. Children are cancelled once the session is closing.
     pub async fn switch(&self, verb: ChatVerb, children: LeftChildren) -> ChatResponse {
-        let response = self.answer(ChatRequest { id: Value::Null, verb }).await;
-        if response.error.is_some() || children != LeftChildren::Cancel {
-            return response;
-        }
-        match self.cancel_children().await {
-            Ok(()) => response,
-            Err(reason) => ChatResponse::refused(Value::Null, response.command, reason),
-        }
+        self.answer(ChatRequest { id: Value::Null, verb: verb.with_children(children) }).await
     }
 
     async fn cancel_children(&self) -> Result<(), String> {
@@ -164,6 +158,20 @@ impl RequestHandler {
     pub fn check_bounds(&self, bounds: &PromptBounds) -> Result<(), String> {
         let live = self.control.live_state().filter(|_| !bounds.is_empty());
         live.map_or(Ok(()), |live| check_bounds(&live, bounds))
+    }
+
+    /// Adds images to a message.
+    ///
+    /// # Errors
+    /// Returns the reason why the session's model does not accept them, or why they cannot be stored.
+    pub async fn with_images(&self, input: UserInput, images: Vec<ValidatedImage>) -> Result<UserInput, String> {
+        if images.is_empty() {
+            return Ok(input);
+        }
+        let images = self.engine.store_images(images).await.map_err(|error| error.to_string())?;
+        let live = self.control.started_state().await;
+        check_accepted(live.state.model(&live.plan), &images).map_err(|refused| refused.to_string())?;
+        Ok(UserInput { images, ..input })
     }
 
     /// Submits the message of a prompt with bounds.
@@ -229,30 +237,37 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session and records its successor.
-    async fn leave_for(&self, next: NextStart) -> Result<Option<Value>, String> {
+    /// Closes the session and records its successor. `children` is the treatment of children that still run.
+    async fn leave_for(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
         if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
             return Err("a prompt runs: interrupt it first".to_owned());
         }
+        let running = self.running_children().len();
+        match children {
+            None if running > 0 => return Err(leave_question(running, CHILDREN_HINT)),
+            // The process stays with the next session.
+            Some(LeftChildren::Detach) => return Err("children need `wait` or `cancel` here".to_owned()),
+            None | Some(LeftChildren::Wait | LeftChildren::Cancel) => {}
+        }
         chosen.choose(next);
-        self.send(ControlMessage::Close)
+        self.close(children.unwrap_or_default()).await
     }
 
-    async fn new_session(&self) -> Result<Option<Value>, String> {
+    async fn new_session(&self, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
-        self.leave_for(NextStart::New(Box::new(compilation))).await
+        self.leave_for(NextStart::New(Box::new(compilation)), children).await
     }
 
-    async fn resume(&self, reference: &str) -> Result<Option<Value>, String> {
+    async fn resume(&self, reference: &str, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let row = reader.last_of_chain(reference).map_err(|error| error.to_string())?.row;
         if row.status != Status::Idle {
             return Err(format!("`{}` cannot be opened: its status is `{}`", row.id, row.status.as_str()));
         }
-        self.leave_for(NextStart::Resume(row.id)).await
+        self.leave_for(NextStart::Resume(row.id), children).await
     }
 
     /// Returns the closed sessions of the project, newest first.

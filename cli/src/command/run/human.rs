@@ -14,7 +14,7 @@ use rye_engine::event::{
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
-use rye_engine::message::ContentBlock;
+use rye_engine::message::{ContentBlock, Message};
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 
@@ -287,6 +287,7 @@ impl HumanRenderer {
                     self.thread_line(thread, DIM, &event_view(event).line);
                 }
             }
+            EventBody::CognitionIn(input) if self.is_chat => self.hook_message(thread, &input.message),
             EventBody::PromptEnded(ended) => self.prompt_ended(thread, ended, &event_view(event)),
             EventBody::CommandRan(ran) => self.command(thread, ran),
             EventBody::ShellRan(ran) => self.shell(thread, ran, &event_view(event).line),
@@ -310,6 +311,15 @@ impl HumanRenderer {
             | EventBody::Named(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
+        }
+    }
+
+    /// Prints a message of a hook, unless the hook hides it from the user.
+    fn hook_message(&mut self, thread: &ThreadId, message: &Message) {
+        if let Message::Custom { content, display: true, .. } = message {
+            for line in content.lines() {
+                self.thread_line(thread, DIM, line);
+            }
         }
     }
 

@@ -144,6 +144,7 @@ impl RecordedCall<'_> {
         let inputs = if opened.inputs.is_empty() { plan.interface.values.clone() } else { opened.inputs.clone() };
         let mut bare = CompileRequest::new(plan.directive.clone()).with_inputs(inputs);
         bare.parent.clone_from(parent);
+        bare.mode = plan.mode;
         // The transcript does not record overrides of the call, only the resulting plan. Try each combination of
         // overrides that could have led to it.
         let limits = Limits::from(plan.limits);

@@ -60,7 +60,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
 }
 
 /// Groups threads by tree and continuation chain.
-fn group_related(entries: Vec<ListedThread>) -> Vec<Vec<ListedThread>> {
+pub fn group_related(entries: Vec<ListedThread>) -> Vec<Vec<ListedThread>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {
         let row = &entry.row;

@@ -13,6 +13,8 @@ use crate::scripts::SyntaxTreeReader;
 use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::registry::{PreparedTool, ToolRegistry};
 
+mod attacks;
+
 /// A project with one persistent tool, and the processes of one thread.
 struct PersistentProject {
     dir: tempfile::TempDir,

@@ -1,0 +1,98 @@
+//! Stored sessions of a project: the list, the conversation of one, and deletion.
+
+use std::collections::BTreeSet;
+
+use agent_client_protocol::v1::schema::{ListSessionsResponse, SessionId, SessionInfo};
+use rye_engine::event::{Event, EventBody, ThreadHead};
+use rye_engine::session_tree::{StoredSession, session_title, stored_sessions};
+use rye_engine::store::StoreError;
+use rye_engine::store::prune::prune;
+use rye_engine::store::registry::Liveness;
+use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::{ListedThread, Threads};
+
+use crate::CommandError;
+use crate::command::threads::prune::group_related;
+use crate::present::{format_date, truncate_line};
+use crate::thread_reader::ThreadReader;
+use crate::workspace::Spaces;
+
+/// Maximum number of sessions in a response.
+const PAGE_SIZE: usize = 50;
+/// Maximum length of a title, in characters.
+const MAX_TITLE_CHARS: usize = 80;
+
+/// Returns the sessions of a project from a cursor on, the most recently changed first. A cursor is the id of the last
+/// session of the page before it, so that new sessions shift nothing.
+pub fn list_sessions(spaces: &Spaces, cursor: Option<&str>) -> Result<ListSessionsResponse, CommandError> {
+    let reader = ThreadReader::open(&spaces.project)?;
+    let sessions = stored_sessions(&reader)?;
+    let first = match cursor {
+        Some(cursor) => {
+            let at = sessions.iter().position(|session| session.id.as_str() == cursor);
+            let unknown = || CommandError::usage(format!("unknown cursor `{}`", cursor.escape_debug()));
+            at.ok_or_else(unknown)? + 1
+        }
+        None => 0,
+    };
+    let page: Vec<&StoredSession> = sessions.iter().skip(first).take(PAGE_SIZE).collect();
+    let last = page.last().filter(|_| sessions.len() > first + PAGE_SIZE).map(|session| session.id.to_string());
+    let info = |session: &&StoredSession| {
+        // A damaged transcript has no title; opening it reports the damage.
+        let title = session_title(&reader, &session.last.row.id).ok().flatten();
+        SessionInfo::new(SessionId::new(session.id.as_str()), spaces.project.clone())
+            .title(title.map(|title| truncate_line(&title, MAX_TITLE_CHARS)))
+            .updated_at(format_date(session.last.row.updated_at))
+    };
+    Ok(ListSessionsResponse::new(page.iter().map(info).collect()).next_cursor(last))
+}
+
+/// Removes a session with its threads and their children. Does nothing if there is no such session.
+///
+/// # Errors
+/// The session is open in a process, or the store cannot be written.
+pub fn delete_session(spaces: &Spaces, id: &str) -> Result<(), CommandError> {
+    let reader = ThreadReader::open(&spaces.project)?;
+    let Ok(thread) = ThreadId::parse(id) else { return Ok(()) };
+    let (entries, _) = reader.list_readable()?;
+    let mut families = group_related(entries).into_iter();
+    let Some(family) = families.find(|family| family.iter().any(|entry| entry.row.id == thread)) else {
+        return Ok(());
+    };
+    let is_live = |entry: &&ListedThread| entry.liveness == Liveness::Alive;
+    if let Some(live) = family.iter().find(is_live) {
+        let failure = CommandError::usage(format!("the thread `{}` of the session is still open", live.row.id));
+        return Err(failure.with_help("close the session first"));
+    }
+    let ids: Vec<ThreadId> = family.into_iter().map(|entry| entry.row.id).collect();
+    prune(&reader.shared_disk(), &ids)?;
+    Ok(())
+}
+
+/// Returns the events of a session's conversation: those of its last thread, and before them the events of each thread
+/// that it continues, up to the place where it does.
+pub fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
+    let mut found: Vec<Event> = Vec::new();
+    let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());
+    while let Some((thread, through)) = next.take() {
+        if !seen.insert(thread.clone()) {
+            break;
+        }
+        let events = threads.transcript(&thread)?;
+        let continues = ThreadHead::of(&events).continues;
+        // Messages that waited in the continued thread were accepted there and are sent in this one.
+        let mut waited = Vec::new();
+        if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
+            let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));
+            let accepted = before.map_or_else(|_| Ok(Vec::new()), |before| threads.transcript(&before))?;
+            waited.extend(accepted.into_iter().filter(|event| {
+                let EventBody::UserInput(input) = &event.body else { return false };
+                link.queue.iter().any(|message| message.id == input.id)
+            }));
+        }
+        next = continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
+        let own = events.into_iter().filter(|event| event.seq <= through);
+        found.splice(..0, waited.into_iter().chain(own));
+    }
+    Ok(found)
+}

@@ -1,0 +1,505 @@
+//! A law: one script gives the same events and the same requests in the terminal, with lines, with JSON requests, over
+//! the Agent Client Protocol and through the library. The script touches every stage of a prompt.
+
+#![cfg(feature = "acp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/acp.rs"]
+mod acp;
+#[path = "support/acp_schema.rs"]
+mod acp_schema;
+#[path = "support/pty.rs"]
+mod pty;
+#[path = "support/recorder.rs"]
+mod recorder;
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStdin, Stdio};
+use std::time::{Duration, Instant};
+
+use ::rye::{Approvals, CompileRequest, ControlMessage, Delivery, EngineBuilder, ItemId, Project, SessionRequest};
+use ::rye::{InputSource, UserInput};
+use acp::AcpClient;
+use pty::PtyTerminal;
+use recorder::{ApiFormat, Recorder};
+use rye::TestProject;
+use rye_engine::event::{ChatMode, PromptBounds};
+use serde_json::{Value, json};
+
+/// A step of the script.
+#[derive(Clone, Copy)]
+enum Step {
+    /// A prompt, or the call of a template, a skill or a command of the settings.
+    Say(&'static str),
+    /// A prompt with its highest cost in dollars.
+    Bounded(&'static str, &'static str),
+    /// A prompt with a capability pattern.
+    With(&'static str, &'static str),
+    Mode(ChatMode),
+    /// A command of the user; true to keep its output from the model.
+    Shell(&'static str, bool),
+    /// Continues from the state before a prompt, and sends its text again.
+    RewindAndSay(u64, &'static str),
+    Name(&'static str),
+}
+
+const SCRIPT: [Step; 15] = [
+    Step::Say("first draft"),
+    Step::Say("/review main.rs"),
+    Step::Say("/skill:tidy now"),
+    Step::Say("/where main.rs"),
+    Step::Say("/later be short"),
+    Step::Shell("echo shown", false),
+    Step::Shell("echo hidden", true),
+    Step::Bounded("0.10", "cheap"),
+    Step::With("rye.execute.tool.rye.file-system.read", "look"),
+    Step::Mode(ChatMode::ReadOnly),
+    Step::Say("write it"),
+    Step::Mode(ChatMode::Ask),
+    Step::Say("write it now"),
+    Step::RewindAndSay(2, "/review main.rs"),
+    Step::Name("My work"),
+];
+
+/// Number of the script's model calls, and the numbers of those that get a call of the tool `write`.
+const REQUESTS: usize = 10;
+const WRITING_CALLS: [usize; 2] = [5, 7];
+
+const HOOKS: &str = r#"hooks:
+  - { id: checked, event: input, condition: "text contains 'draft'", action: { transform: "${text} (checked)" } }
+  - { id: swallowed, event: input, condition: "text == 'nothing'", action: handled }
+  - { id: note, event: before_agent_start, action: { message: { content: "A note." } } }
+  - { id: secret, event: before_agent_start, action: { message: { content: "A hidden note.", display: false } } }
+  - { id: tone, event: before_agent_start, condition: "prompt contains 'cheap'", action: { system_prompt: { append: "Be cheap." } } }
+  - { id: extra, event: context, condition: "turn == 2", action: { inject: { content: "Only now." } } }
+  - { id: more, event: agent_end, condition: "result == 'unreachable'", action: { follow_up: "Go on." } }
+"#;
+const COMMANDS: &str = r#"commands:
+  - id: where
+    execute: { item_type: tool, item_id: team/answer, params: { action: show, text: "of ${args}" } }
+  - id: later
+    execute: { item_type: tool, item_id: team/answer, params: { action: next_turn, text: "Also ${args}." } }
+"#;
+const ANSWER: &str = r#"#!/bin/sh
+# rye: {description: Answers a command., parameters: {type: object, properties: {action: {type: string}, text: {type: string}}}}
+printf '{"action":"%s","text":"%s"}' "$RYE_PARAM_action" "$RYE_PARAM_text"
+"#;
+const DIRECTIVE: &str = r#"# Talk
+
+```xml
+<directive name="talk" version="1.0.0">
+  <metadata>
+    <description>Talk.</description>
+    <model provider="local" tier="fast"/>
+    <limits turns="4" spend="0.50"/>
+    <permissions><execute><tool>rye.file-system.read</tool><tool>rye.file-system.write</tool><tool write="out/">rye.bash.bash</tool></execute></permissions>
+  </metadata>
+</directive>
+```
+
+Answer briefly.
+"#;
+
+/// Creates the project; its model is the server.
+fn project(server: &Recorder, wire: ApiFormat) -> TestProject {
+    let place = TestProject::new();
+    place.write(".ai/directives/talk.md", DIRECTIVE);
+    place.write(".ai/config/agent/hooks.yaml", HOOKS);
+    place.write(".ai/config/agent/chat.yaml", COMMANDS);
+    place.write(".ai/tools/team/answer.sh", ANSWER);
+    place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\n---\nReview $1.\n");
+    place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+    place.write("AGENTS.md", "Use tabs.\n");
+    place.write("out/log", "");
+    let (wire, url) = (wire.names().0, &server.url);
+    place.write(
+        ".ai/config/agent/providers/local.yaml",
+        &format!("id: local\nwire: {wire}\nbase_url: {url}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n"),
+    );
+    place.run_ok(&["trust"]);
+    place
+}
+
+/// Starts a server whose writing calls get a call of the tool `write`, and the others a text.
+fn server(wire: ApiFormat) -> Recorder {
+    Recorder::start_with(move |n, _| {
+        let is_writing = WRITING_CALLS.contains(&(n % REQUESTS));
+        let reply = if is_writing { write_call(wire) } else { wire.text_reply().to_owned() };
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{reply}")
+    })
+}
+
+/// Returns a reply that writes a file.
+fn write_call(wire: ApiFormat) -> String {
+    let call = wire.call_reply().replace("no_such_tool", "rye_file_system_write");
+    let (plain, quoted) = (r#"{"path":"a"}"#, r#"{\"path\":\"a\"}"#);
+    let input = r#"{"path":"notes.txt","content":"new"}"#;
+    call.replace(quoted, &input.replace('"', "\\\"")).replace(plain, input)
+}
+
+/// A front end with an open session.
+trait FrontEnd {
+    fn perform(&mut self, place: &TestProject, step: Step);
+    /// Closes the session. Returns what the front end showed, if it shows text itself.
+    fn close(self: Box<Self>) -> Option<String>;
+}
+
+/// Returns the text that a user types for a step.
+fn typed(step: Step) -> String {
+    match step {
+        Step::Say(text) => text.to_owned(),
+        Step::Bounded(spend, text) => format!("${spend} {text}"),
+        Step::With(pattern, text) => format!("/with {pattern} {text}"),
+        Step::Mode(ChatMode::ReadOnly) => "/mode read-only".to_owned(),
+        Step::Mode(mode) => format!("/mode {} confirm", mode.as_str()),
+        Step::Shell(command, false) => format!("!{command}"),
+        Step::Shell(command, true) => format!("!!{command}"),
+        Step::RewindAndSay(prompt, _) => format!("/rewind {prompt}"),
+        Step::Name(name) => format!("/name {name}"),
+    }
+}
+
+/// Returns the type of the event that ends a step.
+fn last_event(step: Step) -> &'static str {
+    match step {
+        Step::Say(text) if text.starts_with("/where") => "command_ran",
+        // The text of the command is part of the next prompt.
+        Step::Say(text) if text.starts_with("/later") => "command_ran",
+        Step::Say(_) | Step::Bounded(..) | Step::With(..) => "prompt_ended",
+        Step::Mode(_) => "mail",
+        Step::Shell(..) => "shell_ran",
+        Step::RewindAndSay(..) => "opened",
+        Step::Name(_) => "named",
+    }
+}
+
+/// Returns the events of all threads of the project, the threads in the order of their starts.
+fn transcripts(place: &TestProject) -> Vec<Vec<Value>> {
+    let threads = place.project().join(".ai/state/threads");
+    let read = |path: &String| -> Vec<Value> {
+        let text = std::fs::read_to_string(threads.join(path)).unwrap();
+        // The last line may be incomplete while the thread runs.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    if !threads.is_dir() {
+        return Vec::new();
+    }
+    let mut all: Vec<Vec<Value>> =
+        rye::files(&threads).iter().filter(|path| path.ends_with("transcript.jsonl")).map(read).collect();
+    all.retain(|events| !events.is_empty());
+    all.sort_by_key(|events| (events[0]["ts"].as_i64(), events[0]["thread_id"].to_string()));
+    all
+}
+
+fn count(place: &TestProject, kind: &str) -> usize {
+    transcripts(place).iter().flatten().filter(|event| event["type"] == kind).count()
+}
+
+/// Performs an action and waits until its event is recorded.
+fn and_wait(place: &TestProject, kind: &str, act: impl FnOnce()) {
+    let before = count(place, kind);
+    act();
+    wait_beyond(place, kind, before, &String::new);
+}
+
+/// Waits until a project has more events of a kind than before. A failure prints what is shown.
+fn wait_beyond(place: &TestProject, kind: &str, before: usize, shown: &dyn Fn() -> String) {
+    let until = Instant::now() + Duration::from_mins(2);
+    while count(place, kind) == before {
+        assert!(Instant::now() < until, "no event `{kind}`\n{}", shown());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const TALK: [&str; 2] = ["chat", "talk"];
+
+struct Terminal(PtyTerminal);
+
+impl FrontEnd for Terminal {
+    fn perform(&mut self, place: &TestProject, step: Step) {
+        let (text, before) = (typed(step), count(place, last_event(step)));
+        self.0.press(&format!("{text}\r"));
+        wait_beyond(place, last_event(step), before, &|| self.0.rows().join("\n"));
+        if let Step::RewindAndSay(_, text) = step {
+            // The text is back in the editor.
+            self.0.wait_until(text, |rows| rows.iter().any(|row| row.starts_with("> ") && row.contains(text)));
+            let before = count(place, "prompt_ended");
+            self.0.press("\r");
+            wait_beyond(place, "prompt_ended", before, &|| self.0.rows().join("\n"));
+        }
+        self.0.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    }
+
+    fn close(mut self: Box<Self>) -> Option<String> {
+        self.0.press("\x04");
+        let (code, rows, _) = self.0.end();
+        assert_eq!(code, 0, "{}", rows.join("\n"));
+        Some(rows.join("\n"))
+    }
+}
+
+/// A session whose input are lines: typed texts or JSON requests.
+struct Lines {
+    child: std::process::Child,
+    stdin: ChildStdin,
+    errors: std::thread::JoinHandle<String>,
+    is_json: bool,
+}
+
+impl Lines {
+    fn start(place: &TestProject, is_json: bool) -> Self {
+        let format = if is_json { "json" } else { "human" };
+        let mut command = place.command(&[&TALK[..], &["--format", format]].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let (mut out, mut errors) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while out.read_line(&mut line).is_ok_and(|read| read > 0) {
+                line.clear();
+            }
+        });
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            errors.read_to_string(&mut text).unwrap();
+            text
+        });
+        Self { child, stdin, errors, is_json }
+    }
+
+    fn write(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
+    }
+}
+
+/// Returns the JSON request of a step.
+fn json_request(step: Step) -> Value {
+    match step {
+        Step::Say(message) => json!({"type": "prompt", "message": message}),
+        Step::Bounded(spend, message) => {
+            json!({"type": "prompt", "message": message, "spend": spend.parse::<f64>().unwrap()})
+        }
+        Step::With(pattern, message) => json!({"type": "prompt", "message": message, "with": [pattern]}),
+        Step::Mode(mode) => json!({"type": "mode", "mode": mode.as_str(), "confirm": true}),
+        Step::Shell(command, excluded) => json!({"type": "bash", "command": command, "excluded": excluded}),
+        Step::RewindAndSay(prompt, _) => json!({"type": "rewind", "prompt": prompt}),
+        Step::Name(name) => json!({"type": "name", "name": name}),
+    }
+}
+
+impl FrontEnd for Lines {
+    fn perform(&mut self, place: &TestProject, step: Step) {
+        let line = |step| if self.is_json { json_request(step).to_string() } else { typed(step) };
+        let (first, then) = (line(step), if let Step::RewindAndSay(_, text) = step { Some(text) } else { None });
+        let then = then.map(|text| line(Step::Say(text)));
+        and_wait(place, last_event(step), || self.write(&first));
+        if let Some(then) = then {
+            and_wait(place, "prompt_ended", || self.write(&then));
+        }
+    }
+
+    fn close(mut self: Box<Self>) -> Option<String> {
+        drop(self.stdin);
+        assert!(self.child.wait().unwrap().success());
+        let errors = self.errors.join().unwrap();
+        (!self.is_json).then_some(errors)
+    }
+}
+
+struct Editor {
+    client: AcpClient,
+    session: String,
+    shown: String,
+}
+
+impl FrontEnd for Editor {
+    fn perform(&mut self, place: &TestProject, step: Step) {
+        let (client, session, shown) = (&mut self.client, &self.session, &mut self.shown);
+        and_wait(place, last_event(step), || {
+            if let Step::Mode(mode) = step {
+                client.permission = Some("accept");
+                client.ok("session/set_mode", json!({"sessionId": session, "modeId": mode.as_str()}));
+            } else if let Step::RewindAndSay(prompt, _) = step {
+                client.ok("_rye/rewind", json!({"sessionId": session, "prompt": prompt}));
+            } else {
+                let done = client.prompt(session, &typed(step));
+                assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
+                shown.extend(done.updates.iter().map(ToString::to_string));
+            }
+        });
+        if let Step::RewindAndSay(_, text) = step {
+            and_wait(place, "prompt_ended", || drop(client.prompt(session, text)));
+        }
+    }
+
+    fn close(self: Box<Self>) -> Option<String> {
+        self.client.end();
+        Some(self.shown)
+    }
+}
+
+struct Library {
+    runtime: tokio::runtime::Runtime,
+    session: ::rye::Session,
+    engine: ::rye::Engine,
+}
+
+impl Library {
+    fn start(place: &TestProject) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let (session, engine) = runtime.block_on(async {
+            let project = Project::at(place.project(), Some(place.user()));
+            let request = CompileRequest::new(ItemId::parse("talk").unwrap()).with_inputs(serde_json::Map::new());
+            let compilation = project.plan(&request.chat()).unwrap();
+            let engine = EngineBuilder::new(&project).approvals(Approvals::Ask).open().unwrap();
+            (engine.open(SessionRequest::start(compilation)).await.unwrap(), engine)
+        });
+        Self { runtime, session, engine }
+    }
+
+    fn submit(&self, text: &str, bounds: PromptBounds) {
+        let input = UserInput { source: InputSource::Rpc, bounds, ..UserInput::text(text) };
+        self.runtime.block_on(self.session.submit(input, Delivery::Prompt)).unwrap();
+    }
+}
+
+impl FrontEnd for Library {
+    fn perform(&mut self, place: &TestProject, step: Step) {
+        and_wait(place, last_event(step), || match step {
+            Step::Say(text) => self.submit(text, PromptBounds::default()),
+            Step::Bounded(_, text) => {
+                self.submit(text, PromptBounds { spend: Some(100_000_000), ..PromptBounds::default() });
+            }
+            Step::With(pattern, text) => {
+                self.submit(text, PromptBounds { with: vec![pattern.to_owned()], ..PromptBounds::default() });
+            }
+            Step::Mode(mode) => self.session.send(ControlMessage::Mode { mode }),
+            Step::Shell(command, excluded) => self.session.run_command(command, excluded),
+            Step::RewindAndSay(prompt, _) => self.session.fork(prompt),
+            Step::Name(name) => self.session.name(name),
+        });
+        if let Step::RewindAndSay(_, text) = step {
+            and_wait(place, "prompt_ended", || self.submit(text, PromptBounds::default()));
+        }
+    }
+
+    fn close(self: Box<Self>) -> Option<String> {
+        self.session.close();
+        self.runtime.block_on(self.session.join());
+        self.runtime.block_on(self.engine.wait_idle());
+        None
+    }
+}
+
+const FRONT_ENDS: [&str; 5] = ["terminal", "lines", "json", "acp", "library"];
+
+fn start(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
+    match name {
+        "terminal" => {
+            let terminal = PtyTerminal::start(place, (140, 40), &TALK, &[]);
+            terminal.wait_for("Enter sends");
+            Box::new(Terminal(terminal))
+        }
+        "lines" => Box::new(Lines::start(place, false)),
+        "json" => Box::new(Lines::start(place, true)),
+        "acp" => {
+            let mut client = AcpClient::start_with(place, &["acp", "talk"], json!({}));
+            let session = client.new_session();
+            Box::new(Editor { client, session, shown: String::new() })
+        }
+        _ => Box::new(Library::start(place)),
+    }
+}
+
+/// Fields that differ between two runs of the same front end, and those that state which front end it is.
+const OWN_FIELDS: [&str; 25] = [
+    "ts",
+    "h",
+    "s",
+    "at_h",
+    "b",
+    "v",
+    "id",
+    "input",
+    "seed",
+    "thread",
+    "thread_id",
+    "root",
+    "after",
+    "duration_ms",
+    "carried_ms",
+    "elapsed_ms",
+    "attended",
+    "settings",
+    "delivery",
+    "owner",
+    "key",
+    "signature",
+    "subject",
+    "unsent",
+    "sig",
+];
+
+/// Removes the fields that differ between runs.
+fn normalize(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let is_kept = |name: &str, value: &Value| {
+                let is_source = name == "source" && (value == "interactive" || value == "rpc");
+                !OWN_FIELDS.contains(&name) && !is_source
+            };
+            fields.iter().filter(|(name, value)| is_kept(name, value)).map(|(k, v)| (k.clone(), normalize(v))).collect()
+        }
+        Value::Array(items) => items.iter().map(normalize).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// Returns the events of all threads, a line each.
+fn events(place: &TestProject) -> Vec<String> {
+    let all = transcripts(place);
+    all.iter().flatten().map(normalize).map(|event| event.to_string()).collect()
+}
+
+/// Returns the bodies of the recorded requests, and forgets them.
+fn take_requests(server: &Recorder) -> Vec<String> {
+    let requests = std::mem::take(&mut *server.requests.lock().unwrap());
+    requests.into_iter().map(|request| String::from_utf8(request.body).unwrap()).collect()
+}
+
+fn first_difference(one: &[String], other: &[String]) -> String {
+    let length = one.len().max(other.len());
+    let at = (0..length).find(|at| one.get(*at) != other.get(*at)).unwrap_or_default();
+    format!("item {at} of {} and {}:\n{:?}\n{:?}", one.len(), other.len(), one.get(at), other.get(at))
+}
+
+// shows: interactive 7.1, S4 golden: one script with every stage gives equal requests and events over five front ends
+#[test]
+fn one_script_gives_the_same_events_and_requests_over_five_front_ends() {
+    let server = server(ApiFormat::Anthropic);
+    let place = project(&server, ApiFormat::Anthropic);
+    let mut known: Option<(Vec<String>, Vec<String>)> = None;
+    for name in FRONT_ENDS {
+        let mut front_end = start(name, &place);
+        for step in SCRIPT {
+            front_end.perform(&place, step);
+        }
+        // A hook hides its message from the user, never from the model.
+        if let Some(shown) = front_end.close() {
+            assert!(shown.contains("A note.") && !shown.contains("A hidden note."), "{name}: {shown}");
+        }
+        let found = (events(&place), take_requests(&server));
+        assert_eq!(found.1.len(), REQUESTS, "{name}");
+        assert!(found.1.iter().all(|request| request.contains("A note.") && request.contains("A hidden note.")));
+        std::fs::remove_dir_all(place.project().join(".ai/state")).unwrap();
+        std::fs::remove_file(place.project().join("notes.txt")).unwrap();
+        let Some((events, requests)) = &known else {
+            known = Some(found);
+            continue;
+        };
+        assert!(*requests == found.1, "{name}: request {}", first_difference(requests, &found.1));
+        assert!(*events == found.0, "{name}: event {}", first_difference(events, &found.0));
+    }
+}
