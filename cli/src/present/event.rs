@@ -2,7 +2,7 @@
 
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
-    Approval, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation,
+    Approval, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookOutcome,
     HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted, ResultKind, Settled,
     ToolCallResult,
 };
@@ -148,6 +148,14 @@ pub fn format_cost(cost: &Cost) -> String {
         cost.output_tokens,
         format_spend(cost.spend, cost.unpriced)
     )
+}
+
+/// Returns the messages that the hooks of a hook point add to a chat, without those that they hide from the user.
+pub fn shown_messages(run: &HookPointRun) -> impl Iterator<Item = &str> {
+    let messages = if let HookOutcome::Prepared { messages, .. } = &run.answer { messages.as_slice() } else { &[] };
+    messages.iter().filter_map(|message| {
+        if let Message::Custom { content, display: true, .. } = message { Some(content.as_str()) } else { None }
+    })
 }
 
 /// Describes why a call has this result; `None` for an ordinary result.

@@ -14,11 +14,11 @@ use rye_engine::event::{
     CognitionOut, ControlMessage, EventBody, FileChanged, PromptEnded, PromptStatus, ToolCallResult,
 };
 use rye_engine::exchange::Delta;
-use rye_engine::message::{self, ContentBlock as ReplyBlock, Message};
+use rye_engine::message::{self, ContentBlock as ReplyBlock};
 use rye_engine::store::{ObjectId, Objects};
 use serde_json::Value;
 
-use crate::present::event::result_reason;
+use crate::present::event::{result_reason, shown_messages};
 
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
@@ -88,10 +88,9 @@ impl UpdateMapper {
             return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
         }
         // The model reads a message of a hook as one of the user.
-        if let EventBody::CognitionIn(input) = body
-            && let Message::Custom { content, display: true, .. } = &input.message
-        {
-            return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(content)))];
+        if let EventBody::HookPoint(run) = body {
+            let chunk = |text| SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(text)));
+            return shown_messages(run).map(chunk).collect();
         }
         if let EventBody::CognitionOut(reply) = body {
             return self.reply(reply);

@@ -12,6 +12,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::{Client, Error};
 use rye_engine::event::ControlMessage;
+use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
@@ -97,9 +98,19 @@ impl OpenSession {
         }
     }
 
-    /// Sends the current configuration options.
-    pub async fn send_options(&self) {
-        self.wait_for_start().await;
+    /// Sends the configuration options once another thread continues the session than before.
+    pub async fn send_options_after(&self, before: &ThreadId) {
+        let control = &self.requests.control;
+        loop {
+            let mut changes = control.state_changes();
+            let live = control.live_state();
+            if live.is_some_and(|live| live.thread_id().is_some_and(|thread| thread != before.as_str())) {
+                break;
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
         if let Some(options) = self.options() {
             self.update(SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(options)));
         }

@@ -113,11 +113,11 @@ impl SessionTask {
                             && opened.parent.is_none()
                             && thread != main
                         {
-                            main = thread.clone();
+                            let before = std::mem::replace(&mut main, thread.clone());
                             self.list_commands();
                             // The new thread may have another plan.
                             let open = self.open.clone();
-                            tokio::spawn(async move { open.send_options().await });
+                            tokio::spawn(async move { open.send_options_after(&before).await });
                         }
                         if let EventBody::CommandRan(ran) = &event.body
                             && ran.action == CommandAction::Show

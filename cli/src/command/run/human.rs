@@ -14,7 +14,7 @@ use rye_engine::event::{
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
-use rye_engine::message::{ContentBlock, Message};
+use rye_engine::message::ContentBlock;
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 
@@ -25,7 +25,9 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
+use crate::present::event::{
+    EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note, shown_messages,
+};
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::{Printer, printable};
 
@@ -287,7 +289,6 @@ impl HumanRenderer {
                     self.thread_line(thread, DIM, &event_view(event).line);
                 }
             }
-            EventBody::CognitionIn(input) if self.is_chat => self.hook_message(thread, &input.message),
             EventBody::PromptEnded(ended) => self.prompt_ended(thread, ended, &event_view(event)),
             EventBody::CommandRan(ran) => self.command(thread, ran),
             EventBody::ShellRan(ran) => self.shell(thread, ran, &event_view(event).line),
@@ -311,15 +312,6 @@ impl HumanRenderer {
             | EventBody::Named(_)
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
-        }
-    }
-
-    /// Prints a message of a hook, unless the hook hides it from the user.
-    fn hook_message(&mut self, thread: &ThreadId, message: &Message) {
-        if let Message::Custom { content, display: true, .. } = message {
-            for line in content.lines() {
-                self.thread_line(thread, DIM, line);
-            }
         }
     }
 
@@ -453,6 +445,9 @@ impl HumanRenderer {
             // The expansion of a message is recorded in the list of hooks, but is no hook.
             let line = if hook.hook == "expansion" { because } else { format!("hook {}: {because}", hook.hook) };
             self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
+        }
+        for line in shown_messages(run).filter(|_| self.is_chat).flat_map(str::lines).collect::<Vec<_>>() {
+            self.thread_line(thread, DIM, line);
         }
     }
 }
