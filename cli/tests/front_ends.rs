@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 /// A step of the script.
 #[derive(Clone, Copy)]
-enum Step {
+enum ChatStep {
     /// A prompt, or the call of a template, a skill or a command of the settings.
     Say(&'static str),
     /// A prompt with its highest cost in dollars.
@@ -45,22 +45,22 @@ enum Step {
     Name(&'static str),
 }
 
-const SCRIPT: [Step; 15] = [
-    Step::Say("first draft"),
-    Step::Say("/review main.rs"),
-    Step::Say("/skill:tidy now"),
-    Step::Say("/where main.rs"),
-    Step::Say("/later be short"),
-    Step::Shell("echo shown", false),
-    Step::Shell("echo hidden", true),
-    Step::Bounded("0.10", "cheap"),
-    Step::With("rye.execute.tool.rye.file-system.read", "look"),
-    Step::Mode(ChatMode::ReadOnly),
-    Step::Say("write it"),
-    Step::Mode(ChatMode::Ask),
-    Step::Say("write it now"),
-    Step::RewindAndSay(2, "/review main.rs"),
-    Step::Name("My work"),
+const SCRIPT: [ChatStep; 15] = [
+    ChatStep::Say("first draft"),
+    ChatStep::Say("/review main.rs"),
+    ChatStep::Say("/skill:tidy now"),
+    ChatStep::Say("/where main.rs"),
+    ChatStep::Say("/later be short"),
+    ChatStep::Shell("echo shown", false),
+    ChatStep::Shell("echo hidden", true),
+    ChatStep::Bounded("0.10", "cheap"),
+    ChatStep::With("rye.execute.tool.rye.file-system.read", "look"),
+    ChatStep::Mode(ChatMode::ReadOnly),
+    ChatStep::Say("write it"),
+    ChatStep::Mode(ChatMode::Ask),
+    ChatStep::Say("write it now"),
+    ChatStep::RewindAndSay(2, "/review main.rs"),
+    ChatStep::Name("My work"),
 ];
 
 /// Number of the script's model calls, and the numbers of those that get a call of the tool `write`.
@@ -141,37 +141,37 @@ fn write_call(wire: ApiFormat) -> String {
 
 /// A front end with an open session.
 trait FrontEnd {
-    fn perform(&mut self, place: &TestProject, step: Step);
+    fn perform(&mut self, place: &TestProject, step: ChatStep);
     /// Closes the session. Returns what the front end showed, if it shows text itself.
     fn close(self: Box<Self>) -> Option<String>;
 }
 
 /// Returns the text that a user types for a step.
-fn typed(step: Step) -> String {
+fn typed(step: ChatStep) -> String {
     match step {
-        Step::Say(text) => text.to_owned(),
-        Step::Bounded(spend, text) => format!("${spend} {text}"),
-        Step::With(pattern, text) => format!("/with {pattern} {text}"),
-        Step::Mode(ChatMode::ReadOnly) => "/mode read-only".to_owned(),
-        Step::Mode(mode) => format!("/mode {} confirm", mode.as_str()),
-        Step::Shell(command, false) => format!("!{command}"),
-        Step::Shell(command, true) => format!("!!{command}"),
-        Step::RewindAndSay(prompt, _) => format!("/rewind {prompt}"),
-        Step::Name(name) => format!("/name {name}"),
+        ChatStep::Say(text) => text.to_owned(),
+        ChatStep::Bounded(spend, text) => format!("${spend} {text}"),
+        ChatStep::With(pattern, text) => format!("/with {pattern} {text}"),
+        ChatStep::Mode(ChatMode::ReadOnly) => "/mode read-only".to_owned(),
+        ChatStep::Mode(mode) => format!("/mode {} confirm", mode.as_str()),
+        ChatStep::Shell(command, false) => format!("!{command}"),
+        ChatStep::Shell(command, true) => format!("!!{command}"),
+        ChatStep::RewindAndSay(prompt, _) => format!("/rewind {prompt}"),
+        ChatStep::Name(name) => format!("/name {name}"),
     }
 }
 
 /// Returns the type of the event that ends a step.
-fn last_event(step: Step) -> &'static str {
+fn last_event(step: ChatStep) -> &'static str {
     match step {
-        Step::Say(text) if text.starts_with("/where") => "command_ran",
+        ChatStep::Say(text) if text.starts_with("/where") => "command_ran",
         // The text of the command is part of the next prompt.
-        Step::Say(text) if text.starts_with("/later") => "command_ran",
-        Step::Say(_) | Step::Bounded(..) | Step::With(..) => "prompt_ended",
-        Step::Mode(_) => "mail",
-        Step::Shell(..) => "shell_ran",
-        Step::RewindAndSay(..) => "opened",
-        Step::Name(_) => "named",
+        ChatStep::Say(text) if text.starts_with("/later") => "command_ran",
+        ChatStep::Say(_) | ChatStep::Bounded(..) | ChatStep::With(..) => "prompt_ended",
+        ChatStep::Mode(_) => "mail",
+        ChatStep::Shell(..) => "shell_ran",
+        ChatStep::RewindAndSay(..) => "opened",
+        ChatStep::Name(_) => "named",
     }
 }
 
@@ -215,14 +215,14 @@ fn wait_beyond(place: &TestProject, kind: &str, before: usize, shown: &dyn Fn() 
 
 const TALK: [&str; 2] = ["chat", "talk"];
 
-struct Terminal(PtyTerminal);
+struct TerminalFrontEnd(PtyTerminal);
 
-impl FrontEnd for Terminal {
-    fn perform(&mut self, place: &TestProject, step: Step) {
+impl FrontEnd for TerminalFrontEnd {
+    fn perform(&mut self, place: &TestProject, step: ChatStep) {
         let (text, before) = (typed(step), count(place, last_event(step)));
         self.0.press(&format!("{text}\r"));
         wait_beyond(place, last_event(step), before, &|| self.0.rows().join("\n"));
-        if let Step::RewindAndSay(_, text) = step {
+        if let ChatStep::RewindAndSay(_, text) = step {
             // The text is back in the editor.
             self.0.wait_until(text, |rows| rows.iter().any(|row| row.starts_with("> ") && row.contains(text)));
             let before = count(place, "prompt_ended");
@@ -241,14 +241,14 @@ impl FrontEnd for Terminal {
 }
 
 /// A session whose input are lines: typed texts or JSON requests.
-struct Lines {
+struct LinesFrontEnd {
     child: std::process::Child,
     stdin: ChildStdin,
     errors: std::thread::JoinHandle<String>,
     is_json: bool,
 }
 
-impl Lines {
+impl LinesFrontEnd {
     fn start(place: &TestProject, is_json: bool) -> Self {
         let format = if is_json { "json" } else { "human" };
         let mut command = place.command(&[&TALK[..], &["--format", format]].concat());
@@ -275,25 +275,25 @@ impl Lines {
 }
 
 /// Returns the JSON request of a step.
-fn json_request(step: Step) -> Value {
+fn json_request(step: ChatStep) -> Value {
     match step {
-        Step::Say(message) => json!({"type": "prompt", "message": message}),
-        Step::Bounded(spend, message) => {
+        ChatStep::Say(message) => json!({"type": "prompt", "message": message}),
+        ChatStep::Bounded(spend, message) => {
             json!({"type": "prompt", "message": message, "spend": spend.parse::<f64>().unwrap()})
         }
-        Step::With(pattern, message) => json!({"type": "prompt", "message": message, "with": [pattern]}),
-        Step::Mode(mode) => json!({"type": "mode", "mode": mode.as_str(), "confirm": true}),
-        Step::Shell(command, excluded) => json!({"type": "bash", "command": command, "excluded": excluded}),
-        Step::RewindAndSay(prompt, _) => json!({"type": "rewind", "prompt": prompt}),
-        Step::Name(name) => json!({"type": "name", "name": name}),
+        ChatStep::With(pattern, message) => json!({"type": "prompt", "message": message, "with": [pattern]}),
+        ChatStep::Mode(mode) => json!({"type": "mode", "mode": mode.as_str(), "confirm": true}),
+        ChatStep::Shell(command, excluded) => json!({"type": "bash", "command": command, "excluded": excluded}),
+        ChatStep::RewindAndSay(prompt, _) => json!({"type": "rewind", "prompt": prompt}),
+        ChatStep::Name(name) => json!({"type": "name", "name": name}),
     }
 }
 
-impl FrontEnd for Lines {
-    fn perform(&mut self, place: &TestProject, step: Step) {
+impl FrontEnd for LinesFrontEnd {
+    fn perform(&mut self, place: &TestProject, step: ChatStep) {
         let line = |step| if self.is_json { json_request(step).to_string() } else { typed(step) };
-        let (first, then) = (line(step), if let Step::RewindAndSay(_, text) = step { Some(text) } else { None });
-        let then = then.map(|text| line(Step::Say(text)));
+        let (first, then) = (line(step), if let ChatStep::RewindAndSay(_, text) = step { Some(text) } else { None });
+        let then = then.map(|text| line(ChatStep::Say(text)));
         and_wait(place, last_event(step), || self.write(&first));
         if let Some(then) = then {
             and_wait(place, "prompt_ended", || self.write(&then));
@@ -308,20 +308,20 @@ impl FrontEnd for Lines {
     }
 }
 
-struct Editor {
+struct EditorFrontEnd {
     client: AcpClient,
     session: String,
     shown: String,
 }
 
-impl FrontEnd for Editor {
-    fn perform(&mut self, place: &TestProject, step: Step) {
+impl FrontEnd for EditorFrontEnd {
+    fn perform(&mut self, place: &TestProject, step: ChatStep) {
         let (client, session, shown) = (&mut self.client, &self.session, &mut self.shown);
         and_wait(place, last_event(step), || {
-            if let Step::Mode(mode) = step {
+            if let ChatStep::Mode(mode) = step {
                 client.permission = Some("accept");
                 client.ok("session/set_mode", json!({"sessionId": session, "modeId": mode.as_str()}));
-            } else if let Step::RewindAndSay(prompt, _) = step {
+            } else if let ChatStep::RewindAndSay(prompt, _) = step {
                 client.ok("_rye/rewind", json!({"sessionId": session, "prompt": prompt}));
             } else {
                 let done = client.prompt(session, &typed(step));
@@ -329,7 +329,7 @@ impl FrontEnd for Editor {
                 shown.extend(done.updates.iter().map(ToString::to_string));
             }
         });
-        if let Step::RewindAndSay(_, text) = step {
+        if let ChatStep::RewindAndSay(_, text) = step {
             and_wait(place, "prompt_ended", || drop(client.prompt(session, text)));
         }
     }
@@ -340,13 +340,13 @@ impl FrontEnd for Editor {
     }
 }
 
-struct Library {
+struct LibraryFrontEnd {
     runtime: tokio::runtime::Runtime,
     session: ::rye::Session,
     engine: ::rye::Engine,
 }
 
-impl Library {
+impl LibraryFrontEnd {
     fn start(place: &TestProject) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let (session, engine) = runtime.block_on(async {
@@ -365,22 +365,22 @@ impl Library {
     }
 }
 
-impl FrontEnd for Library {
-    fn perform(&mut self, place: &TestProject, step: Step) {
+impl FrontEnd for LibraryFrontEnd {
+    fn perform(&mut self, place: &TestProject, step: ChatStep) {
         and_wait(place, last_event(step), || match step {
-            Step::Say(text) => self.submit(text, PromptBounds::default()),
-            Step::Bounded(_, text) => {
+            ChatStep::Say(text) => self.submit(text, PromptBounds::default()),
+            ChatStep::Bounded(_, text) => {
                 self.submit(text, PromptBounds { spend: Some(100_000_000), ..PromptBounds::default() });
             }
-            Step::With(pattern, text) => {
+            ChatStep::With(pattern, text) => {
                 self.submit(text, PromptBounds { with: vec![pattern.to_owned()], ..PromptBounds::default() });
             }
-            Step::Mode(mode) => self.session.send(ControlMessage::Mode { mode }),
-            Step::Shell(command, excluded) => self.session.run_command(command, excluded),
-            Step::RewindAndSay(prompt, _) => self.session.fork(prompt),
-            Step::Name(name) => self.session.name(name),
+            ChatStep::Mode(mode) => self.session.send(ControlMessage::Mode { mode }),
+            ChatStep::Shell(command, excluded) => self.session.run_command(command, excluded),
+            ChatStep::RewindAndSay(prompt, _) => self.session.fork(prompt),
+            ChatStep::Name(name) => self.session.name(name),
         });
-        if let Step::RewindAndSay(_, text) = step {
+        if let ChatStep::RewindAndSay(_, text) = step {
             and_wait(place, "prompt_ended", || self.submit(text, PromptBounds::default()));
         }
     }
@@ -395,30 +395,43 @@ impl FrontEnd for Library {
 
 const FRONT_ENDS: [&str; 5] = ["terminal", "lines", "json", "acp", "library"];
 
+/// Starts a front end and waits until its session is ready for a prompt.
 fn start(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
+    let started = open(name, place);
+    let is_ready = |event: &Value| event["type"] == "hook_point" && event["point"] == "thread_started";
+    let until = Instant::now() + Duration::from_mins(2);
+    while !transcripts(place).iter().flatten().any(is_ready) {
+        assert!(Instant::now() < until, "{name} does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    started
+}
+
+fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
     match name {
         "terminal" => {
             let terminal = PtyTerminal::start(place, (140, 40), &TALK, &[]);
             terminal.wait_for("Enter sends");
-            Box::new(Terminal(terminal))
+            Box::new(TerminalFrontEnd(terminal))
         }
-        "lines" => Box::new(Lines::start(place, false)),
-        "json" => Box::new(Lines::start(place, true)),
+        "lines" => Box::new(LinesFrontEnd::start(place, false)),
+        "json" => Box::new(LinesFrontEnd::start(place, true)),
         "acp" => {
             let mut client = AcpClient::start_with(place, &["acp", "talk"], json!({}));
             let session = client.new_session();
-            Box::new(Editor { client, session, shown: String::new() })
+            Box::new(EditorFrontEnd { client, session, shown: String::new() })
         }
-        _ => Box::new(Library::start(place)),
+        _ => Box::new(LibraryFrontEnd::start(place)),
     }
 }
 
 /// Fields that differ between two runs of the same front end, and those that state which front end it is.
-const OWN_FIELDS: [&str; 25] = [
+const OWN_FIELDS: [&str; 26] = [
     "ts",
     "h",
     "s",
     "at_h",
+    "key_id",
     "b",
     "v",
     "id",

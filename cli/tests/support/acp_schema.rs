@@ -12,7 +12,7 @@ const SCHEMA: &str = include_str!("../fixtures/acp/schema.json");
 
 /// The validators of one method.
 #[derive(Default)]
-struct Method {
+struct MethodSchema {
     params: Option<Validator>,
     result: Option<Validator>,
 }
@@ -21,7 +21,7 @@ struct Method {
 pub struct AcpSchema {
     line: Validator,
     error: Validator,
-    methods: BTreeMap<String, Method>,
+    methods: BTreeMap<String, MethodSchema>,
 }
 
 impl AcpSchema {
@@ -34,7 +34,7 @@ impl AcpSchema {
                 let reference = format!("#/$defs/{name}");
                 jsonschema::validator_for(&json!({"$ref": reference, "$defs": whole["$defs"]})).unwrap()
             };
-            let mut methods: BTreeMap<String, Method> = BTreeMap::new();
+            let mut methods: BTreeMap<String, MethodSchema> = BTreeMap::new();
             for (name, definition) in whole["$defs"].as_object().unwrap() {
                 let Some(method) = definition["x-method"].as_str() else { continue };
                 let method = methods.entry(method.to_owned()).or_default();

