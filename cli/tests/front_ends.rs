@@ -156,7 +156,7 @@ fn typed(step: ChatStep) -> String {
         ChatStep::Mode(mode) => format!("/mode {} confirm", mode.as_str()),
         ChatStep::Shell(command, false) => format!("!{command}"),
         ChatStep::Shell(command, true) => format!("!!{command}"),
-        ChatStep::RewindAndSay(prompt, _) => format!("/rewind {prompt}"),
+        ChatStep::RewindAndSay(prompt, _) => format!("/fork {prompt}"),
         ChatStep::Name(name) => format!("/name {name}"),
     }
 }
