@@ -154,6 +154,8 @@ pub struct KnownFacts<'l> {
     roots: Vec<&'static str>,
     /// Resolved only when a condition reads the model.
     model: Option<ModelLookup<'l>>,
+    /// The fact `directive`, if it is known.
+    directive: Option<String>,
 }
 
 type ModelLookup<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
@@ -200,15 +202,16 @@ impl<'l> KnownFacts<'l> {
 
     /// Returns an empty set of facts. A condition that is decided without facts is decided in every run.
     pub fn empty() -> Self {
-        Self { facts: Facts::new(), roots: Vec::new(), model: None }
+        Self { facts: Facts::new(), roots: Vec::new(), model: None, directive: None }
     }
 
     /// Returns the facts of a directive of which only the id is known.
     pub fn for_id(id: &ItemId) -> Self {
         let mut facts = Facts::new();
-        facts.set("directive", Value::String(id.to_string()));
+        let directive = id.to_string();
+        facts.set("directive", Value::String(directive.clone()));
         facts.set("category", Value::String(id.category().to_owned()));
-        Self { facts, roots: vec!["directive", "category"], model: None }
+        Self { facts, roots: vec!["directive", "category"], model: None, directive: Some(directive) }
     }
 
     fn common(leaf: &Directive, model: ModelLookup<'l>) -> Self {
@@ -241,6 +244,9 @@ impl<'l> KnownFacts<'l> {
     /// Evaluates a hook's condition over these facts.
     pub fn verdict(&mut self, hook: &HookDecl) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
+        if self.directive.as_deref().is_some_and(|directive| condition.rules_out(directive)) {
+            return Verdict::False;
+        }
         self.declare_unknowns(condition);
         condition.evaluate(&self.facts)
     }

@@ -25,6 +25,8 @@ pub struct Condition {
     root: CompiledNode,
     /// The first segment of each path that the condition may read, without repeats.
     roots: Box<[Box<str>]>,
+    /// Texts that the fact `directive` must contain; without one of them, the condition is false.
+    directive_parts: Box<[Box<str>]>,
 }
 
 /// The result of a condition over some facts (Kleene's three values).
@@ -109,7 +111,8 @@ enum Comparison {
 impl Condition {
     /// Returns the condition that always holds: the meaning of `{}` and of a missing condition.
     pub fn always() -> Self {
-        Self { root: CompiledNode::Literal(Value::Bool(true)), roots: Box::default() }
+        let root = CompiledNode::Literal(Value::Bool(true));
+        Self { root, roots: Box::default(), directive_parts: Box::default() }
     }
 
     /// Compiles a condition with no known types besides those of literals.
@@ -125,7 +128,19 @@ impl Condition {
     /// # Errors
     /// As for [`Condition::compile`]; also if a declared type makes a part of the condition always false.
     pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionError>> {
-        compile::compile(expr, types).map(|root| Self { roots: roots(&root), root })
+        compile::compile(expr, types).map(Self::of)
+    }
+
+    fn of(root: CompiledNode) -> Self {
+        let mut parts = Vec::new();
+        collect_directive_parts(&root, &mut parts);
+        Self { roots: roots(&root), directive_parts: parts.into(), root }
+    }
+
+    /// Returns true if the condition is false for this directive, whatever the other facts are. Few instructions, because
+    /// a check asks this for every hook and every directive; false if only an evaluation can tell.
+    pub fn rules_out(&self, directive: &str) -> bool {
+        self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }
 
     /// Evaluates the condition over these facts.
@@ -151,6 +166,32 @@ impl Condition {
         let mut paths = Vec::new();
         collect_paths(&self.root, &mut paths);
         paths
+    }
+}
+
+/// Collects the texts that the fact `directive` contains if the node is true.
+fn collect_directive_parts(node: &CompiledNode, parts: &mut Vec<Box<str>>) {
+    match node {
+        CompiledNode::All(nodes) => nodes.iter().for_each(|node| collect_directive_parts(node, parts)),
+        CompiledNode::Compare { op: Comparison::Contains | Comparison::Eq, left, right } => {
+            if let (CompiledNode::Path(path), CompiledNode::Literal(Value::String(text))) = (&**left, &**right)
+                && let [Segment::Name(name)] = &*path.segments
+                && name == "directive"
+            {
+                parts.push(text.as_str().into());
+            }
+        }
+        CompiledNode::Literal(_)
+        | CompiledNode::List(_)
+        | CompiledNode::Path(_)
+        | CompiledNode::Exists(_)
+        | CompiledNode::Length(_)
+        | CompiledNode::Not(_)
+        | CompiledNode::Negate(_)
+        | CompiledNode::Any(_)
+        | CompiledNode::Compare { .. }
+        | CompiledNode::Matches { .. }
+        | CompiledNode::Arithmetic { .. } => {}
     }
 }
 
@@ -189,6 +230,37 @@ fn collect_paths<'a>(node: &'a CompiledNode, paths: &mut Vec<&'a Path>) {
         CompiledNode::Compare { left, right, .. } | CompiledNode::Arithmetic { left, right, .. } => {
             collect_paths(left, paths);
             collect_paths(right, paths);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::SourceId;
+    use rye_grammar::condition::parse_inline;
+
+    use super::*;
+
+    #[test]
+    fn directive_is_ruled_out_only_if_its_condition_is_false() {
+        let cases = [
+            ("directive contains \"area1/\"", false),
+            ("directive == \"area2/task\"", true),
+            ("directive contains \"area2/\" and turn > 3", true),
+            ("turn > 3 and directive contains \"area1/\"", false),
+            ("directive contains \"area1/\" or turn > 3", true),
+            ("not (directive contains \"area1/\")", true),
+            ("directive != \"area1/\"", true),
+            ("category contains \"area1\"", true),
+        ];
+        let mut facts = Facts::new();
+        facts.set("directive", Value::String("area2/task".to_owned()));
+        facts.declare_unknown("turn");
+        for (text, may_hold) in cases {
+            let condition = Condition::compile(&parse_inline(SourceId(0), text, 0).unwrap()).unwrap();
+            assert_eq!(condition.rules_out("area2/task"), !may_hold, "{text}");
+            assert!(may_hold || condition.evaluate(&facts) == Verdict::False, "{text}");
         }
     }
 }

@@ -6,14 +6,14 @@ use std::fmt;
 use rye_grammar::condition::{ArithmeticOp, Path};
 use serde_json::Value;
 
-use super::{Comparison, CompiledNode, Condition, roots};
+use super::{Comparison, CompiledNode, Condition};
 
 impl Condition {
     /// Returns the parts that `all`, `any` and `not` combine, in order.
     pub fn atoms(&self) -> Vec<Self> {
         let mut nodes = Vec::new();
         collect_atoms(&self.root, &mut nodes);
-        nodes.into_iter().map(|node| Self { roots: roots(node), root: node.clone() }).collect()
+        nodes.into_iter().map(|node| Self::of(node.clone())).collect()
     }
 
     /// Returns the one-line form, with each path as `name` writes it.
