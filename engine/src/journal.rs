@@ -1,6 +1,7 @@
 //! The driver's writer of a transcript. Events are buffered until an effect is performed, then written together; before
 //! an effect with side effects they are also synced.
 
+use std::io;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ pub struct Journal {
     sink: Arc<EventSink>,
     thread_count: ThreadCount,
     /// Events that are folded but not written yet.
-    pending: Vec<Event>,
+    pending: Vec<Arc<Event>>,
     /// The number of the next event.
     next: u64,
     synced: u64,
@@ -59,11 +60,11 @@ impl Journal {
     }
 
     /// Adds an event, to be written with the next [`Journal::flush`].
-    pub fn push(&mut self, ts: i64, body: EventBody) -> Event {
-        let event = Event { seq: self.next, ts, body };
+    pub fn push(&mut self, ts: i64, body: EventBody) -> Arc<Event> {
+        let event = Arc::new(Event { seq: self.next, ts, body });
         self.next += 1;
         self.dirty |= event_row(event.body.kind()).durability == Durability::Barrier;
-        self.pending.push(event.clone());
+        self.pending.push(Arc::clone(&event));
         event
     }
 
@@ -118,7 +119,7 @@ impl Journal {
     fn written(
         &mut self,
         transcript: Transcript,
-        events: Vec<Event>,
+        events: Vec<Arc<Event>>,
         written: Result<(), StoreError>,
     ) -> Result<(), DriveError> {
         self.synced = transcript.barrier();
@@ -126,21 +127,35 @@ impl Journal {
         written?;
         for event in events {
             tracing::debug!(thread = %self.thread, seq = event.seq, event = event.body.reader_name(), "event written");
-            self.sink.emit(StreamEvent::Event { thread: self.thread.clone(), event: Arc::new(event) });
+            self.sink.emit(StreamEvent::Event { thread: self.thread.clone(), event });
         }
         Ok(())
     }
 }
 
-/// Appends events, grouped by time. A checkpoint is signed once the lines before it have their hashes. The last line
-/// gets a seal; recovery treats lines after the last seal as never acknowledged.
+/// Appends events with one write. The last line gets a seal; recovery treats lines after the last seal as never
+/// acknowledged.
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,
-    (thread, signer): (&ThreadId, &Signer),
-    events: &mut [Event],
+    signs: (&ThreadId, &Signer),
+    events: &mut [Arc<Event>],
 ) -> Result<(), StoreError> {
-    let follows = |a: &Event, b: &Event| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
+    if let Err(error) = stage(transcript, objects, signs, events) {
+        transcript.discard_staged();
+        return Err(error);
+    }
+    transcript.write_staged()
+}
+
+/// Stages events, grouped by time. A checkpoint is signed once the lines before it have their hashes.
+fn stage(
+    transcript: &mut Transcript,
+    objects: &Objects,
+    (thread, signer): (&ThreadId, &Signer),
+    events: &mut [Arc<Event>],
+) -> Result<(), StoreError> {
+    let follows = |a: &Arc<Event>, b: &Arc<Event>| a.ts == b.ts && !matches!(b.body, EventBody::Checkpoint(_));
     let seal = |seq: u64, link: ChainHash| signer.seal_line(thread, seq, link);
     let last = events.last().map(|event| event.seq);
     for moment in events.chunk_by_mut(follows) {
@@ -148,18 +163,20 @@ fn write(
         let line_signer: Option<LineSigner<'_>> = if ends { Some(&seal) } else { None };
         let Some(first) = moment.first_mut() else { continue };
         let ts = first.ts;
-        if let EventBody::Checkpoint(checkpoint) = &mut first.body {
-            let place = CheckpointPosition { thread, turn: checkpoint.turn, seq: first.seq, before: transcript.head() };
+        if matches!(first.body, EventBody::Checkpoint(_))
+            && let Event { seq, body: EventBody::Checkpoint(checkpoint), .. } = Arc::make_mut(first)
+        {
+            let place = CheckpointPosition { thread, turn: checkpoint.turn, seq: *seq, before: transcript.head() };
             signer.key_name().clone_into(&mut checkpoint.key_id);
             checkpoint.signature = signer.sign_checkpoint(&place);
         }
         let bodies: Vec<&EventBody> = moment.iter().map(|event| &event.body).collect();
-        match transcript.append_sealed(&bodies, ts, line_signer) {
-            Ok(_) => {}
+        match transcript.stage(&bodies, ts, line_signer) {
+            Ok(()) => {}
             Err(StoreError::LineTooLong { limit, .. }) => {
                 let lines: Result<Vec<_>, _> =
                     moment.iter().map(|event| spill_large_fields(event, limit, objects)).collect();
-                transcript.append_sealed(&lines?, ts, line_signer)?;
+                transcript.stage(&lines?, ts, line_signer)?;
             }
             Err(error) => return Err(error),
         }
@@ -174,15 +191,17 @@ const MAX_ENVELOPE_BYTES: usize = 512;
 fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };
-    let mut sizes: Vec<(usize, String)> =
-        fields.iter().map(|(key, value)| (value.to_string().len(), key.clone())).collect();
+    let mut sizes: Vec<(usize, String)> = fields.iter().map(|(key, value)| (json_bytes(value), key.clone())).collect();
     sizes.sort();
     let mut total: usize = sizes.iter().map(|(size, key)| size + key.len() + 4).sum::<usize>() + MAX_ENVELOPE_BYTES;
     let mut spilled = Map::new();
     while total > limit {
         let Some((size, key)) = sizes.pop() else { return Err(too_long(total)) };
         let Some(value) = fields.shift_remove(&key) else { continue };
-        let id = objects.put(value.to_string().as_bytes())?;
+        let text = serde_json::to_vec(&value).map_err(|_| too_long(total))?;
+        // A large field is not held twice while it is stored.
+        drop(value);
+        let id = objects.put(&text)?;
         spilled.insert(key, json!({"sha256": id.as_str(), "bytes": size}));
         total = total.saturating_sub(size) + 128;
     }
@@ -190,4 +209,22 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
         fields.insert(SPILLED_KEY.into(), Value::Object(spilled));
     }
     Ok(fields)
+}
+
+/// Returns the size of a value as JSON.
+fn json_bytes(value: &Value) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+            self.0 += part.len();
+            Ok(part.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // A counter never fails, and neither does a JSON value.
+    serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
 }

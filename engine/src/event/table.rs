@@ -355,6 +355,8 @@ mod tests {
 
     use super::*;
     use crate::event::EventBody;
+    use crate::store::transcript::line::{self, LinePosition, RESERVED_FIELDS};
+    use crate::store::transcript::{ChainHash, LineSigner};
 
     /// Returns a minimal line of each kind, in the table's order.
     fn samples() -> Vec<Value> {
@@ -433,6 +435,22 @@ mod tests {
             fields.extend(row.fields);
             assert_eq!(keys, fields, "{}", row.name);
             assert_eq!(written["type"], row.name);
+            // A line writes the fields of an event under their own names.
+            assert!(row.fields.iter().all(|field| !RESERVED_FIELDS.contains(&field.trim_start_matches('_'))));
+        }
+    }
+
+    #[test]
+    fn event_lines_equal_lines_of_their_fields() {
+        for sample in samples() {
+            let body: EventBody = serde_json::from_value(sample.clone()).unwrap();
+            let head = LinePosition { seq: 1, ts: 2, barrier: 0, before: [3; 32].into() };
+            let sign = |seq: u64, link: ChainHash| format!("key:{seq}{link}");
+            for signer in [None, Some(&sign as LineSigner<'_>)] {
+                let (of_event, record) = line::write(&head, &body, signer).unwrap();
+                assert_eq!(of_event, line::write(&head, &sample, signer).unwrap().0);
+                assert_eq!(Value::Object(record.body), sample);
+            }
         }
     }
 

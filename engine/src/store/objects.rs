@@ -75,9 +75,8 @@ impl Objects {
 
     /// Stores contents durably. After that, an event may refer to them.
     pub fn put(&self, contents: &[u8]) -> Result<ObjectId, StoreError> {
-        let id = ObjectId::of(contents);
-        self.put_all(&[contents])?;
-        Ok(id)
+        let mut ids = self.put_all(&[contents])?;
+        ids.pop().map_or_else(|| Ok(ObjectId::of(contents)), Ok)
     }
 
     /// Stores several contents with one sync of the folder; returns the ids in the order of the contents.

@@ -26,7 +26,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::disk::Disk;
@@ -41,7 +40,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use line::{ChainHash, LineSigner, MAX_LINE_BYTES, Seal};
+pub use line::{ChainHash, LineBody, LineSigner, MAX_LINE_BYTES, Seal};
 pub use live::LiveWriter;
 pub use scan::{TornTail, TranscriptContents, read, read_after, read_head};
 
@@ -67,9 +66,13 @@ pub struct Transcript {
     path: PathBuf,
     /// Size of the valid lines in bytes, which is the size of the file.
     length: u64,
-    /// Events so far.
+    /// Events so far, including those that are staged.
     count: u64,
     head: ChainHash,
+    /// The lines of the next write.
+    staged: Vec<u8>,
+    /// `head` and `count` without the staged events.
+    written: (ChainHash, u64),
     /// Number of events known to be on disk.
     barrier: u64,
     folder_synced: bool,
@@ -104,6 +107,8 @@ impl Transcript {
             length: 0,
             count: 0,
             head: ChainHash::start(thread),
+            staged: Vec::new(),
+            written: (ChainHash::start(thread), 0),
             barrier: 0,
             folder_synced: false,
             poisoned: None,
@@ -133,12 +138,16 @@ impl Transcript {
         let last = reading.records.last();
         let barrier = last.map_or(0, |record| record.barrier).max(synced);
         rewrite_tail(&*disk, &path, reading, barrier)?;
+        let (head, count) =
+            (last.map_or_else(|| ChainHash::start(thread), |record| record.hash), reading.records.len() as u64);
         Ok(Self {
             disk,
             path,
             length: reading.length,
-            count: reading.records.len() as u64,
-            head: last.map_or_else(|| ChainHash::start(thread), |record| record.hash),
+            count,
+            head,
+            staged: Vec::new(),
+            written: (head, count),
             barrier,
             // Without a barrier, the folder entry may be unsynced: the creator may have died before the sync.
             folder_synced: barrier > 0,
@@ -146,40 +155,80 @@ impl Transcript {
         })
     }
 
-    /// Writes either all events or none, and returns their records. The events are not durable before [`Self::sync`].
+    /// Writes either all events or none, and returns their records. See [`Self::append_sealed`].
+    #[cfg(test)]
+    pub fn append<T: LineBody>(&mut self, events: &[T], ts: i64) -> Result<Vec<TranscriptRecord>, StoreError> {
+        let (mut before, first) = (self.head, self.count);
+        self.stage(events, ts, None)?;
+        let lines = self.staged.clone();
+        self.write_staged()?;
+        let read = |(seq, text): (u64, &[u8])| {
+            let record = line::read(text.trim_ascii_end(), seq, before).map_err(|_| StoreError::NoEvent)?;
+            before = record.hash;
+            Ok(record)
+        };
+        (first..).zip(lines.split_inclusive(|byte| *byte == b'\n')).map(read).collect()
+    }
+
+    /// Writes either all events or none, and seals the last line if there is a signer. The events are not durable before
+    /// [`Self::sync`].
     ///
     /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
     /// accepts no more events.
-    pub fn append<T: Serialize>(&mut self, events: &[T], ts: i64) -> Result<Vec<TranscriptRecord>, StoreError> {
-        self.append_sealed(events, ts, None)
-    }
-
-    /// Appends like [`Self::append`] and seals the last line if there is a signer.
-    pub fn append_sealed<T: Serialize>(
+    pub fn append_sealed<T: LineBody>(
         &mut self,
         events: &[T],
         ts: i64,
         signer: Option<LineSigner<'_>>,
-    ) -> Result<Vec<TranscriptRecord>, StoreError> {
+    ) -> Result<(), StoreError> {
+        self.stage(events, ts, signer)?;
+        self.write_staged()
+    }
+
+    /// Adds either all events or none to the next [`Self::write_staged`], and seals the last line if there is a signer.
+    pub fn stage<T: LineBody>(
+        &mut self,
+        events: &[T],
+        ts: i64,
+        signer: Option<LineSigner<'_>>,
+    ) -> Result<(), StoreError> {
         self.usable()?;
-        let mut bytes = Vec::new();
-        let mut records: Vec<TranscriptRecord> = Vec::with_capacity(events.len());
-        for event in events {
-            let before = records.last().map_or(self.head, |record| record.hash);
-            let seq = self.count + records.len() as u64;
-            let head = line::LinePosition { seq, ts, barrier: self.barrier, before };
-            let (text, record) = line::write(&head, event, signer.filter(|_| records.len() + 1 == events.len()))?;
-            bytes.extend_from_slice(text.as_bytes());
-            records.push(record);
+        let (start, mut before, mut seq) = (self.staged.len(), self.head, self.count);
+        for (index, event) in events.iter().enumerate() {
+            let position = line::LinePosition { seq, ts, barrier: self.barrier, before };
+            let signer = signer.filter(|_| index + 1 == events.len());
+            match line::encode(&position, event, signer, &mut self.staged) {
+                Ok(hash) => before = hash,
+                Err(error) => {
+                    self.staged.truncate(start);
+                    return Err(error);
+                }
+            }
+            seq += 1;
         }
-        let Some(last) = records.last() else { return Ok(records) };
+        (self.head, self.count) = (before, seq);
+        Ok(())
+    }
+
+    /// Writes the staged events with one write, either all or none.
+    pub fn write_staged(&mut self) -> Result<(), StoreError> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.staged);
         if let Err(error) = self.disk.append(&self.path, self.length, &bytes) {
+            (self.head, self.count) = self.written;
             return Err(self.take_back(error));
         }
         self.length += bytes.len() as u64;
-        self.head = last.hash;
-        self.count += records.len() as u64;
-        Ok(records)
+        self.written = (self.head, self.count);
+        Ok(())
+    }
+
+    /// Discards the staged events.
+    pub fn discard_staged(&mut self) {
+        self.staged.clear();
+        (self.head, self.count) = self.written;
     }
 
     /// Syncs: after that, every event so far survives a power failure. Does nothing if all events are known to be on

@@ -1,6 +1,7 @@
 //! A line of a transcript: writing, reading and hash verification. No I/O.
 
 use std::fmt;
+use std::io;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::StoreError;
 use super::TranscriptRecord;
+use crate::event::EventBody;
 use crate::thread_id::ThreadId;
 
 /// Maximum bytes of a line, including its newline.
@@ -17,11 +19,14 @@ pub const MAX_LINE_BYTES: usize = 256 * 1024;
 /// The line format that this program writes, and the newest it reads.
 pub const LINE_VERSION: u64 = 1;
 
+/// Number of digits of a hash.
+const HASH_DIGITS: usize = 64;
+
 /// The start of every line.
 pub const LINE_PREFIX: &str = "{\"v\":";
 
 /// Field names reserved for the line itself.
-const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
+pub(crate) const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 
 /// The text between the hash and the seal.
 const SEAL_PREFIX: &str = "\",\"s\":\"";
@@ -65,13 +70,21 @@ impl ChainHash {
         Some(Self(bytes))
     }
 
-    /// Returns the hash of the line that consists of `front`, the hash itself, and `back`.
-    fn next(self, front: &str, back: &str) -> Self {
+    /// Returns the hash of the line that consists of these parts, without the hash itself.
+    fn next(self, parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(self.0);
-        hasher.update(front);
-        hasher.update(back);
+        parts.iter().for_each(|part| hasher.update(part));
         Self(hasher.finalize().into())
+    }
+
+    fn digits(self) -> [u8; HASH_DIGITS] {
+        let mut digits = [0; HASH_DIGITS];
+        let (pairs, _) = digits.as_chunks_mut::<2>();
+        for (pair, byte) in pairs.iter_mut().zip(self.0) {
+            *pair = [byte >> 4, byte & 15].map(|half| if half < 10 { b'0' + half } else { b'a' + half - 10 });
+        }
+        digits
     }
 }
 
@@ -110,38 +123,117 @@ pub struct LinePosition {
     pub before: ChainHash,
 }
 
+/// A value that a line can hold.
+pub trait LineBody: Serialize {
+    /// True if a field may have a name that is reserved for the line.
+    fn needs_escape(&self) -> bool {
+        true
+    }
+}
+
+impl LineBody for Value {}
+
+impl LineBody for Map<String, Value> {}
+
+impl LineBody for EventBody {
+    /// A test of the event table checks the names of all fields.
+    fn needs_escape(&self) -> bool {
+        false
+    }
+}
+
+impl<T: LineBody> LineBody for &T {
+    fn needs_escape(&self) -> bool {
+        (**self).needs_escape()
+    }
+}
+
+/// Appends the line of an event to `out`, including its newline. If there is a signer, the line gets a seal. On an
+/// error, `out` is unchanged.
+pub fn encode<T: LineBody>(
+    head: &LinePosition,
+    event: &T,
+    signer: Option<LineSigner<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<ChainHash, StoreError> {
+    let LinePosition { seq, ts, barrier, before } = *head;
+    let front = format!("{LINE_PREFIX}{LINE_VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
+    let back = encode_fields(event, front.len() + HASH_DIGITS)?;
+    let mut hash = before.next(&[front.as_bytes(), &back]);
+    let seal = signer.map(|sign| format!("{SEAL_PREFIX}{}", sign(seq, hash))).unwrap_or_default();
+    if !seal.is_empty() {
+        hash = before.next(&[front.as_bytes(), seal.as_bytes(), &back]);
+    }
+    let bytes = front.len() + HASH_DIGITS + seal.len() + back.len() + 1;
+    if bytes > MAX_LINE_BYTES {
+        return Err(StoreError::LineTooLong { bytes, limit: MAX_LINE_BYTES });
+    }
+    out.reserve(bytes);
+    out.extend_from_slice(front.as_bytes());
+    out.extend_from_slice(&hash.digits());
+    out.extend_from_slice(seal.as_bytes());
+    out.extend_from_slice(&back);
+    out.push(b'\n');
+    Ok(hash)
+}
+
+/// Returns the text after the hash of a line without a seal: `","type":"…", …}`. `before` is the number of bytes before
+/// it.
+fn encode_fields<T: LineBody>(event: &T, before: usize) -> Result<Vec<u8>, StoreError> {
+    let mut text = BoundedText { bytes: b"\"".to_vec(), length: before + 1 };
+    let written = if event.needs_escape() {
+        let Ok(Value::Object(body)) = serde_json::to_value(event) else { return Err(StoreError::NoEvent) };
+        if !body.get("type").is_some_and(Value::is_string) {
+            return Err(StoreError::NoEvent);
+        }
+        serde_json::to_writer(&mut text, &Escaped(&body))
+    } else {
+        serde_json::to_writer(&mut text, event)
+    };
+    written.map_err(|_| StoreError::NoEvent)?;
+    let BoundedText { mut bytes, length } = text;
+    if length >= MAX_LINE_BYTES {
+        return Err(StoreError::LineTooLong { bytes: length + 1, limit: MAX_LINE_BYTES });
+    }
+    match bytes.get_mut(1) {
+        Some(brace) if *brace == b'{' => *brace = b',',
+        Some(_) | None => return Err(StoreError::NoEvent),
+    }
+    Ok(bytes)
+}
+
+/// A text of bounded size. The bytes beyond [`MAX_LINE_BYTES`] are counted and not stored.
+struct BoundedText {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl io::Write for BoundedText {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.length += part.len();
+        if self.length <= MAX_LINE_BYTES {
+            self.bytes.extend_from_slice(part);
+        }
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Returns the line of an event, including its newline, and the record that reading the line would return. If there is
 /// a signer, the line gets a seal.
-pub fn write<T: Serialize>(
+pub fn write<T: LineBody>(
     head: &LinePosition,
     event: &T,
     signer: Option<LineSigner<'_>>,
 ) -> Result<(String, TranscriptRecord), StoreError> {
-    let body = match serde_json::to_value(event) {
-        Ok(Value::Object(body)) => body,
-        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => {
-            return Err(StoreError::NoEvent);
-        }
-    };
-    if !body.get("type").is_some_and(Value::is_string) {
-        return Err(StoreError::NoEvent);
-    }
-    let LinePosition { seq, ts, barrier, before } = *head;
-    let front = format!("{LINE_PREFIX}{LINE_VERSION},\"seq\":{seq},\"ts\":{ts},\"b\":{barrier},\"h\":\"");
-    let fields = serde_json::to_string(&Escaped(&body)).map_err(|_| StoreError::NoEvent)?;
-    let fields = fields.strip_prefix('{').unwrap_or_default();
-    let mut back = format!("\",{fields}");
-    let mut hash = before.next(&front, &back);
-    let seal = signer.map(|sign| Seal { link: hash, mark: sign(seq, hash) });
-    if let Some(Seal { mark, .. }) = &seal {
-        back = format!("{SEAL_PREFIX}{mark}\",{fields}");
-        hash = before.next(&front, &back);
-    }
-    let text = format!("{front}{hash}{back}\n");
-    if text.len() > MAX_LINE_BYTES {
-        return Err(StoreError::LineTooLong { bytes: text.len(), limit: MAX_LINE_BYTES });
-    }
-    Ok((text, TranscriptRecord { seq, ts, barrier, hash, seal, body }))
+    let mut line = Vec::new();
+    encode(head, event, signer, &mut line)?;
+    let record = read(line.trim_ascii_end(), head.seq, head.before).map_err(|_| StoreError::NoEvent)?;
+    let text = String::from_utf8(line).map_err(|_| StoreError::NoEvent)?;
+    Ok((text, record))
 }
 
 /// The fields of an event as a line contains them: a reserved name gets the prefix `_` (`_seq`).
@@ -187,15 +279,15 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
         return Err(LineError::Broken(format!("it is event {}, expected {seq}", front.seq)));
     }
     let (before_hash, rest) = text.split_at_checked(front.length).unwrap_or_default();
-    let (digits, back) = rest.split_at_checked(64).ok_or_else(|| broken("it ends within its hash"))?;
+    let (digits, back) = rest.split_at_checked(HASH_DIGITS).ok_or_else(|| broken("it ends within its hash"))?;
     let hash = ChainHash::parse(digits).ok_or_else(|| broken("its hash is not 64 hex digits"))?;
-    if before.next(before_hash, back) != hash {
+    if before.next(&[before_hash.as_bytes(), back.as_bytes()]) != hash {
         return Err(broken("its hash does not follow from the line before"));
     }
-    let seal = back
-        .strip_prefix(SEAL_PREFIX)
-        .and_then(|sealed| sealed.split_once('"'))
-        .map(|(mark, fields)| Seal { link: before.next(before_hash, &format!("\"{fields}")), mark: mark.to_owned() });
+    let seal = back.strip_prefix(SEAL_PREFIX).and_then(|sealed| sealed.split_once('"')).map(|(mark, fields)| {
+        let link = before.next(&[before_hash.as_bytes(), b"\"", fields.as_bytes()]);
+        Seal { link, mark: mark.to_owned() }
+    });
     let line: Map<String, Value> = serde_json::from_str(text).map_err(|_| broken("it is not JSON"))?;
     let body = line.into_iter().filter(|(key, _)| !RESERVED_FIELDS.contains(&key.as_str())).map(unescape).collect();
     Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
