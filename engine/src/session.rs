@@ -284,8 +284,7 @@ impl EngineContext {
         let Some(launch) = thread.state.launch.clone() else {
             return Err(DriveError::Plan(format!("`{}` was never opened", thread.id)));
         };
-        let (launch, plan) = (Arc::from(launch), Arc::clone(&thread.plan));
-        let plan = (thread.state.plan_id.as_str(), plan);
+        let plan = (thread.state.plan_id.as_str(), Arc::clone(&thread.plan));
         let driver = EmbeddedDriver::new(Arc::clone(self), thread.id.clone(), plan, launch, Arc::clone(&sink))?;
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let (sender, mut control) = control::control_channel(self.owner.id().as_str());
@@ -296,6 +295,8 @@ impl EngineContext {
         self.register(&id, running.clone());
         let engine = Arc::clone(self);
         let lost = failure_result(&thread, &DriveError::Lost("the thread's own".into()));
+        // A future holds each value that is moved into it once per nested future.
+        let thread = Box::new(thread);
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {
             let _turn = acquire_slot(queue, &mut control).await;
@@ -319,7 +320,7 @@ impl EngineContext {
     /// Runs a thread and its continuations until the result.
     async fn run_to_end(
         self: &Arc<Self>,
-        mut thread: DrivenThread,
+        mut thread: Box<DrivenThread>,
         driver: Arc<dyn Driver>,
         (own, mut control): (ControlSender, ControlReceiver),
         sink: Arc<EventSink>,

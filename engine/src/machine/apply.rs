@@ -136,7 +136,7 @@ fn open(state: &mut ThreadState, opened: &Opened) {
         state.conversation.prompted = true;
         state.calls.list = vec![CallState::new((**call).clone())];
     }
-    state.launch = Some(Box::new(opened.clone()));
+    state.launch = Some(Arc::new(opened.clone()));
 }
 
 fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {

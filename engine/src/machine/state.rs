@@ -26,7 +26,7 @@ pub use chat::{ChatState, CompactionRequest, CurrentPrompt, Successor, UserComma
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadState {
     /// The start of the thread; `None` until the event `opened`.
-    pub launch: Option<Box<Opened>>,
+    pub launch: Option<Arc<Opened>>,
     pub plan_id: String,
     /// Observing points at which the plan has a live hook.
     pub observes: BTreeSet<HookPoint>,
