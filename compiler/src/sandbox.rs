@@ -13,7 +13,7 @@ use crate::semantics::capability::CapabilitySet;
 use crate::tool_spec::builtin::BUILT_IN_TOOLS;
 pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind};
-use crate::world::{ItemKind, World};
+use crate::world::{ItemKind, Space, World};
 
 /// Built-in tools that only read files of the project. An item with any id may use them.
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
@@ -65,6 +65,16 @@ impl SandboxKind {
 /// Returns true for a tool of an item that only reads files of the project.
 pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
     items.tool(id).is_some_and(|found| is_read_only(&found.spec.kind))
+}
+
+/// Returns true if the plan's tool of this id is a tool of the standard library that only reads files.
+pub fn is_standard_read_tool(plan: &Plan, id: &ItemId) -> bool {
+    let is_known = |(name, own, _): &(&str, &str, SandboxKind)| *own == id.as_str() && READ_ONLY_TOOLS.contains(name);
+    let mut files = plan.manifest.iter().filter(|read| read.kind == ItemKind::Tool && read.id == id.as_str());
+    // A tool of another space with the same id may do anything.
+    BUILT_IN_TOOLS.iter().any(is_known)
+        && files.next().is_some_and(|read| read.space == Some(Space::System))
+        && files.next().is_none()
 }
 
 /// Returns true for a built-in tool that only reads files.

@@ -28,6 +28,9 @@ pub use stream::{LiveLine, LivePiece};
 pub trait Driver: Send + Sync {
     /// Returns the turns of the conversation that a call sends to the provider.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
+    /// Returns true if the calls of the thread come from a client instead of a model. A reply then costs nothing, and
+    /// the client has no answer to a call before the next barrier.
+    fn serves_client(&self) -> bool;
     /// Performs an effect and returns its result.
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
@@ -178,7 +181,7 @@ pub async fn drive(
             | Effect::Sleep { .. }
             | Effect::Ask { .. }
             | Effect::Wait) => {
-                thread.journal.flush(effect.has_side_effects(&thread.plan)).await?;
+                flush_before(thread, driver, &effect).await?;
                 if thread.journal.is_durable() {
                     discard_messages(driver, &mut settled).await;
                 }
@@ -195,6 +198,19 @@ pub async fn drive(
             }
         }
     }
+}
+
+/// Writes the buffered events before an effect, and syncs them if the effect acts outside the thread.
+async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effect: &Effect) -> Result<(), DriveError> {
+    let mut barrier = effect.has_side_effects(&thread.plan);
+    if driver.serves_client() {
+        if matches!(effect, Effect::CallModel { .. }) && thread.journal.is_durable() {
+            // The next call brings the next write, with the events that can be derived again.
+            return Ok(());
+        }
+        barrier &= !effect.only_reads(&thread.plan);
+    }
+    thread.journal.flush(barrier).await
 }
 
 /// The control messages that interrupt an effect, by effect.

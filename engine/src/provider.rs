@@ -22,7 +22,7 @@ pub mod wire;
 use std::sync::Arc;
 
 use crate::BoxFuture;
-use crate::exchange::{CallError, Delta, Reply, Request, RequestTurns};
+use crate::exchange::{CallError, Delta, Reply, Request};
 
 pub use rye_compiler::plan::Sampling;
 pub use settings::{ApiKey, ProviderSettings, Wire};
@@ -55,10 +55,10 @@ pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>>
 
 /// A model provider that answers requests.
 pub trait Provider: Send + Sync {
-    /// Returns the turns that the provider needs for a request of this directive. A provider that calls no model needs
-    /// only the end of the conversation.
-    fn request_turns(&self, _directive: &str) -> RequestTurns {
-        RequestTurns::All
+    /// Returns true if a client answers the requests of this directive instead of a model. Such a reply costs nothing,
+    /// and the client needs only the end of the conversation.
+    fn serves_client(&self, _directive: &str) -> bool {
+        false
     }
 
     fn call<'a>(

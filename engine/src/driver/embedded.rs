@@ -65,6 +65,8 @@ pub struct EmbeddedDriver {
     /// The start of the thread with the grant sets of the current prompt, if the prompt narrows the grants of the
     /// thread.
     narrowed: Mutex<Option<Arc<Opened>>>,
+    /// The time of the last update of the row of a served session, and true if the row lacks a call since then.
+    row_update: Mutex<(i64, bool)>,
 }
 
 /// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
@@ -114,6 +116,7 @@ impl EmbeddedDriver {
             stopped_calls,
             hook_children,
             narrowed: Mutex::default(),
+            row_update: Mutex::default(),
         })
     }
 
@@ -270,9 +273,17 @@ fn is_cut_at_deadline(fact: &Fact) -> bool {
 impl Driver for EmbeddedDriver {
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns {
         match self.connection(fallback) {
-            Ok(provider) if !call.compacts => provider.request_turns(self.plan.directive.as_str()),
+            Ok(provider) if !call.compacts && provider.serves_client(self.plan.directive.as_str()) => {
+                RequestTurns::SinceReply
+            }
             Ok(_) | Err(_) => RequestTurns::All,
         }
+    }
+
+    fn serves_client(&self) -> bool {
+        // No call is made before the first request, which connects the provider.
+        let provider = self.provider.get().and_then(|provider| provider.as_ref().ok());
+        provider.is_some_and(|provider| provider.serves_client(self.plan.directive.as_str()))
     }
 
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>> {
@@ -291,7 +302,8 @@ impl Driver for EmbeddedDriver {
                 Effect::Reserve(reservation) => Box::pin(self.reserve(&reservation, cost, synced)).await?,
                 Effect::CallModel { turn, attempt, fallback, call: _ } => {
                     let request = request.ok_or_else(|| DriveError::Lost("a model call has no request".to_owned()))?;
-                    let fact = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline)).await;
+                    let called = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline));
+                    let fact = self.update_row_meanwhile(called, cost, synced).await?;
                     if is_cut_at_deadline(&fact) {
                         return Ok(self.not_before(deadline, fact));
                     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use rye_compiler::hook::{HookAction, HookCall, HookPoint};
 use rye_compiler::plan::{ApprovalOrigin, Plan, PlanLimits};
+use rye_compiler::sandbox::is_standard_read_tool;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::gate::{Allowed, Dispatch};
+use super::gate::{Allowed, Dispatch, GatedCall};
 use crate::event::{ChildIntended, Ended, Settled};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -193,6 +194,17 @@ impl Effect {
             Self::Wait => format!("wait.{events}"),
             Self::Done { .. } => "done".to_owned(),
         })
+    }
+
+    /// Returns true for calls that only read items, stored results or files of the project. They can be made again after
+    /// a crash.
+    pub fn only_reads(&self, plan: &Plan) -> bool {
+        let reads = |call: &Allowed<Dispatch>| match &call.call {
+            GatedCall::Tool { item_id, .. } => is_standard_read_tool(plan, item_id),
+            GatedCall::Knowledge { .. } | GatedCall::Fetch(_) => true,
+            GatedCall::Sign(_) | GatedCall::Directive(_) => false,
+        };
+        matches!(self, Self::RunTools(calls) if calls.iter().all(reads))
     }
 
     /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks that neither

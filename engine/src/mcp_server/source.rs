@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::BoxFuture;
 use crate::context::{EngineContext, Providers};
 use crate::engine::Engine;
-use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, RequestTurns, StopReason, Usage};
+use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall};
 use crate::provider::Provider;
 use crate::thread_id::ThreadId;
@@ -258,8 +258,8 @@ struct DirectiveProvider {
 }
 
 impl Provider for DirectiveProvider {
-    fn request_turns(&self, directive: &str) -> RequestTurns {
-        if directive == self.directive { RequestTurns::SinceReply } else { RequestTurns::All }
+    fn serves_client(&self, directive: &str) -> bool {
+        directive == self.directive
     }
 
     fn call<'a>(

@@ -68,9 +68,15 @@ pub(super) struct ScriptedModel {
     pub pause: Duration,
     /// The usage that every reply reports.
     pub usage: Usage,
+    /// True if the replies stand for the calls of a client.
+    pub is_client: bool,
 }
 
 impl Provider for ScriptedModel {
+    fn serves_client(&self, _directive: &str) -> bool {
+        self.is_client
+    }
+
     fn call<'a>(
         &'a self,
         request: &'a Request,
@@ -139,6 +145,7 @@ impl Lab {
             requests: Mutex::default(),
             pause: Duration::ZERO,
             usage: Usage { input: 100, output: 10, cache_read: 0, cache_write: 0 },
+            is_client: false,
         };
         Self { folder, model: Arc::new(model), system: system.clone(), disk: None, elsewhere: None, keys: None }
     }
@@ -279,6 +286,44 @@ async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
     assert_eq!(used[1].0 - used[0].0, 10, "{used:?}");
     assert_eq!(used[1].1 - used[0].1, 20, "{used:?}");
     assert_eq!(used[1].2, used[0].2, "{used:?}");
+}
+
+/// A call of a tool that may write is synced before and after it; a call that only reads is synced before its answer.
+#[tokio::test]
+async fn a_served_call_costs_no_commit_and_a_sync_for_each_effect() {
+    for tool in ["read", "write"] {
+        let mut used = Vec::new();
+        for turns in [3, 13] {
+            let mut lab = Lab::new(move |request| {
+                let turn = request.cue.turn.unwrap();
+                let input =
+                    if tool == "read" { json!({"path": "a.txt"}) } else { json!({"path": "b.txt", "content": "b"}) };
+                let call = calls(&[(&format!("rye_file_system_{tool}"), input)]);
+                Ok(if turn < turns { call } else { reply_text("done") })
+            });
+            let model = Arc::get_mut(&mut lab.model).unwrap();
+            (model.is_client, model.usage) = (true, Usage::default());
+            lab.write("a.txt", "content\n");
+            lab.directive("loop", &format!("<limits turns=\"30\"/>{}", permit(&["rye.file-system.*"])), "");
+            lab.disk = Some(Arc::new(SimulatedDisk::new()));
+            let engine = lab.engine();
+            let (commits, disk) = (engine.commits(), engine.disk().counters());
+            let result = lab.run(&engine, "loop").await;
+            assert_eq!(result.status, Status::Completed, "{:?}", engine.threads().transcript(&thread(&result)));
+            let disk = engine.disk().counters().since(&disk);
+            let row = engine.threads().show(&thread(&result)).unwrap().unwrap().row;
+            assert_eq!((u32::try_from(row.cost.turns).unwrap(), row.cost.spend), (turns + 1, 0));
+            used.push((engine.commits() - commits, disk.syncs, disk.appends));
+        }
+        assert_eq!(used[1].0, used[0].0, "{tool}: {used:?}");
+        let (synced, appended) = (used[1].1 - used[0].1, used[1].2 - used[0].2);
+        if tool == "read" {
+            assert_eq!((synced, appended), (10, 10 * 2), "{used:?}");
+        } else {
+            // The record of the changed file is synced as well.
+            assert!(synced >= 10 * 2, "{used:?}");
+        }
+    }
 }
 
 #[tokio::test]

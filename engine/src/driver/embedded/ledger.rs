@@ -1,6 +1,8 @@
 //! Ledger operations and updates of the thread's row: one registry commit per step. The fold determines the key of each
 //! operation.
 
+use std::sync::{MutexGuard, PoisonError};
+
 use crate::machine::effect::ContinuationRow;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
 
@@ -12,9 +14,25 @@ use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, Thre
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
+/// Maximum age of the row of a served session while calls come in, in milliseconds.
+const MAX_ROW_AGE_MS: i64 = 1_000;
+/// Time without a call after which the row of a served session is updated, in milliseconds.
+const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
+
 impl EmbeddedDriver {
     /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
+        if self.books_nothing(reservation) {
+            let last = {
+                let mut update = self.row_update();
+                update.1 = true;
+                update.0
+            };
+            if self.engine.clock.now().saturating_sub(last) >= MAX_ROW_AGE_MS {
+                self.update_row(cost, synced).await?;
+            }
+            return Ok(Fact::Reserved);
+        }
         let mut changes = self.settlements(&reservation.settle);
         let Reservation { turn, attempt, amount, raised, .. } = *reservation;
         let status = Some(Status::Running);
@@ -30,6 +48,52 @@ impl EmbeddedDriver {
             }
             Some(_) | None => Ok(Fact::Reserved),
         }
+    }
+
+    /// Returns true if a reservation and its settlements need no ledger: the client of a served session is billed
+    /// nothing for its calls, whatever the prices of the plan's model.
+    fn books_nothing(&self, reservation: &Reservation) -> bool {
+        let Reservation { turn: _, attempt: _, amount: _, settle, raised } = reservation;
+        raised.is_none() && settle.iter().all(is_free) && self.has_client()
+    }
+
+    /// Returns true if calls come from a client. Connects the provider, which the next effect needs anyway.
+    fn has_client(&self) -> bool {
+        let provider = self.connection(false).as_ref();
+        provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))
+    }
+
+    /// Waits for a call, and updates the row of a served session once the client makes no call for some time.
+    pub(super) async fn update_row_meanwhile(
+        &self,
+        mut call: impl Future<Output = Fact> + Unpin,
+        cost: Cost,
+        synced: u64,
+    ) -> Result<Fact, DriveError> {
+        if !self.row_update().1 {
+            return Ok(call.await);
+        }
+        tokio::select! {
+            biased;
+            fact = &mut call => return Ok(fact),
+            () = self.engine.clock.elapse(IDLE_BEFORE_ROW_UPDATE_MS) => {}
+        }
+        Box::pin(self.update_row(cost, synced)).await?;
+        Ok(call.await)
+    }
+
+    async fn update_row(&self, cost: Cost, synced: u64) -> Result<(), DriveError> {
+        let (status, cost, synced) = (Some(Status::Running), Some(cost), Some(synced));
+        self.engine
+            .writer
+            .commit(vec![self.update(RowUpdate { status, cost, synced, ..RowUpdate::default() })])
+            .await?;
+        *self.row_update() = (self.engine.clock.now(), false);
+        Ok(())
+    }
+
+    fn row_update(&self) -> MutexGuard<'_, (i64, bool)> {
+        self.row_update.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Books open settlements during a long step. Booking a settlement twice has no further effect.
@@ -135,6 +199,9 @@ impl EmbeddedDriver {
     }
 
     pub(crate) fn settlements(&self, settle: &[Settled]) -> Vec<Change> {
+        if !settle.is_empty() && settle.iter().all(is_free) && self.has_client() {
+            return Vec::new();
+        }
         let step = |s: &Settled| Change::Ledger(LedgerStep::settle(&self.id, s.turn, s.attempt, s.amount));
         settle.iter().map(step).collect()
     }
@@ -142,4 +209,8 @@ impl EmbeddedDriver {
     fn update(&self, update: RowUpdate) -> Change {
         Change::Update { thread: self.id.clone(), update: Box::new(update), now: self.engine.clock.now() }
     }
+}
+
+fn is_free(settled: &Settled) -> bool {
+    settled.amount == 0 && settled.overspent == 0
 }

@@ -68,6 +68,7 @@ async fn hook_directive_spends_the_threads_money() {
             requests: std::sync::Mutex::default(),
             pause: std::time::Duration::ZERO,
             usage: lab.model.usage,
+            is_client: false,
         });
         lab
     };
