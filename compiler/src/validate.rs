@@ -66,7 +66,7 @@ pub use incremental::CheckSession;
 use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
-use prefix::CachePrefixChecks;
+use prefix::{CachePrefixChecks, TextFrequencies};
 use raises::RaiseUses;
 use repeated_text::{ParagraphCache, RepeatedParagraphs};
 use selection::SelectedDirectives;
@@ -296,6 +296,7 @@ struct Checker<'i, 'w> {
     retries: unreachable_limits::RetryCounts,
     matching: fact_bounds::MatchingCalls,
     paragraphs: ParagraphCache,
+    frequencies: TextFrequencies,
     lowering: LowerContext<'i, 'w>,
 }
 
@@ -313,6 +314,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             retries: unreachable_limits::RetryCounts::default(),
             matching: fact_bounds::MatchingCalls::default(),
             paragraphs: ParagraphCache::default(),
+            frequencies: TextFrequencies::default(),
             lowering: LowerContext::with_cache(items, kept),
         }
     }
@@ -407,7 +409,7 @@ impl<'i, 'w> Checker<'i, 'w> {
                 unreachable_limits::check(self.items, &self.retries, composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
-                share.prefixes.add(composed, &audit.model);
+                share.prefixes.add(composed, &audit.model, &self.frequencies);
                 share.raises.add(composed, &audit.limits);
             }
             interface::check_placeholders(composed, found);

@@ -104,6 +104,29 @@ fn assert_linear(name: &str, world: impl Fn(usize) -> MapWorld<'static>, run: im
     assert!(large <= 6 * small, "{name}: {small} allocations for {PARTS} parts, {large} for {}", 4 * PARTS);
 }
 
+/// Returns directives that share a text of a hook with placeholders.
+fn shared_hook_text(directives: usize, placeholders: usize) -> MapWorld<'static> {
+    let hook = "hooks:\n  - { id: h, event: thread_started, position: after, action: { primary: fetch, item_type: knowledge, item_id: k } }\n";
+    let text = format!("# K\n\n{}\n", repeat(placeholders, |_| "${thread_id} ".to_owned()));
+    let world = MapWorld::new().project(".ai/knowledge/k.md", text).project(".ai/config/agent/hooks.yaml", hook);
+    let body = "A rule of the house holds.\n".repeat(400);
+    (0..directives).fold(world, |world, i| {
+        world.project(&format!(".ai/directives/d{i}.md"), directive(&format!("d{i}"), "", "", &body))
+    })
+}
+
+#[test]
+fn check_reads_the_text_of_a_hook_once_for_all_directives() {
+    let cost = |directives: usize, placeholders: usize| {
+        let world = shared_hook_text(directives, placeholders);
+        i64::try_from(allocations(|| drop(check(&world, &Selection::All)))).unwrap()
+    };
+    // The placeholders cost the same for 60 directives and for 20.
+    let of_placeholders = |directives| cost(directives, 200) - cost(directives, 0);
+    let more = of_placeholders(60) - of_placeholders(20);
+    assert!(more < 40 * 200, "{more} allocations for 40 more directives");
+}
+
 #[test]
 fn check_of_hostile_files_is_linear() {
     let run = |world: &MapWorld<'_>| {

@@ -1,6 +1,7 @@
 //! Checks of prompt caching. A provider's cache covers only the prefix before the first difference, so a part that
 //! changes often makes every later part expensive (`engine.md` 6).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rye_grammar::Span;
@@ -23,6 +24,26 @@ use super::incremental::Merge;
 /// threads of a directive share the first message only while the cache of an earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
+/// The change frequencies of the texts that hooks provide, by the text and the hook point. The directives of a project
+/// share most of these texts.
+#[derive(Debug, Default)]
+pub struct TextFrequencies(RefCell<BTreeMap<(Span, HookPoint), ChangeFrequency>>);
+
+impl TextFrequencies {
+    /// Returns the change frequency of the text that a hook provides.
+    fn of(&self, hook: &ComposedHook) -> ChangeFrequency {
+        // Without knowledge, the text is the result of a tool, or an item chosen at run time.
+        let Some(knowledge) = &hook.knowledge else { return ChangeFrequency::PerThread };
+        let key = (knowledge.body.span, hook.decl.event);
+        if let Some(known) = self.0.borrow().get(&key) {
+            return *known;
+        }
+        let frequency = knowledge_frequency(knowledge, hook.decl.event);
+        self.0.borrow_mut().insert(key, frequency);
+        frequency
+    }
+}
+
 /// The reported parts. The first affected directive of each part is the example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
@@ -30,17 +51,17 @@ pub struct CachePrefixChecks {
 }
 
 impl CachePrefixChecks {
-    pub fn add(&mut self, composed: &Composed, model: &PlannedModel) {
+    pub fn add(&mut self, composed: &Composed, model: &PlannedModel, frequencies: &TextFrequencies) {
         let points =
             [HookPoint::BuildSystemPrompt, HookPoint::ThreadStarted, HookPoint::Context, HookPoint::BeforeAgentStart];
         let ours = |hook: &ComposedHook| hook.decl.space == Space::Project && points.contains(&hook.decl.event);
         let is_new =
             |hook: &&ComposedHook| ours(hook) && hook.is_live() && !self.reported.contains_key(&hook.decl.span);
         if composed.hooks.iter().any(|hook| is_new(&hook)) {
-            self.check_system_prompt(composed, model);
+            self.check_system_prompt(composed, model, frequencies);
             self.check_messages(composed, model);
         }
-        self.check_first_message(composed, model);
+        self.check_first_message(composed, model, frequencies);
     }
 
     pub fn finish(self, found: &mut Diagnostics) {
@@ -49,7 +70,7 @@ impl CachePrefixChecks {
 
     /// Checks the system prompt for a part that changes per thread and precedes constant parts, because the cache
     /// outlives a thread.
-    fn check_system_prompt(&mut self, composed: &Composed, model: &PlannedModel) {
+    fn check_system_prompt(&mut self, composed: &Composed, model: &PlannedModel, frequencies: &TextFrequencies) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
                 hook.is_live() && hook.decl.event == HookPoint::BuildSystemPrompt && hook.decl.position == position
@@ -58,7 +79,7 @@ impl CachePrefixChecks {
         };
         let by = model.counted_by;
         // Each part with its change frequency, its tokens, and the hook that provides it.
-        let of_hook = |hook| (hook_text_frequency(hook), hook_tokens(hook, by), Some(hook));
+        let of_hook = |hook| (frequencies.of(hook), hook_tokens(hook, by), Some(hook));
         let before = at(Position::Before).map(of_hook);
         let chain =
             composed.system.iter().map(|item| (ChangeFrequency::Never, by.count(&item.knowledge.body.node), None));
@@ -105,7 +126,7 @@ impl CachePrefixChecks {
 
     /// Checks the first message for a text of a hook or an input that differs between threads and precedes long
     /// constant parts.
-    fn check_first_message(&mut self, composed: &Composed, model: &PlannedModel) {
+    fn check_first_message(&mut self, composed: &Composed, model: &PlannedModel, frequencies: &TextFrequencies) {
         let is_brought = |hook: &&ComposedHook| hook.is_live() && hook.decl.event == HookPoint::ThreadStarted;
         let at = |position: Position| {
             composed.hooks.iter().filter(is_brought).filter(move |hook| hook.decl.position == position)
@@ -116,17 +137,17 @@ impl CachePrefixChecks {
             items.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)))
         };
         let tokens_of_hooks = |position| {
-            let stable = at(position).filter(|hook| hook_text_frequency(hook) == ChangeFrequency::Never);
+            let stable = at(position).filter(|hook| frequencies.of(hook) == ChangeFrequency::Never);
             stable.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)))
         };
         let Some(leaf) = composed.leaf() else { return };
-        let changing = at(Position::Before).find(|hook| hook_text_frequency(hook) > ChangeFrequency::Never);
+        let changing = at(Position::Before).find(|hook| frequencies.of(hook) > ChangeFrequency::Never);
         if let Some(hook) = changing {
             if hook.decl.space != Space::Project || self.reported.contains_key(&hook.decl.span) {
                 return;
             }
             let before = at(Position::Before).skip_while(|one| one.decl.span != hook.decl.span);
-            let before = before.filter(|hook| hook_text_frequency(hook) == ChangeFrequency::Never);
+            let before = before.filter(|hook| frequencies.of(hook) == ChangeFrequency::Never);
             let behind = before.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)));
             let parts = [
                 items(&composed.before),
@@ -210,15 +231,6 @@ fn includes_previous_prompt(placeholders: &[HookFactPlaceholder]) -> bool {
     placeholders.iter().any(
         |placeholder| matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if root == "system_prompt"),
     )
-}
-
-/// Returns the change frequency of the text that a hook provides.
-fn hook_text_frequency(hook: &ComposedHook) -> ChangeFrequency {
-    match (&hook.knowledge, hook.decl.action.as_ref().map(|a| &a.node)) {
-        (Some(knowledge), _) => knowledge_frequency(knowledge, hook.decl.event),
-        // The text is the result of a tool, or an item chosen at run time.
-        (None, _) => ChangeFrequency::PerThread,
-    }
 }
 
 fn knowledge_frequency(knowledge: &Knowledge, point: HookPoint) -> ChangeFrequency {
