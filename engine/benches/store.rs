@@ -55,7 +55,7 @@ fn transcript_append_and_sync(bencher: Bencher<'_, '_>) {
     let mut transcript = need(Transcript::create(disk, &thread));
     let event = json!({ "type": "state_set", "key": "bench", "value": "x".repeat(LINE_BYTES) });
     bencher.bench_local(|| {
-        need(transcript.append(std::slice::from_ref(&event), 1_700_000_000_000));
+        need(transcript.append_sealed(std::slice::from_ref(&event), 1_700_000_000_000, None));
         need(transcript.sync());
     });
 }
