@@ -52,7 +52,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
 /// # Errors
 /// There is no lock.
 pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
-    read(project)?.ok_or_else(|| CommandError::failed("nothing is locked").with_help("`rye lock` locks the project"))
+    read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("run `rye lock` to write one"))
 }
 
 /// Returns the differences between a directive and its lock entry.

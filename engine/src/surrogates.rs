@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Difference between a half and its mark, a private character of plane 16.
+/// Difference between a surrogate (a half) and its mark, a private-use character of plane 16.
 const MARK_OFFSET: u32 = 0x0010_0000;
 pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;

@@ -108,7 +108,7 @@ fn directive_ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Re
     }
     if args.check {
         let known =
-            known.ok_or_else(|| CommandError::failed("nothing is locked").with_help("`rye lock` locks the project"))?;
+            known.ok_or_else(|| CommandError::failed("no lock file").with_help("run `rye lock` to write one"))?;
         return known.directives.keys().map(|id| parse_directive_id(id)).collect();
     }
     let all = world.list(ItemKind::Directive)?;

@@ -233,7 +233,7 @@ impl Problem for ItemError {
                 ("name", _) => {
                     format!("write `{field}=\"{expected}\"`, or move the file to match its {field}")
                 }
-                (_, "") => "leave the category out, or move the file into a folder of its name".to_owned(),
+                (_, "") => "remove the category, or move the file into a folder with the category's name".to_owned(),
                 _ => format!("write `{expected}`, leave the category out, or move the file"),
             }),
             Self::KnowledgeMismatch { field, .. } => {

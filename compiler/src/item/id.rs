@@ -50,7 +50,7 @@ fn id_help(text: &str) -> String {
     let text = folders.iter().find_map(|folder| inside.strip_prefix(folder)).unwrap_or(inside);
     let stem = text.strip_suffix(".md").or_else(|| text.strip_suffix(".yaml")).or_else(|| text.strip_suffix(".yml"));
     match stem.map(ItemId::parse) {
-        Some(Ok(id)) => format!("an id has no folder of its kind and no extension: `{id}`"),
+        Some(Ok(id)) => format!("write the id without extension and without the folder of its kind: `{id}`"),
         Some(Err(_)) | None => match ItemId::parse(&text.replace('.', "/")) {
             Ok(id) => format!("ids are written with `/`: `{id}`"),
             Err(_) => "an id is one or more parts of letters, digits, `_` and `-`, joined by `/`".into(),

@@ -51,7 +51,7 @@ impl CostBound {
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnBounds {
-    /// Turns that the spend limit pays for in every run, within the other limits.
+    /// Lower bound on the turns that the limits allow in every run, even if each turn costs its worst case.
     pub at_least: TurnBound,
     /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,

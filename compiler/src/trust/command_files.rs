@@ -132,7 +132,7 @@ const INTERPRETERS: [&str; 22] = [
     "tclsh",
     "tsx",
 ];
-/// Launchers whose texts only edit or select lines.
+/// Launchers whose script arguments edit or select lines, and are not read as shell commands.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
 /// Launchers that execute commands from their standard input if no argument names a file or a text.
 const SHELLS: [&str; 12] =

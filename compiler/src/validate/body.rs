@@ -57,7 +57,7 @@ fn has_text(body: &str) -> bool {
     !rest.is_empty()
 }
 
-/// Returns true if a hook can add text for the model. The result of an executed item may be anything.
+/// Returns true if a hook can add text for the model. An executed item counts, because its result can be any text.
 fn provides_text(hook: &HookDecl) -> bool {
     matches!(
         hook.action.as_ref().map(|action| &action.node),

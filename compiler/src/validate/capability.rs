@@ -380,7 +380,8 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports grants of a hook without effect: the action of the hook names one item, which the hook's declaration allows.
+/// Reports the grants of a hook that have no effect: its action uses no item, or a hook file's action names one fixed
+/// item, which needs no grant.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

@@ -1,6 +1,6 @@
-//! Bounds of facts that follow from a directive before a run. The limits bound costs, the grants bound calls, and the
-//! provider files bound the model, because `--model` replaces the directive's own. Patterns of calls are evaluated over
-//! the calls that exist.
+//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs,
+//! grants bound the facts about calls, and the provider files bound `model`, because `--model` can replace the
+//! directive's model. A condition that matches calls by a pattern is evaluated for each existing item.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

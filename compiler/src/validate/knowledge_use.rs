@@ -256,7 +256,8 @@ impl KnowledgeMentions {
         });
     }
 
-    /// Drops mentions by knowledge of `ids`: knowledge that nothing reaches does not reach other knowledge.
+    /// Drops the mentions in unreached knowledge, until no more can be dropped. A knowledge entry is unreached if it is
+    /// in `ids` and has no mention itself.
     fn drop_unreached_places(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {

@@ -81,7 +81,8 @@ pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<Event
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
 }
 
-/// Returns the event of a submitted message; `None` if a hook or an expansion must process the message first.
+/// Returns the event that accepts a submitted message. Empty if the message is not queued, or if it must wait for the
+/// prompt of a run, an `input` hook or an expansion.
 pub(super) fn accept_new(
     plan: &Plan,
     state: &ThreadState,

@@ -288,7 +288,9 @@ impl Transcript {
         let left = match self.disk.length(&self.path) {
             Ok(length) => length,
             Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(unknown) => return self.poison(format!("a write failed ({error}), then its length ({unknown})")),
+            Err(unknown) => {
+                return self.poison(format!("a write failed ({error}), and the file's length is unknown ({unknown})"));
+            }
         };
         if left > self.length
             && let Err(stuck) = self.disk.truncate(&self.path, self.length)

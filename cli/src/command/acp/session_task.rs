@@ -206,7 +206,7 @@ impl SessionTask {
             }
             TypedText::Help(topic) => Err(requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Err(reason),
-            TypedText::Leave(_) => Err("the client closes its sessions".to_owned()),
+            TypedText::Leave(_) => Err("`/quit` works only in `rye chat`; close the session in your client".to_owned()),
             TypedText::Inquiry(Inquiry::Copy(_)) => Err("only a terminal has a clipboard".to_owned()),
             TypedText::Inquiry(inquiry) => {
                 let response = requests.answer_inquiry(inquiry).await;

@@ -390,7 +390,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Returns the policy for reports of version 0.1, which do not state one. That version allowed the calls.
+/// Returns the headless policy of reports of version 0.1, which lack the field. That version allowed calls that need
+/// approval if there was no approver.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }

@@ -81,7 +81,7 @@ pub struct CurrentPrompt {
     pub seconds_before: u64,
     /// True if the message is part of the conversation.
     pub is_delivered: bool,
-    /// True if nothing raises the `spend` limit.
+    /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     pub is_capped: bool,
 }
 

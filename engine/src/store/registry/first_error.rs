@@ -32,7 +32,8 @@ impl FirstError {
         RecordingBackend { backend, syncs, first: self.clone() }
     }
 
-    /// Replaces a database error by the recorded I/O error if the file caused it.
+    /// Returns the recorded I/O error if access to the registry file caused the database error; returns any other error
+    /// unchanged.
     pub fn explain(&self, error: StoreError, path: &Path) -> StoreError {
         let StoreError::Registry { source, .. } = &error else { return error };
         if !is_io_failure(&**source) {

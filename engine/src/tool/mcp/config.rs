@@ -274,7 +274,7 @@ fn read_section(
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             return Err(fault(&format!(
-                "another server has the name `{name}` too, after other characters are replaced by `_`"
+                "another server has the id `{name}` too, because invalid characters become `_`; rename one of the two"
             )));
         }
     }

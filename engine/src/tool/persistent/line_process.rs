@@ -24,7 +24,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 const MAX_PUSHES: u64 = 10;
 /// Maximum characters of the process's own output in an error.
 const MAX_LOG_CHARS: usize = 2_000;
-/// Time for the output that explains the end of a process to arrive.
+/// Wait after the end of a process for the rest of its standard error, which the error message quotes.
 const LOG_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Accepts a message that a process submits; returns false if the chat has ended.
