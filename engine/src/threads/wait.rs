@@ -58,7 +58,7 @@ impl Threads {
                     thread_id: last.to_string(),
                     directive: listed.row.directive.clone(),
                     status: listed.row.status,
-                    ..RunResult::engine_failure("the thread has no result")
+                    ..RunResult::engine_failure("the transcript is missing or has no end; run `rye threads verify`")
                 })),
             },
             Liveness::Orphaned => WaitOutcome::Orphaned(Box::new(listed)),
