@@ -104,7 +104,7 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
     let (at, label, help) = if let Some(open) = all.iter().find(|fence| !fence.closed) {
         (
             open.opening.clone(),
-            "this fence is never closed and takes the rest of the file",
+            "this fence is never closed, so the rest of the file belongs to it",
             "close it before the metadata",
         )
     } else if let Some(other) = all.iter().find(|f| root_name(slice(text, &f.content)) == Some("directive")) {

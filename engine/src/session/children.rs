@@ -228,7 +228,7 @@ impl EngineContext {
         let made = match made {
             Some((_, Ok(made))) => made,
             Some((_, Err(refused))) => return Err(refused.reason),
-            None => return Err("the child was not made".into()),
+            None => return Err("the child was not created".into()),
         };
         let _living = parent.register_hook_child(&made.thread);
         let ended = self.child_result(&made.thread, &parent.sink).await;

@@ -98,7 +98,7 @@ impl Transcript {
     pub fn create(disk: Arc<dyn Disk>, thread: &ThreadId) -> Result<Self, StoreError> {
         let path = layout::transcript(thread);
         if disk.exists(&path).map_err(StoreError::io("access", &path))? {
-            let error = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the thread has a transcript");
+            let error = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the thread already has a transcript");
             return Err(StoreError::io("create", &path)(error));
         }
         Ok(Self {

@@ -23,8 +23,8 @@ use crate::BoxFuture;
 use line_process::{LineFailure, LineProcess};
 pub use line_process::{PushHandler, PushedMessage};
 
-const PYTHON_SERVER: &str = include_str!("persistent/serve.py");
-const JAVASCRIPT_SERVER: &str = include_str!("persistent/serve.mjs");
+const PYTHON_SERVER: &str = concat!(include_str!("script/load.py"), include_str!("persistent/serve.py"));
+const JAVASCRIPT_SERVER: &str = concat!(include_str!("script/load.mjs"), include_str!("persistent/serve.mjs"));
 
 /// Maximum number of persistent processes of a thread.
 const MAX_PROCESSES: usize = 16;

@@ -17,8 +17,8 @@ use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::BoxFuture;
 
-const PYTHON_RUNNER: &str = include_str!("script/run.py");
-const JAVASCRIPT_RUNNER: &str = include_str!("script/run.mjs");
+const PYTHON_RUNNER: &str = concat!(include_str!("script/load.py"), include_str!("script/run.py"));
+const JAVASCRIPT_RUNNER: &str = concat!(include_str!("script/load.mjs"), include_str!("script/run.mjs"));
 /// A shell program that reads the source up to a zero byte and leaves the parameters, the rest of the input, to the
 /// script.
 const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";

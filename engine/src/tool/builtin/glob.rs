@@ -87,7 +87,7 @@ pub fn run(project: &ProjectFiles, parameters: &GlobParameters, stop: &StopCondi
         text.push_str("[stopped before all files were checked; name a smaller folder in `path`]\n");
     }
     if text.is_empty() {
-        return Err(ToolFailure("no path fits into an answer".into()));
+        return Err(ToolFailure("no path fits into the result".into()));
     }
     Ok(ToolOutcome::ok(text))
 }

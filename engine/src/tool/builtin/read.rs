@@ -69,7 +69,7 @@ pub fn run(project: &ProjectFiles, parameters: &ReadParameters, stop: &StopCondi
     let mut line = Vec::new();
     loop {
         if stop.is_due() {
-            return Err(ToolFailure(format!("reading `{path}` took too long, at line {number}")));
+            return Err(ToolFailure(format!("reading `{path}` was stopped at its time limit, at line {number}")));
         }
         let skipping = number + 1 < first;
         let length = next_line(&mut reader, &mut line, skipping).map_err(fail)?;

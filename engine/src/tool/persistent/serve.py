@@ -1,56 +1,30 @@
-# Runs one persistent tool. The first line of the input holds the planned source; each further line is a call. What the
-# tool prints joins the log; what `execute` returns is the answer, one line of JSON.
-import sys
-
-# Nothing is imported from the folder that is worked in: a `json.py` of a project would run within every tool.
-if sys.path[:1] == [""]:
-    del sys.path[0]
-import asyncio, inspect, json, linecache, os, traceback, types
-
-
-def _rye():
+# Runs one persistent tool. The first line of the input holds the planned source; each further line is a call. The
+# result of `execute` is the answer, one line of JSON.
+def _serve():
+    # The reference keeps the input open: `_load` replaces `sys.stdin`.
     held = sys.stdin
     lines = held.buffer
     given = json.loads(lines.readline())
-    path, source, project = given["path"], given["source"], given["project_path"]
-    answers = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdin = open(os.devnull)
-    sys.argv = [path]
-    sys.path.insert(0, os.path.dirname(path))
-    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
-    module = types.ModuleType("rye_tool")
-    module.__file__ = path
-    sys.modules["rye_tool"] = module
+    module, write_text = _load(given)
 
     def write(value):
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
-        data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-        while data:
-            data = data[os.write(answers, data):]
+        write_text(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
 
     def submit(text, delivery="prompt"):
         write({"submit": {"text": text, "delivery": delivery}})
 
     module.submit = submit
-    exec(compile(source, path, "exec"), module.__dict__)
-    takes_project = True
-    try:
-        inspect.signature(module.execute).bind({}, project)
-    except TypeError:
-        takes_project = False
+    _run_source(module, given)
+    project = given["project_path"]
+    takes_project = _takes_project(module, project)
     loop = None
-
-    async def wait(value):
-        return await value
-
     for line in iter(lines.readline, b""):
         call = json.loads(line)
         try:
             result = module.execute(call["facts"], project) if takes_project else module.execute(call["facts"])
             if inspect.isawaitable(result):
                 loop = loop or asyncio.new_event_loop()
-                result = loop.run_until_complete(wait(result))
+                result = loop.run_until_complete(_wait(result))
             json.dumps(result, allow_nan=False)
             answer = {"id": call["id"], "result": result}
         except Exception as error:
@@ -59,4 +33,4 @@ def _rye():
         write(answer)
 
 
-_rye()
+_serve()

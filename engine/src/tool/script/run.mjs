@@ -1,37 +1,9 @@
-// Runs one tool: the source that was planned, as a module at its own place. What it prints joins the log; what it
-// returns is the answer, as JSON.
-import { readFileSync, writeSync } from "node:fs";
-import * as modules from "node:module";
+// Runs one call of a tool. The result of the function is the answer, as JSON.
+import { readFileSync } from "node:fs";
 import { Readable } from "node:stream";
-import { pathToFileURL } from "node:url";
 
 const given = JSON.parse(readFileSync(0, "utf8"));
-const end = (message) => {
-  process.stderr.write(`${message}\n`);
-  process.exit(1);
-};
-const toLog = process.stderr.write.bind(process.stderr);
-process.stdout.write = toLog;
-
-let source = given.source;
-if (given.typescript) {
-  if (!modules.stripTypeScriptTypes) {
-    end(`TypeScript tools need node 22.13 or newer; this is ${process.version}`);
-  }
-  source = modules.stripTypeScriptTypes(source);
-}
-if (!modules.register) {
-  end(`JavaScript tools need node 18.19, 20.6 or newer; this is ${process.version}`);
-}
-const url = pathToFileURL(given.path).href;
-const hooks = `let held;
-export async function initialize(data) { held = data; }
-export async function load(url, context, next) {
-  return url === held.url ? { format: "module", source: held.source, shortCircuit: true } : next(url, context);
-}`;
-modules.register(`data:text/javascript,${encodeURIComponent(hooks)}`, { data: { url, source } });
-
-const tool = await import(url);
+const tool = await import(register(given));
 const call = given.entry === "execute" ? (tool.execute ?? tool.default) : tool.main;
 if (typeof call !== "function") {
   end("the tool does not export a function");
@@ -51,8 +23,5 @@ const text = printed.length > 0 && result === undefined ? printed.join("") : JSO
 if (text === undefined) {
   end("the result of the tool is not JSON");
 }
-let data = Buffer.from(text.toWellFormed ? text.toWellFormed() : text);
-while (data.length > 0) {
-  data = data.subarray(writeSync(1, data));
-}
+write(text);
 process.exit(0);
