@@ -1,5 +1,5 @@
-//! The commands, a module for each. A command takes its arguments and a [`crate::report::Printer`], and returns its exit
-//! code.
+//! The commands, a module for each. The function of a command receives the arguments and a [`crate::report::Printer`],
+//! and returns the exit code.
 
 #[cfg(feature = "acp")]
 pub mod acp;

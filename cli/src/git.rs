@@ -56,7 +56,7 @@ impl Revision {
         Ok(Self { files: read_objects(project, &wanted)?, commit })
     }
 
-    /// Returns a world with these files as the project's, and with the other spaces of the given world.
+    /// Returns a world whose project contains the files of this revision, and whose other spaces are those of `spaces`.
     pub fn over_spaces<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
         let mut world = MapWorld::with_fallback(spaces);
         for (path, content) in &self.files {

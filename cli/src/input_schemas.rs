@@ -1,4 +1,4 @@
-//! JSON Schemas of input files on disk, and the comments of YAML files that name them for editors.
+//! JSON Schemas of input files, as files on disk. A comment in a YAML file names the schema, so that editors find it.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub fn annotate(path: &str, text: String) -> String {
     format!("# yaml-language-server: $schema={up}{inside}/{schema}.json\n{text}")
 }
 
-/// Writes the schema that the comment of a new YAML file names to the project.
+/// Writes to the project the schema that is named in the comment of a new YAML file.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {

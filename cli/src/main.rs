@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Parses the command line. An environment variable of an option that is set to an empty value counts as unset.
+/// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
     let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;

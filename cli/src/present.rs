@@ -28,7 +28,7 @@ pub fn status_style(status: Status) -> Style {
     }
 }
 
-/// Formats a spend, in which calls of models without a price may be missing.
+/// Formats a spend. If `unpriced` is true, models without a price were called, whose cost is not in `nanos`.
 pub fn format_spend(nanos: u64, unpriced: bool) -> String {
     match (unpriced, nanos) {
         (false, _) => format_money(nanos),
@@ -42,7 +42,7 @@ pub fn format_money(nanos: u64) -> String {
     format!("${}", Nanos::from_u64(nanos))
 }
 
-/// Formats an amount that may be negative, if overspent.
+/// Formats an amount, which is negative if more was spent than was available.
 pub fn format_signed_money(amount: Nanos) -> String {
     let text = amount.to_string();
     text.strip_prefix('-').map_or_else(|| format!("${text}"), |rest| format!("-${rest}"))

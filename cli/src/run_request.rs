@@ -29,7 +29,8 @@ pub struct RunRequestArgs {
     /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` overrides it
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,
-    /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL` (default: `RYE_MODEL`)
+    /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL` (default:
+    /// `RYE_MODEL`)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
@@ -89,7 +90,7 @@ pub fn existing_directives(texts: &[String], world: &dyn World) -> Result<Vec<It
 }
 
 impl RunRequestArgs {
-    /// Returns the named model.
+    /// Returns the model that `--model` names, without the default of `RYE_MODEL`.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
@@ -161,9 +162,9 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs if a routing hook selects a parent that declares some of them. The selection may depend on the inputs,
-/// so the texts are first taken as strings, then as JSON, until the declared types of the resulting chain lead to the
-/// same values.
+/// Parses inputs if a routing hook selects a parent that declares some of the inputs. The selection may depend on the
+/// values of the inputs. The chain is therefore first computed with all texts as strings, then with texts parsed as
+/// JSON. The first chain is used whose declared types lead to the same chain again.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,
@@ -244,7 +245,8 @@ fn declared_types(directive: &ItemId, world: &dyn World) -> BTreeMap<String, Fie
     types
 }
 
-/// Parses a text according to its declared type. If it does not fit, it stays a string for the compiler to report.
+/// Parses a text according to its declared type. A text that does not fit the type stays a string, and the compiler
+/// reports the wrong type.
 fn parse_typed(declared: Option<FieldType>, text: &str) -> Value {
     match declared {
         None | Some(FieldType::String) => Value::from(text),

@@ -9,7 +9,7 @@ const MAX_BLOCKING_THREADS: usize = 64;
 
 /// Number of workers of a process that runs several threads.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
-/// Number of workers for a thread that spawns none. A second worker would only be woken and sent to sleep.
+/// Number of workers for a thread that spawns no other threads. A second worker would only be woken and sent to sleep.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 
 /// Starts a runtime with this number of workers.

@@ -43,7 +43,7 @@ impl Spaces {
     }
 
     /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty project,
-    /// and false: for commands that also work with only the user space and the standard library.
+    /// and false. Used by commands that need only the user space and the standard library.
     pub fn find_or_here(requested: Option<&Path>) -> Result<(Self, bool), CommandError> {
         match Self::find(requested) {
             Ok(spaces) => Ok((spaces, true)),
@@ -86,7 +86,7 @@ impl Spaces {
         self.library_project().world_without_project().map_err(|error| CommandError::failed(error.to_string()))
     }
 
-    /// Returns the project of the library.
+    /// Returns these folders as a [`Project`] of the library `rye`.
     pub fn library_project(&self) -> Project {
         let user_root = if self.own { Some(self.project.clone()) } else { user_root() };
         Project::at(self.project.clone(), user_root).with_shipped_files(example_subjects)

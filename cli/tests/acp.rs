@@ -29,7 +29,7 @@ fn client_that_closes_its_output_ends_the_agent_without_an_error() {
     let place = project("Done.");
     let AcpClient { mut process, input, output, cwd, .. } = AcpClient::start(&place);
     drop(output);
-    // The response to the request finds no reader.
+    // Nothing reads the response to this request.
     let request = json!({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": cwd, "mcpServers": []}});
     writeln!(input.as_ref().unwrap(), "{request}").unwrap();
     assert_eq!(process.wait().unwrap().code(), Some(0));
@@ -127,7 +127,7 @@ fn commands_are_listed_and_performed_without_a_request() {
     assert!(text(&tree, "agent_message_chunk").contains("  1  first"), "{:?}", tree.updates);
     client.prompt(&session, "second");
     client.prompt(&session, "/fork 2");
-    // The thread that continues the session is shown like the first one.
+    // The client also receives the replies of the thread that continues the session.
     let third = client.prompt(&session, "third");
     assert_eq!(text(&third, "agent_message_chunk"), "One.");
     let mut commands = third.updates.iter().chain(&tree.updates).map(|message| &message["params"]["update"]);

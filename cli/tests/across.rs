@@ -267,7 +267,7 @@ fn ledger_of_a_tree_adds_up_over_the_continuation_of_a_child() {
     let of_root = accounts(result["thread_id"].as_str().unwrap());
     let [(_, whole), (first, of_first), (next, of_next)] = of_root.as_slice() else { panic!("{of_root:?}") };
     assert_eq!((first, *of_next > 0), (&child, true), "{of_root:?}");
-    // The root made two calls of its own, as dear as each call of the child.
+    // The root made two calls of its own. Each cost as much as a call of the child.
     assert_eq!(*whole, of_first + of_next + 2 * of_first, "{of_root:?}");
     assert!(accounts(next).iter().any(|(thread, spent)| thread == next && spent == of_next), "{:?}", accounts(next));
 }

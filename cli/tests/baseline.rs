@@ -1,7 +1,8 @@
-//! Comparison with version 0.1 (commit 4a8be86). `snapshots/baseline/projects.jsonl` holds the cases and examples of that
-//! version, `snapshots/baseline/recorded.jsonl` the results of its binary: exit codes, diagnostics, plans, transcripts
-//! and requests. `snapshots/baseline/renamed.json` translates renamed fields, `snapshots/baseline/differences.md` lists
-//! every other difference with its reason, and `snapshots/baseline/refused.jsonl` the runs that only a limit of today ends.
+//! Comparison with version 0.1 (commit 4a8be86). `snapshots/baseline/projects.jsonl` holds the cases and examples of
+//! that version, `snapshots/baseline/recorded.jsonl` the results of its binary: exit codes, diagnostics, plans,
+//! transcripts and requests. `snapshots/baseline/renamed.json` translates renamed fields,
+//! `snapshots/baseline/differences.md` lists every other difference with its reason, and
+//! `snapshots/baseline/refused.jsonl` lists the runs that a limit ends today but did not end in version 0.1.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -125,7 +126,7 @@ impl Workspace {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a command with `--format json`; returns its exit code and the last value.
+    /// Runs a command with `--format json`; returns its exit code and the JSON value of the last line.
     fn json(&self, args: &[&str]) -> (Option<i32>, Value) {
         let args: Vec<String> = args.iter().copied().chain(["--format", "json"]).map(str::to_owned).collect();
         let (code, text) = self.run(&args, &[]);
@@ -149,7 +150,7 @@ impl Workspace {
         out + rest
     }
 
-    /// Normalizes every string of a value, and replaces long ones by their hash.
+    /// Normalizes every string of a value, and replaces each long string by its hash.
     fn recorded(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
@@ -255,7 +256,7 @@ fn record_run(space: &Workspace, id: &str, project: &BaselineProject) -> Value {
     json!({ "exit": code, "result": space.recorded(&result["result"]), "status": result["status"], "outputs": space.recorded(&result["outputs"]), "threads": threads })
 }
 
-/// Records the requests of a run whose model calls a tool that does not exist, and then only answers.
+/// Records the requests of a run whose model first calls a tool that does not exist, and then replies without a call.
 fn record_requests(space: &Workspace, wire: ApiFormat, id: &str, project: &BaselineProject) -> Value {
     let (name, _, variables) = wire.names();
     let provider = format!(
@@ -429,7 +430,8 @@ fn is_match(pattern: &str, text: &str) -> bool {
         .is_some_and(|text| (0..=text.len()).any(|at| text.get(at..).is_some_and(|end| is_match(rest, end))))
 }
 
-/// Records every project with two workers. Facts that differ between two runs of the binary are marked.
+/// Records every project, on two threads. With `is_twice`, records each project twice and marks the facts that differ
+/// between the two recordings.
 fn record_all(projects: &[BaselineProject], binary: &Path, is_twice: bool) -> Vec<Recorded> {
     let queue = Mutex::new(projects.iter().enumerate());
     let done = Mutex::new(BTreeMap::new());
@@ -521,7 +523,7 @@ struct RefusedRun {
     limits: BTreeMap<String, [Value; 2]>,
 }
 
-/// Compares the limits that end runs, without regard to the listed differences.
+/// Returns the runs that a limit ends in `after`, but not in `before`. The rows of `differences.md` are not applied.
 fn refused_runs(before: &[Recorded], after: &[Recorded]) -> Vec<RefusedRun> {
     let pairs = before.iter().zip(after).filter(|(before, _)| limit_hits(&before.run).is_empty());
     let refused = pairs.map(|(_, after)| RefusedRun { case: after.case.clone(), limits: limit_hits(&after.run) });

@@ -19,7 +19,7 @@ fn project(script: &str) -> TestProject {
     place
 }
 
-/// Runs `rye chat` with these lines and the end of the input.
+/// Runs `rye chat` with these lines as the whole input.
 fn chat(place: &TestProject, args: &[&str], lines: &[u8]) -> ProcessResult {
     let args = [&["chat"], args, &["--script", "script.yaml"]].concat();
     let mut command = place.command(&args);

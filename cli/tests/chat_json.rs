@@ -39,7 +39,7 @@ fn client_answers_approvals() {
         let asked = client.event("approval_asked");
         let state = client.ask(json!({"type": "state"}));
         assert_eq!(state["data"]["question"]["question"], asked["seq"], "{state}");
-        // An answer with a number of no open request has no effect.
+        // An answer whose number matches no open request has no effect.
         client.ask(json!({"type": "answer", "question": 100_000, "approve": true}));
         client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
         let result = client.event("tool_call_result");

@@ -68,7 +68,7 @@ fn diagnostics_wrap_at_the_width_of_the_terminal() {
         let shown = String::from_utf8(done.stderr).unwrap();
         let headers: Vec<&str> = shown.lines().filter(|line| line.starts_with("error[rye::")).collect();
         assert!(!headers.is_empty(), "{shown}");
-        // A path, the snippet of a source and the list of codes stay whole.
+        // Paths, source snippets and the list of codes are not wrapped, so only the other lines are checked.
         let prose = shown.lines().filter(|line| line.starts_with("error[") || line.trim_start().starts_with("help:"));
         for line in prose {
             assert!(line.chars().count() <= width.parse::<usize>().unwrap(), "{width}: {line}");
@@ -195,7 +195,7 @@ fn watch_detects_unreported_changes() {
     until("1 error, 1 warning");
     std::fs::remove_file(place.project().join(".mcp.json")).unwrap();
     until("0 errors, 1 warning");
-    // Like switching to a branch without the folder, and back.
+    // Simulates a switch to a branch without the `.ai` folder, and back.
     let (ai, away) = (place.project().join(".ai"), place.project().join("away"));
     std::fs::rename(&ai, &away).unwrap();
     until("checked 0 directives");

@@ -89,7 +89,7 @@ fn binary_and_library_give_equal_answers() {
     }
     let output = rye(&["eval"], requests.as_bytes());
     let given: Vec<&str> = text(&output.stdout).lines().collect();
-    // The compiler's own tests check the answers; this checks that all requests of the contract are here.
+    // The tests of the compiler check the answers. The number proves that no request of the contract was left out.
     assert_eq!(given.len(), 3494);
     assert_eq!(given, want);
 }

@@ -1,5 +1,5 @@
-//! The guide for authors of extensions (`docs/guides/extend-a-chat.md`): writes each file of the page into a project and
-//! uses every extension in a session, in YAML, Python and TypeScript.
+//! The guide for authors of extensions (`docs/guides/extend-a-chat.md`): writes each file of the page into a project
+//! and uses every extension in a session, in YAML, Python and TypeScript.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 

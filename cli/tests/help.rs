@@ -21,7 +21,7 @@ fn only_commands_with_more_formats_offer_them() {
         assert!(offered.iter().all(&offers), "{command}: {help}");
         assert!(!not_offered.iter().any(offers), "{command}: {help}");
     }
-    // The position of a format does not matter, and the other commands refuse it.
+    // `--format` may precede or follow the command, and a command refuses a format that it does not support.
     place.run_ok(&["init"]);
     let place = place.cloned();
     assert!(place.run_ok(&["--format", "sarif", "check"]).contains("2.1.0"));

@@ -190,8 +190,8 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
 }
 
-/// Checks the end in every phase: no process runs, no money is reserved, the files are valid, and the thread can be
-/// resumed.
+/// Checks the state after an interruption in any phase: no process runs, no money is reserved, the files are valid, and
+/// the thread can be resumed.
 fn is_in_order(place: &TestProject, what: &str, status: &str, done: &ProcessResult) {
     assert_eq!(done.code, Some(130), "{what}: {}{}", done.stdout, done.stderr);
     let result: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
@@ -234,7 +234,7 @@ fn first_ctrl_c_finishes_the_current_step() {
         interrupt(&child);
         let asked = Instant::now();
         let done = ProcessResult::from(child.wait_with_output().unwrap());
-        // No retry delay of a minute is waited for.
+        // The run does not wait for the retry delay of one minute.
         assert!(asked.elapsed() < Duration::from_secs(45), "{}: {:?}", phase.name, asked.elapsed());
         holds(&records(&place), phase.name, phase.once, phase.never);
         is_in_order(&place, phase.name, "cancelled", &done);

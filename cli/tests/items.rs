@@ -34,7 +34,7 @@ fn new_items_pass_check_in_every_language() {
     place.write(".ai/tools/team/helper.py", "def double(n):\n    return 2 * n\n");
     let (code, checked) = place.json(&["check"]);
     assert_eq!((code, &checked["summary"]["errors"]), (Some(0), &json!(0)), "{checked}");
-    // A second extension would be a second file for the id.
+    // With another extension, the id would have two files.
     let again = place.rye(&["new", "tool", "team/c", "--language", "shell"]);
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("already: `.ai/tools/team/c.py`"), "{}", again.stderr);

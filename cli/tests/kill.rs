@@ -153,7 +153,8 @@ fn run_killed_at_any_event_recovers() {
         let halves = [half(1), half(2)];
         halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
-    // Events are written in groups and a kill may be late: these are the events after which runs really died.
+    // Events are written in groups and a kill may be late. `places` holds the distinct positions at which runs really
+    // died.
     assert!(places.len() >= 10, "{places:?} of {events}");
 }
 

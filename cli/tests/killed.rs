@@ -1,6 +1,6 @@
 //! Tests of `kill -9` after the events of different runs: parallel calls, children, failed attempts, threads resumed
-//! twice. Each recovered run has the same result. `just crash` kills after every event; other test runs kill after a
-//! sample of the events.
+//! twice. Each recovered run has the same result as a run that was not killed. `just crash` kills after every event;
+//! other test runs kill after a sample of the events.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -123,7 +123,7 @@ fn start(place: &TestProject, words: &[String]) -> Child {
     place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Runs all commands, and kills the process once there are this many events. Returns false if that never happened.
+/// Runs all commands, and kills the process once there are this many events. Returns false if no process was killed.
 fn until_killed(place: &TestProject, run: &KilledRun, after: usize) -> bool {
     let deadline = Instant::now() + Duration::from_mins(1);
     while let Some(words) = next(place, run) {

@@ -1,5 +1,5 @@
-//! Tests of what runs and killed processes leave behind: temporary folders, lock files of owners, temporary files in the
-//! project, and processes. `just leftovers` makes 200 runs and 50 kills, other test runs a sample.
+//! Tests of what runs and killed processes leave behind: temporary folders, lock files of owners, temporary files in
+//! the project, and processes. `just leftovers` makes 200 runs and 50 kills, other test runs a sample.
 
 #![cfg(all(feature = "mcp", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rye::{TestProject, files};
 use serde_json::json;
 
-/// A bound for everything that ends by itself, on a loaded machine.
+/// Time limit for everything that ends by itself, long enough for a loaded machine.
 const SOON: Duration = Duration::from_mins(1);
 
 /// A program that writes much, uses its temporary folder, starts a daemon, and does not end.
@@ -61,7 +61,7 @@ struct KilledCommand {
 struct Leftovers {
     place: TestProject,
     temporary: PathBuf,
-    /// Number of events before the command that is killed.
+    /// Number of recorded events before the start of the command to kill.
     events_before: Cell<usize>,
 }
 
@@ -233,7 +233,8 @@ fn mcp_input() -> String {
 const COMMANDS: [KilledCommand; 7] = [
     KilledCommand { args: &["run", "endless"], input: NO_INPUT, is_due: Leftovers::has_started },
     KilledCommand { args: &["run", "waiting"], input: NO_INPUT, is_due: |left| left.has_temporary("called") },
-    // The temporary folder exists before its helper runs: the kill can happen between them.
+    // The temporary folder is created before the helper that removes it starts. The kill can happen between these
+    // steps.
     KilledCommand { args: &["run", "quick"], input: NO_INPUT, is_due: |left| !left.temporary_paths().is_empty() },
     KilledCommand { args: &["chat", "endless", "--format", "json"], input: chat_input, is_due: Leftovers::has_started },
     KilledCommand { args: &["mcp", "serve", "endless"], input: mcp_input, is_due: Leftovers::has_started },
@@ -252,7 +253,7 @@ fn killed_commands_leave_nothing_after_the_next_run() {
     let (mut killed, mut swept) = (0, 0);
     for n in 0..kills {
         let command = &COMMANDS[n % COMMANDS.len()];
-        // The number of commands is odd, so that each command is killed in both ways.
+        // Because the number of commands is odd, two consecutive rounds kill each command in both ways.
         let how = if n % 2 == 0 { Killed::Rye } else { Killed::RyeAndHelpers };
         let what = format!("kill {n}: {:?}, {how:?}", command.args);
         killed += usize::from(left.kill(command, how));

@@ -40,8 +40,8 @@ fn run(place: &TestProject) -> rye::ProcessResult {
     place.rye(&["run", "root", "--locked", "--script", "script.yaml"])
 }
 
-/// Checks that the run was refused with the directive, the change and the command that locks it, and that nothing of
-/// the child was recorded.
+/// Checks that the run was refused with a message that contains `says` and the command that locks the child, and that
+/// no child ran.
 fn assert_refused(place: &TestProject, done: &rye::ProcessResult, says: &str) {
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     for part in [says, "rye lock child"] {

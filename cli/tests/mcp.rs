@@ -95,7 +95,7 @@ fn add_configures_trusts_and_refreshes_a_server() {
     assert!(added.stdout.contains("+ mcp/sums/"), "{}", added.stdout);
     assert!(added.stderr.contains("<tool>mcp.sums.*</tool>"), "{}", added.stderr);
     assert!(place.read(".mcp.json").contains("\"sums\""));
-    // Neither the server nor its items need another approval.
+    // `rye mcp add` has trusted both the server and its items.
     let trusted = place.run_ok(&["trust", "--list"]);
     let of_server: Vec<&str> = trusted.lines().filter(|line| line.contains("sums")).collect();
     assert!(!of_server.is_empty() && of_server.iter().all(|line| line.starts_with("trusted")), "{trusted}");

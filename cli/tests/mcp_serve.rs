@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// The time that a slow call takes if nothing ends it, far above every bound below.
 const SLOW: Duration = Duration::from_mins(1);
-/// A bound for everything that must not wait for a slow call, on a loaded machine.
+/// Time limit for everything that must not wait for a slow call, long enough for a loaded machine.
 const SOON: Duration = Duration::from_secs(15);
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -399,7 +399,7 @@ fn half_open_connections_delay_no_request() {
     let place = place();
     let server = HttpServer::new(&place, &[], None);
     let session = server.session();
-    // More connections than the server holds, each with the start of a head.
+    // Opens more connections than the server holds, each with an incomplete request head.
     let open = |_| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: x\r\n").unwrap();

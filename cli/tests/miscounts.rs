@@ -1,5 +1,5 @@
-//! Providers that miscount, through the binary and on four wires: no call is booked below what it may cost, and none
-//! starts past a limit.
+//! Tests of the binary with providers that report wrong token counts, in four API formats: no call is booked below the
+//! cost that it may have, and no call starts beyond a limit.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -15,7 +15,8 @@ use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use serde_json::Value;
 
-/// Nano-dollars of a token of the test's model: a dollar per million tokens of input, five of output, a tenth cached.
+/// Prices of the test's model in nano-dollars per token: $1 per million input tokens, $5 per million output tokens and
+/// $0.10 per million cached tokens.
 const INPUT: u64 = 1_000;
 const OUTPUT: u64 = 5_000;
 const CACHE_READ: u64 = 100;
@@ -58,8 +59,8 @@ fn stream(first: Option<Counts>, last: Option<Counts>) -> ProviderAnswer {
     ProviderAnswer::Stream { first, last, events: usize::MAX }
 }
 
-/// Returns the answers to a request of this many bytes, each with what the provider charges for it. The model counts a
-/// token for each byte of the prompt.
+/// Returns the answers to a request of this many bytes, each with the price that the provider charges for the request.
+/// The model counts a token for each byte of the prompt.
 fn answers(wire: ApiFormat, bytes: u64) -> Vec<(ProviderAnswer, Bill)> {
     let honest = || Some(counts([&bytes, &REPLY, &0]));
     let exact = Bill::Nanos(bytes * INPUT + REPLY * OUTPUT);
@@ -84,7 +85,7 @@ fn answers(wire: ApiFormat, bytes: u64) -> Vec<(ProviderAnswer, Bill)> {
     }
     let last = events(wire, honest(), honest()).len();
     for events in 0..last {
-        // The final usage comes with the last event, or before the event that closes the stream.
+        // The final usage is in the last event, or in an event before the event that closes the stream.
         let closes = matches!(wire, ApiFormat::Anthropic | ApiFormat::Openai) && events + 1 == last;
         answers.push((
             ProviderAnswer::Stream { first: honest(), last: honest(), events },

@@ -120,7 +120,7 @@ fn holds(place: &TestProject, call: &[&str], system: &[&str], first_message: &[&
     }
 }
 
-/// Returns the tool definitions of a plan in the form in which the plan states that they are sent, as JSON texts.
+/// Returns the tool definitions of a plan as JSON texts, in the form that the plan states for the request.
 fn planned_definitions(plan: &Value) -> Vec<String> {
     let tools = plan["palette"].as_array().unwrap().iter();
     let sent = |tool: &Value| if tool["sent"].is_null() { tool.clone() } else { tool["sent"].clone() };
@@ -131,7 +131,7 @@ fn definitions(tools: &[Value]) -> Vec<String> {
     tools.iter().map(Value::to_string).collect()
 }
 
-/// Writes a directive whose tools have schemas that wires accept only in another form.
+/// Writes a directive whose tools have schemas that must be converted for some API formats.
 fn write_tools(place: &TestProject) {
     place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ctx_environment, enabled: false }\n");
     let schema = [

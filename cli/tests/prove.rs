@@ -31,7 +31,7 @@ fn prove_uses_stored_copies_of_changed_sources() {
 
     let rules = ".ai/knowledge/project/deploy/environment-rules.md";
     place.write(rules, &(place.read(rules) + "\nOne more.\n"));
-    // Copies of the original sources are stored with the transcript.
+    // The proof uses the copies of the original sources that are stored with the transcript.
     let (code, kept) = place.json(&["threads", "prove", thread]);
     assert_eq!((code, &kept["proved"], &kept["sources"]), (Some(0), &true.into(), &"kept".into()), "{kept}");
     assert_eq!(kept["changed"][0], "knowledge project/deploy/environment-rules");

@@ -220,7 +220,7 @@ fn unlisted_model_of_the_user_has_a_plan_and_no_price() {
         assert_eq!(refused.code, Some(1), "{model}: {}", refused.stderr);
         assert!(refused.stderr.contains("model::unknown") && refused.stderr.contains(help), "{}", refused.stderr);
     }
-    // A directive names listed models only.
+    // A directive can name only a model that a provider file lists.
     place.write(".ai/directives/hello.md", &HELLO.replace("tier=\"fast\"", "id=\"claude-new\""));
     let checked = place.rye(&["check"]);
     assert!(checked.code == Some(1) && checked.stderr.contains(add), "{}", checked.stderr);
@@ -249,7 +249,7 @@ fn models_and_prices_are_added_to_the_user_space() {
     );
     let (code, plan) = place.json(&["plan", "hello", "--model", "anthropic/claude-new", "--limit", "spend=1"]);
     assert_eq!((code, plan["diagnostics"].as_array().unwrap().len()), (Some(0), 0), "{plan}");
-    // Newer prices replace listed ones, also those of long prompts; older ones do not.
+    // Newer prices replace all prices in the provider file, including the prices of long prompts. Older prices do not.
     place.write(
         "prices.yaml",
         "priced_at: \"2026-12-01\"\nsource: https://prices.test\nmodels:\n  anthropic/claude-new: { input: \"4\", output: \"20\" }\n  \

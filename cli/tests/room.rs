@@ -27,7 +27,7 @@ fn in_small_system(place: &TestProject, size: &str, script: &str) -> Option<Proc
 #[test]
 fn full_disk_is_reported_and_threads_resume_later() {
     let place = TestProject::own();
-    // From no free space to enough; every started thread is resumed afterwards.
+    // Runs with increasing free space, from none to enough. After each run, every started thread is resumed.
     let script = r#"
 rye init --example hello >/dev/null 2>&1 || exit 1
 rye run hello >/dev/null 2>&1 || exit 1

@@ -133,8 +133,8 @@ fn input_data(path: &str, text: &str) -> Option<Value> {
     parsed.errors.is_empty().then(|| parsed.tree.to_value())
 }
 
-/// The schemas of input files and the check agree: a file without errors fits its schema, and a file with an unknown key
-/// or a wrong value in its own data does not.
+/// The schemas of input files and the check agree: a file without errors fits its schema, and a file with an unknown
+/// key or a wrong value in its own data does not.
 #[test]
 fn input_schemas_agree_with_the_check() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

@@ -1,5 +1,5 @@
-//! Tests with threads that version 0.1 stored: `cli/tests/state-0.1` holds a project after a completed run with a child,
-//! and a run that its limit of turns ended. Later versions list, show, verify and resume them.
+//! Tests with threads that version 0.1 stored: `cli/tests/state-0.1` holds a project after two runs: a completed run
+//! with a child, and a run that the `turns` limit ended. Later versions list, show, verify and resume them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

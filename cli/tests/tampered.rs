@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 
 const BASH: &str = "rye_bash_bash";
 
-/// Returns a project with a directive that may only read, whose model writes a file with a shell once resumed.
+/// Returns a project with a directive that may only read. In a resumed thread, the model tries to write a file with a
+/// shell.
 fn place() -> TestProject {
     let place = TestProject::own();
     place.run_ok(&["init"]);

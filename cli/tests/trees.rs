@@ -8,7 +8,7 @@ mod rye;
 use rye::TestProject;
 use serde_json::{Value, json};
 
-/// Writes a directive with these limits that may start the others.
+/// Writes a directive with these limits. The directive may start all other directives.
 fn directive(place: &TestProject, name: &str, limits: &str) {
     place.write(
         &format!(".ai/directives/{name}.md"),

@@ -1,5 +1,5 @@
-//! Tests of problems around a run: a lost registry, output that cannot be written, an invalid command line. No loss is
-//! silent, and with `--format json` errors are printed as JSON.
+//! Tests of problems around a run: a lost registry, output that cannot be written, an invalid command line. Every loss
+//! is reported, and with `--format json` errors are printed as JSON.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

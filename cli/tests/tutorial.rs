@@ -1,5 +1,5 @@
-//! The tutorial (`docs/tutorial.md`), step by step: writes each file of the page, runs each command, and compares the output with
-//! the lines below the command.
+//! The tutorial (`docs/tutorial.md`), step by step: writes each file of the page, runs each command, and compares the
+//! output with the lines below the command.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

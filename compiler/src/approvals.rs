@@ -82,9 +82,9 @@ pub fn timeout_seconds(world: &dyn World) -> u64 {
     written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
 }
 
-/// Returns true if a call needs no approval without a terminal. Such a call starts a directive, whose own calls are
-/// each checked, reads knowledge, or runs a tool of the user space or a trusted tool of the project. The remaining
-/// calls use the standard library's own tools: a shell, the web, the git repository.
+/// Returns true if a call needs no approval without a terminal: the call starts a directive (each call of the directive
+/// is checked), reads knowledge, or runs a tool of the user space or a trusted tool of the project. The remaining calls
+/// use the standard library's own tools: a shell, the web, the git repository.
 pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {
@@ -121,7 +121,8 @@ impl ApprovalRequired {
     }
 }
 
-/// Returns the grants of a plan whose risk needs an approval that `<permissions>` does not acknowledge, in order.
+/// Returns the grants of a plan, in order, whose risk tier needs an approval and has no acknowledgement in
+/// `<permissions>`.
 pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
     let risk = |pattern: &str| match plan.settings.risk() {
         Ok(table) => table.map(|table| table.classify_grant(pattern)).map(|risk| (risk.tier, risk.policy)),

@@ -36,12 +36,12 @@ pub struct AssertReport {
     /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions that hold for each thread whatever its grants are, because no thread is a witness of them.
+    /// Assertions without a witness: each of them holds for every thread, whatever the grants of the thread are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
     pub spawns: Vec<Spawn>,
-    /// Cycles of directives that can start themselves again, bounded by `depth` alone; each begins with its first id.
+    /// Cycles of directives that can start themselves again, bounded only by `depth`; each begins with its smallest id.
     pub cycles: Vec<Vec<String>>,
     /// True if the search was cut off: threads beyond the bound may violate assertions too.
     pub incomplete: bool,

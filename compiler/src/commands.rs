@@ -56,7 +56,7 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
     commands
 }
 
-/// Returns the commands as hooks of a plan. The plan of a run has none.
+/// Returns the commands as hooks of a plan. The plan of a run has no commands.
 pub(crate) fn composed_commands(items: &Items<'_>, mode: PlanMode, found: &mut Diagnostics) -> Vec<ComposedHook> {
     match mode {
         PlanMode::Run => return Vec::new(),

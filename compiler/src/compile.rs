@@ -55,8 +55,8 @@ pub struct Compilation {
     pub parsed_files: usize,
 }
 
-/// Returns the types of the inputs that a directive, its ancestors, and the parent that a routing hook selects declare
-/// for a call with these values.
+/// Returns the types of the inputs that a directive accepts in a call with these values. The directive, its ancestors
+/// and the parent that a routing hook selects declare the inputs.
 pub fn declared_inputs(
     world: &dyn World,
     directive: &ItemId,
@@ -67,8 +67,8 @@ pub fn declared_inputs(
     inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
 }
 
-/// Returns the inputs that the chain of a directive declares for a call with these values; `None` if it cannot be
-/// composed.
+/// Returns the inputs that the chain of a directive declares for a call with these values; `None` if the directive
+/// cannot be composed.
 pub fn declared_fields(
     world: &dyn World,
     directive: &ItemId,

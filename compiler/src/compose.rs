@@ -121,9 +121,10 @@ pub struct LimitLayers {
 #[derive(Debug, Clone)]
 pub struct ComposedHook {
     pub decl: Arc<HookDecl>,
-    /// Effective layer: the declared one, else the replaced built-in's, else the source's default.
+    /// Effective layer: the declared layer, else the layer of the replaced built-in hook, else the default of the
+    /// source.
     pub layer: f64,
-    /// Effective source. A project hook that replaces a built-in hook takes that hook's position, but stays a project
+    /// Effective source. A project hook that replaces a built-in hook gets that hook's position, but stays a project
     /// hook.
     pub source: HookSource,
     /// The verdict before the run.

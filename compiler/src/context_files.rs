@@ -21,7 +21,7 @@ const TAG: &str = "project_instructions";
 const SETTINGS: &str = "agent/chat";
 
 /// Returns the layers of the context files in these spaces, outermost first. A file that exceeds the rest of the budget
-/// is reported and not cut, because a cut file could lack the rule that matters.
+/// is reported and left out. The file is not cut, because a cut file could lack the rule that matters.
 pub fn context_layers(
     items: &Items<'_>,
     spaces: &[Space],

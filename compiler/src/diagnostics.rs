@@ -326,7 +326,7 @@ impl<D: Into<Diagnostic>> Extend<D> for Diagnostics {
     }
 }
 
-/// A result with its diagnostics; `value` is `None` if it would be wrong.
+/// A result with its diagnostics; `value` is `None` if the errors would make the value wrong.
 #[derive(Debug, Clone)]
 pub struct Checked<T> {
     pub value: Option<T>,

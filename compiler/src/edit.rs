@@ -30,7 +30,7 @@ impl Edit {
     }
 }
 
-/// Applies edits to a text. Of two overlapping edits the first applies; an edit outside of the text or inside of a
+/// Applies edits to a text. If two edits overlap, only the first is applied. An edit outside of the text or inside of a
 /// character is ignored.
 pub fn apply(text: &str, edits: &[Edit]) -> String {
     let mut sorted: Vec<&Edit> = edits.iter().collect();

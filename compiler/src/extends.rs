@@ -26,7 +26,7 @@ pub fn resolve_chain(
     routed: Option<&RoutedParent>,
     found: &mut Diagnostics,
 ) -> Option<Vec<Arc<Directive>>> {
-    // The span that names each link's parent; the leaf's parent may come from a hook.
+    // For each link, the span that names its parent; the leaf's parent may come from a hook.
     let mut chain: Vec<Arc<Directive>> = vec![leaf];
     let mut parents: Vec<Span> = Vec::new();
     loop {

@@ -190,7 +190,8 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// Removed before evaluation: suppressed, replaced, disabled, or shadowed by an earlier first match.
+    /// Removed before evaluation: suppressed, replaced, disabled, or shadowed by an earlier hook that always fires, at
+    /// an event where only the first match acts.
     Removed { because: String },
 }
 

@@ -108,7 +108,7 @@ pub fn schema_of_path(path: &str) -> Option<InputSchema> {
 struct Definitions(Map<String, Value>);
 
 impl Definitions {
-    /// Defines a part unless it is defined, and returns a reference to it.
+    /// Returns a reference to a part; defines the part at the first use of its name.
     fn define(&mut self, name: &str, part: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.0.contains_key(name) {
             let part = part(self);
@@ -161,7 +161,7 @@ fn build_settings_schema(file: &SettingsFile) -> Value {
     with_header(file.about, schema, definitions)
 }
 
-/// Converts the shape of a setting. Required keys are not required here, because files merge over the spaces.
+/// Converts the shape of a setting. The schema requires no keys, because the file of another space may have them.
 fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
@@ -208,14 +208,15 @@ fn add_description(schema: Value, about: &str) -> Value {
     schema
 }
 
-/// Limits are numbers, or texts such as `10m`; their reader checks the values.
+/// Returns the schema of limits: numbers, or texts such as `10m`. The reader of limits checks the values.
 fn build_limits_schema() -> Value {
     let names = LimitName::ALL.into_iter().map(|name| (name.to_string(), json!({"type": ["number", "string"]})));
-    // Older files name limits by an alias.
+    // Other properties are allowed, because older files name limits by an alias.
     json!({"type": "object", "properties": names.collect::<Map<_, _>>()})
 }
 
-/// A condition: one line, or a mapping. It refers to its own definition, because conditions nest.
+/// Returns the schema of a condition: one line, or a mapping. The schema refers to its own definition, because
+/// conditions nest.
 fn build_condition_schema() -> Value {
     let reference = json!({"$ref": "#/$defs/condition"});
     let list = json!({"type": "array", "items": reference});
@@ -234,13 +235,13 @@ fn build_condition_schema() -> Value {
     json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean"}, mapping]})
 }
 
-/// A hook file: lists of hooks.
+/// Returns the schema of a hook file: lists of hooks.
 fn build_hooks_schema(definitions: &mut Definitions) -> Value {
     let list = json!({"type": ["array", "null"], "items": definitions.define("hook", build_hook_schema)});
     close_object(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())
 }
 
-/// A hook. The actions depend on the event.
+/// Returns the schema of a hook. The allowed actions depend on the event.
 fn build_hook_schema(definitions: &mut Definitions) -> Value {
     let truth = json!({"enum": [true, false, "true", "false"]});
     let property = |key: &&str| {
@@ -283,7 +284,7 @@ fn build_hook_schema(definitions: &mut Definitions) -> Value {
     schema
 }
 
-/// The action of a hook at a point.
+/// Returns the schema of a hook's action at a point.
 fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> Value {
     // `sign` is allowed wherever `execute` is.
     let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);
@@ -296,7 +297,7 @@ fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> V
     json!({"anyOf": spellings.collect::<Vec<_>>()})
 }
 
-/// An action in each of its spellings.
+/// Returns the schema of an action in each of its spellings.
 fn action_spellings(action: ActionName) -> Value {
     let words: Vec<&str> = std::iter::once(action.as_str()).chain(action.aliases().iter().copied()).collect();
     let properties: Map<String, Value> =
@@ -337,7 +338,7 @@ fn action_field(action: ActionName, field: &str) -> Value {
     }
 }
 
-/// A tool in YAML.
+/// Returns the schema of a tool in YAML.
 fn build_tool_schema() -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"anyOf": [text, {"type": "array", "items": text}]});
@@ -388,7 +389,7 @@ fn build_tool_schema() -> Value {
     schema
 }
 
-/// The metadata of knowledge, between the lines that delimit it.
+/// Returns the schema of the metadata of knowledge, without the lines that delimit the metadata.
 fn knowledge_metadata() -> Value {
     let known = |key: &&str| {
         let schema = match *key {
@@ -404,7 +405,7 @@ fn knowledge_metadata() -> Value {
     with_header("Metadata of knowledge.", open, Definitions::default())
 }
 
-/// `check.yaml`: severities by code.
+/// Returns the schema of `check.yaml`: severities by code.
 fn check_file() -> Value {
     let level = json!({"enum": LEVEL_WORDS});
     let codes = CODES.iter().flat_map(|code| [(*code).to_owned(), format!("rye::{code}")]);
@@ -419,7 +420,7 @@ fn check_file() -> Value {
     ]))
 }
 
-/// `assertions.yaml`: a list of assertions.
+/// Returns the schema of `assertions.yaml`: a list of assertions.
 fn assertion_file() -> Value {
     let assertion = close_object(assertions::KEYS.iter().map(|key| ((*key).to_owned(), json!({}))).collect());
     let property = |key: &&str| {

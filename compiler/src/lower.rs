@@ -53,12 +53,13 @@ pub struct Lowered {
     /// Reasons for the verdict of each hook, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
-    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars, before the parent's
-    /// share bounds it.
+    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars, before the remaining
+    /// amount of the parent bounds it.
     pub requested_spend: Option<u64>,
 }
 
-/// Lowers a composed directive. `None` if a part that the others need is invalid: limits, model or inputs.
+/// Lowers a composed directive. `None` if limits, model or inputs are invalid, because other parts of the plan need
+/// them.
 pub fn lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
@@ -260,12 +261,12 @@ fn resolve_model(
     shared.catalog().resolve(requested, model).map_err(|error| diagnostics.push(error)).ok()
 }
 
-/// The values that a plan without inputs or a parent would resolve to.
+/// The values that would apply in a plan without inputs and without a parent.
 #[derive(Debug, Clone)]
 pub struct LowerSummary {
     pub limits: Limits,
     pub model: PlannedModel,
-    /// Tokens that the first request contains in any case.
+    /// Tokens of the parts of the first request that every run sends.
     pub opening: u64,
     /// True if the palette has a tool besides the one that returns outputs.
     pub offers_tools: bool,
@@ -314,7 +315,7 @@ fn check_affordable(
     let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
     let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts, 1)), output);
     if needed > limits.spend {
-        // If a ceiling bounds the limit, the label points at the ceiling, because that has to be raised.
+        // If a ceiling bounds the limit, the label points at the ceiling, because the ceiling has to be raised.
         let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
         let is_effective = |value| value == limits.spend.to_u64();
         let span = ceiling.or_else(|| limits::span_of(&composed.limits, LimitName::Spend, is_effective));

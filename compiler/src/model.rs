@@ -53,7 +53,7 @@ pub struct ModelSettings {
     pub aliases: IndexMap<String, String>,
 }
 
-/// The model requested by the command line or the parent's call, which overrides the directive's.
+/// The model requested by the command line or the parent's call, which overrides the directive's model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelOverride {
     /// A tier, a model id, or `provider/either`.
@@ -65,10 +65,10 @@ pub struct ModelOverride {
 /// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Refuses such a model: directives and calls of models may name listed models only.
+    /// Refuses the model: directives, and calls that a model makes, may name listed models only.
     #[default]
     Refuse,
-    /// Accepts such a model: the user may name any model of a provider. Its price is unknown.
+    /// Accepts the model with an unknown price: the user may name any model of a provider.
     Accept,
 }
 
@@ -170,7 +170,8 @@ impl<'l> ProviderCatalog<'l> {
         let unlisted = UnlistedModels::Refuse;
         let tier = requested.and_then(|a| a.tier.clone());
         if let Some(provider) = &instead.provider {
-            // The directive's model id belongs to its own provider; its tier exists at every provider.
+            // The directive's model id is valid only at the directive's own provider, but its tier can exist at any
+            // provider.
             return ModelQuery {
                 name: tier,
                 provider: Some(provider.clone()),
@@ -334,7 +335,8 @@ impl Provider {
         if let Some(model) = self.models.iter().find(|m| m.id == *id) {
             return Some(self.planned(model, requested));
         }
-        // A script plays any model; for other wire formats, reading the file has already checked the tiers.
+        // The scripted provider can simulate a model of any id. For other wire formats, the tiers were checked when the
+        // file was read.
         (self.wire == read::SCRIPTED_WIRE).then(|| self.planned(&read::scripted_model(id), requested))
     }
 

@@ -124,8 +124,8 @@ pub fn build(
 }
 
 impl Palette {
-    /// Offers skills through `rye_fetch` if a grant allows one of them. If there are no skills, grants for skills alone
-    /// offer no `rye_fetch`. Returns true if the thread may fetch a skill.
+    /// Offers skills through `rye_fetch` if a grant allows one of them. If there are no skills, and all grants to fetch
+    /// are grants of skills, removes `rye_fetch`. Returns true if the thread may fetch a skill.
     pub fn offer_skills(&mut self, grants: &[Grant], skills: &[ItemId]) -> bool {
         let Some(at) = self.tools.iter().position(|tool| tool.primary == PalettePrimary::Fetch) else { return false };
         let for_skills = |grant: &&Grant| grant.pattern.starts_with("rye.fetch.skill");
@@ -158,8 +158,8 @@ impl Palette {
         !outputs.is_empty()
     }
 
-    /// Counts the tokens of every definition as a request to a model contains it; the budget always counts characters /
-    /// 4 of the definition as written (`language.md` 10).
+    /// Counts the tokens of every definition in the form that a request to a model contains; the budget always counts
+    /// characters / 4 of the definition as written (`language.md` 10).
     pub fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
             tool.tokens = model.counted_by.count(&model.wire_tool(tool).text());
@@ -261,8 +261,8 @@ fn is_segment(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// Returns the primaries that some pattern could allow, each with that pattern; all three primaries if no permissions
-/// are declared.
+/// Returns the primaries that some pattern could allow, each with the first such pattern; all three primaries if no
+/// permissions are declared.
 pub fn granted_primaries(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> Vec<primary::Primary>,

@@ -54,7 +54,8 @@ pub fn format_capability(primary: Primary, item_type: ItemType, item_id: Option<
 }
 
 /// Returns the definition of `rye_directive_return` for these outputs. The schema requires only `status`, because an
-/// error return has no outputs; a success with missing outputs is rejected with their names (`language.md` 12).
+/// error return has no outputs; a success with missing outputs is rejected with the names of these outputs
+/// (`language.md` 12).
 pub fn directive_return(outputs: &IndexMap<String, InterfaceField>) -> PrimaryDefinition {
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));

@@ -62,7 +62,7 @@ impl SandboxKind {
     }
 }
 
-/// Returns true for a tool of an item that only reads files of the project.
+/// Returns true if an item is a tool that only reads files of the project.
 pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
     items.tool(id).is_some_and(|found| is_read_only(&found.spec.kind))
 }
@@ -82,8 +82,8 @@ fn is_read_only(kind: &ToolKind) -> bool {
     matches!(kind, ToolKind::Builtin { name } if READ_ONLY_TOOLS.contains(&name.as_str()))
 }
 
-/// Returns true if an item disguises a built-in tool: under an id other than the standard library's, a shell would be
-/// checked, granted and shown under that id.
+/// Returns true if an item declares a built-in tool under an id other than the tool's id in the standard library. The
+/// gate, grants and reports use the id of the item, so the item could disguise a shell as a harmless tool.
 pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
     let own = BUILT_IN_TOOLS.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
     !READ_ONLY_TOOLS.contains(&builtin) && own != Some(id.as_str())

@@ -29,7 +29,7 @@ pub struct SeverityOverrides {
     deny_warnings: bool,
 }
 
-/// An unknown code.
+/// The error for an override of a code that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown code `{code}`")]
 pub struct UnknownCode {
@@ -129,7 +129,7 @@ impl SeverityOverrides {
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
     }
 
-    /// Returns true if an override would hide an error or lower its severity. The override has no effect.
+    /// Returns true if an override would hide an error or lower its severity. Such an override has no effect.
     pub fn is_error_despite_override(&self, diagnostic: &Diagnostic) -> bool {
         let lowered = match self.by_code.get(diagnostic.code()) {
             Some(SeverityOverride::Allowed) => true,

@@ -1,5 +1,5 @@
-//! The list of skills in the system prompt, within a token budget. A skill is listed whole or not at all: a truncated
-//! description would hide when to use it.
+//! The list of skills in the system prompt, within a token budget. A skill is listed whole or not at all, because a
+//! truncated description could omit when to use the skill.
 
 use crate::diagnostics::{Diagnostics, SkillError};
 use crate::item::skill::SKILL_TAG;

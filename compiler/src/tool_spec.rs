@@ -37,7 +37,7 @@ pub struct ToolSpec {
     /// The calls that may be repeated if their outcome is unknown after a crash.
     pub idempotent: Idempotence,
     pub needs: ToolNeeds,
-    /// Names of rye's own environment variables to pass to the tool, besides those that every program gets.
+    /// Names of rye's own environment variables to pass to the tool, besides the variables that every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
     /// Settings to pass as the parameter `resolved_config`.
@@ -62,7 +62,7 @@ pub struct ToolSpec {
 /// Returns the names of the engine's built-in tools as tool files use them (`builtin: read`), sorted. A test of the
 /// engine compares its own list with this one.
 pub fn builtins() -> Vec<&'static str> {
-    // A running engine adds the orchestrator: it does not touch the machine and needs no sandbox.
+    // A running engine adds the orchestrator, which does not touch the machine and needs no sandbox.
     let mut names: Vec<&str> = builtin::built_in_names().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names
@@ -199,7 +199,7 @@ pub enum ToolSpecErrorKind {
     MissingKey,
     /// A value of the wrong type or outside its range.
     BadValue,
-    /// A schema of an MCP server that nothing can use.
+    /// An error in the schema of an MCP server's tool that makes the tool unusable.
     ServerSchema,
     /// A tool that its MCP server runs only as a task.
     ServerTask,

@@ -31,7 +31,7 @@ pub(crate) const RISK_FILE: &str = "agent/capability_risk";
 pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
 const MAX_SHOWN_CHARS: usize = 600;
-/// The API format of the scripted provider, which sends no requests.
+/// The wire format of the scripted provider, which sends no requests.
 const SCRIPTED: &str = "scripted";
 
 /// A project file and its content hash.
@@ -298,7 +298,7 @@ pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> 
     }
 }
 
-/// Returns the words that may name project files in the command that a hook gives to the shell.
+/// Returns the words that may name project files in the command that a hook passes to the shell.
 pub(crate) fn files_of_hook(action: &HookAction) -> Vec<String> {
     match action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, params }) if item_id == SHELL_TOOL => {

@@ -147,8 +147,9 @@ impl CheckOutcome {
     }
 }
 
-/// Checks a project. Reuses what `known` holds of unchanged units. If `items` records dependencies, each unit's results
-/// are kept apart for the next check; otherwise they are merged at once.
+/// Checks a project. Reuses the results in `known` of units that did not change. If `items` records dependencies, the
+/// results of each unit are stored separately for the next check; otherwise the results of all units are merged at
+/// once.
 fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, selection: &Selection) -> CheckOutcome {
     // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {
@@ -341,7 +342,7 @@ impl<'i, 'w> Checker<'i, 'w> {
     fn check_settings(&mut self) {
         self.check_hook_files();
         let files = self.items.hook_files();
-        // Their faults are reported above.
+        // `check_hook_files` has reported the faults of the commands.
         let commands = read_commands(self.items, &mut Diagnostics::new());
         let commands = commands.iter().map(|command| &command.hook);
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().chain(commands) {

@@ -102,7 +102,8 @@ fn convert_parameters(schema: &Value, dialect: SchemaDialect) -> (Value, Vec<Str
         if references_resolve(&whole, &whole, 0) {
             return (whole, more);
         }
-        // A reference does not resolve: flattening the root moved its target. The subset has no references.
+        // Flattening the root moved the target of a reference, so the schema is converted to the subset, which has no
+        // references.
     }
     let subset = subset::convert_root(&original, map, &mut notes);
     (subset, notes)

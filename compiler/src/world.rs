@@ -35,7 +35,7 @@ pub enum ItemKind {
     Skill,
 }
 
-/// Maximum depth of a `SKILL.md` below the folder of skills, in folders, including the skill's own.
+/// Maximum number of folders from the folder of skills to a `SKILL.md`, including the skill's own folder.
 pub const MAX_SKILL_DEPTH: usize = 4;
 
 /// Names of context files, highest precedence first. The first one in a folder is read.
@@ -68,7 +68,7 @@ pub fn hex(bytes: &[u8]) -> String {
 impl Space {
     pub const ALL: [Self; 3] = [Self::Project, Self::User, Self::System];
 
-    /// `project`, `user` or `system`.
+    /// Returns `project`, `user` or `system`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -90,7 +90,7 @@ impl Space {
 impl ItemKind {
     pub const ALL: [Self; 6] = [Self::Directive, Self::Knowledge, Self::Tool, Self::Config, Self::Prompt, Self::Skill];
 
-    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`.
+    /// Returns `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Directive => "directive",
@@ -150,7 +150,7 @@ impl ItemKind {
         (folder, path.matches('/').count(), path)
     }
 
-    /// Returns true for a path in a folder of the kind, or for a folder that contains one.
+    /// Returns true for a path in a folder of the kind, and for the path of a folder that contains such a folder.
     pub fn concerns(self, path: &str) -> bool {
         let path = format!("{path}/");
         self.folders().iter().any(|folder| path.starts_with(folder) || folder.starts_with(&path))

@@ -84,7 +84,8 @@ fn world(files: &[(String, String)]) -> MapWorld<'static> {
     world
 }
 
-/// The compared parts of a composition: items by place, limits, grants and inputs, each with its origin.
+/// The compared parts of a composition: items by place, the limit `turns`, grants and inputs. Grants and inputs contain
+/// the name of the file that declares them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ComparedParts {
     places: [Vec<String>; 3],
@@ -139,7 +140,7 @@ proptest! {
         }
     }
 
-    /// A directive that declares the result of a chain itself composes to the same result.
+    /// A directive without a parent that declares the composed items of a chain composes to the same items.
     #[test]
     fn composition_is_idempotent(chain in prop::collection::vec(link(), 1..6)) {
         let leaf = format!("d{}", chain.len() - 1);

@@ -34,7 +34,7 @@ fn eval_agrees_with_every_contract_case() {
     assert!(failures.is_empty(), "{} of {lines} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Returns whether the case allows an answer.
+/// Returns true if the case allows the answer.
 fn agrees(request: &Value, want: &Value, given: &Value) -> bool {
     if let Some(allowed) = want.get("one_of") {
         return allowed.as_array().unwrap().iter().any(|want| agrees(request, want, given));
@@ -97,7 +97,7 @@ fn is_well_formed(capability: &str) -> bool {
         && rest.iter().all(|s| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))
 }
 
-/// `fnmatchcase` by plain recursion, for the short patterns of the contract (no descending ranges among them).
+/// Matches like `fnmatchcase`, by plain recursion. The patterns of the contract are short and have no descending range.
 fn matches(pattern: &[char], text: &[char]) -> bool {
     match pattern {
         [] => text.is_empty(),
@@ -121,7 +121,7 @@ fn matches(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// Deep JSON equality; numbers by their exact value, written out as digits and a power of ten.
+/// Compares JSON values deeply. Numbers are compared by their exact value, as digits and a power of ten.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => decimal(&a.to_string()) == decimal(&b.to_string()),
@@ -133,7 +133,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Sign, digits without zeros at either end, and the power of ten of the last digit.
+/// Returns the sign, the digits without zeros at either end, and the power of ten of the last digit.
 fn decimal(text: &str) -> (bool, String, i64) {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));

@@ -21,7 +21,7 @@ use rye_compiler::report::render::diff::lines;
 use rye_compiler::world::MapWorld;
 use rye_grammar::ItemId;
 
-/// Step through the list in a plain test run, because a comparison compiles each plan that can start.
+/// Step through the list in a plain test run, because each comparison compiles all plans that can be started.
 const SAMPLE: usize = 4;
 /// Maximum number of harmless edits whose direction may be unknown.
 const MAX_UNKNOWN: usize = 5;
@@ -41,7 +41,7 @@ fn shown(found: &PlanDiff) -> String {
     lines(found).into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the changes without a file and a line, with those of the directives that can be started.
+/// Returns the changes that have no source line, including the changes of directives that can be started.
 fn unplaced(found: &PlanDiff) -> Vec<String> {
     let changes = found.changes.iter().map(|change| (change.what.clone(), &change.source));
     let hooks = found.hooks.iter().map(|hook| (hook.id.clone(), &hook.source));

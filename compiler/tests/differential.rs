@@ -228,7 +228,8 @@ impl CompiledProject {
         self.calls.iter().filter_map(|(call, expected)| Some((call, expected.as_ref().ok()?)))
     }
 
-    /// Compares the plan without inputs with the plans of all calls: a certain claim holds for each of them.
+    /// Compares the plan without inputs with the plans of all calls: each certain claim of the former must hold for
+    /// every call.
     fn check_unknown_plan(&self, counts: &mut CheckedCounts) {
         let Ok(planned) = self.compile(None) else { return };
         counts.unknown_plans += 1;

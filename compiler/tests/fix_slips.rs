@@ -16,10 +16,11 @@ use rng::Rng;
 use rye_compiler::edit::repair;
 use rye_compiler::validate::{CheckReport, Selection, check};
 
-/// Number of slips that the test tries, and the minimum number that a fix repairs.
+/// Maximum number of slips that the test tries.
 const SLIPS: usize = 200;
+/// Number of slips that a fix has to repair. The test stops when it reaches this number.
 const MIN_REPAIRED: usize = 60;
-/// Divisor of the repaired slips in a plain test run; with `RYE_DIFFERENTIAL`, all slips are checked
+/// Divisor of `MIN_REPAIRED` in a plain test run. With `RYE_DIFFERENTIAL`, the whole number applies
 /// (`just differential`).
 const SAMPLE: usize = 4;
 
@@ -124,7 +125,7 @@ fn words(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Drops, doubles, swaps or replaces a letter behind the first.
+/// Drops, doubles, swaps or replaces a letter after the first letter.
 fn typo(word: &str, rng: &mut Rng) -> String {
     let mut letters: Vec<char> = word.chars().collect();
     let at = 1 + rng.below(letters.len() - 1);
@@ -137,7 +138,7 @@ fn typo(word: &str, rng: &mut Rng) -> String {
     letters.into_iter().collect()
 }
 
-/// Returns the text with a typo in a word; in an element, with the same typo in its end tag.
+/// Returns the text with a typo in a word. If the word is the name of an element, its end tag gets the same typo.
 fn with_slip(text: &str, (from, to): (usize, usize), rng: &mut Rng) -> Option<String> {
     let word = &text[from..to];
     let wrong = typo(word, rng);

@@ -60,7 +60,7 @@ fn hooks(parts: usize) -> MapWorld<'static> {
         .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", repeat(parts, hook)))
 }
 
-/// Returns directives with a tool of their own.
+/// Returns directives, each of which grants a tool of its own.
 fn tools_by_name(parts: usize) -> MapWorld<'static> {
     let tool = "version: 1.0.0\ndescription: A tool.\nkind: command\ncommand: [\"true\"]\n";
     (0..parts).fold(MapWorld::new(), |world, i| {
@@ -70,7 +70,8 @@ fn tools_by_name(parts: usize) -> MapWorld<'static> {
     })
 }
 
-/// Returns directives with the knowledge of one base, which repeats its paragraphs, and a paragraph of that base.
+/// Returns directives that all include the same knowledge with repeated paragraphs. Each body repeats one paragraph of
+/// it.
 fn shared_paragraphs(parts: usize) -> MapWorld<'static> {
     let paragraph = |i: usize| format!("{}\n\n", format!("Rule {} of the house holds. ", i % 25).repeat(10));
     let world = MapWorld::new().project(".ai/knowledge/k.md", repeat(100, paragraph));
@@ -89,7 +90,7 @@ fn mutual_starts(parts: usize) -> MapWorld<'static> {
     })
 }
 
-/// Allocations of one call.
+/// Returns the number of allocations of one call.
 fn allocations(call: impl FnOnce()) -> u64 {
     allocation_counter::measure(call).count_total
 }
@@ -163,7 +164,7 @@ fn check_of_hostile_files_is_linear() {
     }
 }
 
-/// Returns patterns with the most wildcards that a pattern can have, whose literals differ.
+/// Returns patterns with different literals, each with the maximum number of wildcards of a pattern.
 fn starred_patterns(parts: usize) -> Vec<String> {
     let literals = |i: usize| format!("*{}", char::from(b'a' + u8::try_from(i % 26).unwrap()));
     (0..parts).map(|i| format!("{}{i}", literals(i).repeat(MAX_WILDCARDS))).collect()

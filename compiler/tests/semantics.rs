@@ -22,8 +22,8 @@ fn config(cases: u32) -> ProptestConfig {
 
 // ---- patterns ----
 
-/// Returns the regular expression with the meaning of a pattern by Python's own rules. Its engine is independent of
-/// `glob`.
+/// Returns a regular expression with the meaning that Python gives to a pattern. The engine of regular expressions
+/// shares no code with `glob`.
 fn as_regex(pattern: &str) -> regex::Regex {
     let mut out = String::from(r"(?s)\A");
     let chars: Vec<char> = pattern.chars().collect();
@@ -73,8 +73,8 @@ fn as_regex(pattern: &str) -> regex::Regex {
     regex::Regex::new(&(out + r"\z")).unwrap()
 }
 
-/// Pieces of patterns. No class has a `!` after an empty range: Python drops the range and then reads `!` as a
-/// negation.
+/// Generates patterns from pieces. No piece is a class with a `!` after an empty range, because Python drops the range
+/// and then reads the `!` as a negation.
 fn pattern_text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a", "b", "ab", ".", "-", "*", "**", "?", "[ab]", "[!a]", "[a-c]", "[!a-c]", "[c-a]", "[!c-a]", "[]a]",
@@ -103,8 +103,8 @@ proptest! {
     }
 }
 
-/// Every well-formed capability of two heads whose tail is at most `longest` characters over a small alphabet. A query
-/// needs no id, so `rye.fetch.tool` is a capability by itself.
+/// Returns every well-formed capability of two heads. A tail has at most `longest` characters of a small alphabet. A
+/// query needs no id, so `rye.fetch.tool` is a capability by itself.
 fn small_world(longest: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut last = all.clone();

@@ -1,5 +1,5 @@
-//! Decoding speed, from the events of a stream to a reply, JSON included, on one core. The budget: 0.7 million events
-//! per second for every API format.
+//! Measures how fast the events of a stream are decoded to a reply, JSON included, on one core. The budget is 0.7
+//! million events per second for every API format.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a benchmark stops at the first fault")]
 

@@ -1,6 +1,6 @@
-//! Cost of durability next to its lower bounds: a bare append with `fdatasync`, a bare commit of the database, a bare
-//! round trip over loopback. `cargo bench -p rye-engine` prints both; `docs/explanation/performance.md` quotes the
-//! ratios.
+//! Measures the cost of durable operations and their lower bounds: a bare append with `fdatasync`, a bare commit of the
+//! database, and a bare round trip over loopback. `cargo bench -p rye-engine` prints both;
+//! `docs/explanation/performance.md` quotes the ratios.
 
 #![expect(clippy::print_stderr, reason = "a bench that cannot go on says why")]
 

@@ -1,5 +1,6 @@
-//! Proof that a thread started as its plan states. The events before the opening are folded, the plan's own functions
-//! render the opening again, and the two texts are compared byte by byte. Writes nothing and starts nothing.
+//! Proof that the opening of a thread (system prompt and first message) is the opening that its plan states. The events
+//! before the opening are folded, the plan's own functions render the opening again, and the two texts are compared
+//! byte by byte. Writes nothing and starts nothing.
 
 use rye_compiler::plan::Plan;
 

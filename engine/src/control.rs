@@ -31,7 +31,7 @@ pub enum Incoming {
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// The waiting side of the record of a change: the change may take effect only after the record is on disk.
+/// Notifies a file tool that its change is recorded. The tool writes the file only after the record is on disk.
 #[derive(Debug, Clone)]
 pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -42,13 +42,13 @@ impl PartialEq for RecordWaiter {
 }
 
 impl RecordWaiter {
-    /// Creates a waiter, and the receiver that completes once the record is on disk.
+    /// Creates a waiter, and the receiver with which the tool waits until the record is on disk.
     pub fn new() -> (Self, oneshot::Receiver<()>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true if the call still waits: it was neither stopped nor dropped.
+    /// Returns true if the call that requested the record still waits: the call was neither stopped nor dropped.
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
@@ -194,7 +194,7 @@ impl ControlSender {
         self.forward(Incoming::StopCall { call_id })
     }
 
-    /// Requests the record of a change; returns false if the thread has ended.
+    /// Requests that the thread records a file change; returns false if the thread has ended.
     pub fn record_change(&self, change: FileChanged, recorded: RecordWaiter) -> bool {
         self.forward(Incoming::FileChanged { change, recorded })
     }

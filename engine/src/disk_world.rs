@@ -55,7 +55,7 @@ pub struct DiskWorld {
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
     /// The roots of `spaces`.
     roots: Vec<PathBuf>,
-    /// The names in the folders that were looked up.
+    /// A cache of the file names in folders.
     folders: FolderCache,
     project_is_user_space: bool,
 }
@@ -107,7 +107,7 @@ impl DiskWorld {
         })
     }
 
-    /// Sets `is_user_space`: the project is the user space itself.
+    /// States whether the project is the user space itself.
     #[must_use]
     pub fn with_project_as_user_space(mut self, is_user_space: bool) -> Self {
         self.project_is_user_space = is_user_space;
@@ -221,7 +221,8 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     if metadata.len() > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    // One byte more than the file's size: a read that leaves it unused has reached the end, which saves a second read.
+    // The buffer has one byte more than the file. If a read leaves this byte unused, the end of the file is reached, so
+    // that no second read is needed.
     let expected_length = usize::try_from(metadata.len()).unwrap_or(0);
     let mut bytes = vec![0; expected_length + 1];
     let read = loop {

@@ -24,7 +24,7 @@ use crate::tool::cancellation::CancellationToken;
 pub use stream::{LiveLine, LivePiece};
 
 /// A performer of effects. The trait is object-safe: the embedded driver performs effects in this process; another
-/// driver may journal effects as durable operations, by their keys.
+/// driver may journal effects as durable operations that it identifies by their keys.
 pub trait Driver: Send + Sync {
     /// Returns the turns of the conversation that a call sends to the provider.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
@@ -35,7 +35,7 @@ pub trait Driver: Send + Sync {
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Returns a token that every cancellation and kill from now on cancels.
+    /// Returns a token that is cancelled by the next cancellation or kill.
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], message: &ControlMessage);
@@ -220,7 +220,8 @@ enum InterruptPolicy {
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// No control message: either all children of a group are created or none. A kill ends the children afterwards.
+    /// No control message interrupts a spawn: either all children of a group are created or none. A kill ends the
+    /// children afterwards.
     Done,
 }
 

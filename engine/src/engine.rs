@@ -188,7 +188,7 @@ impl Engine {
         Ok(Self { inner })
     }
 
-    /// Starts a plan as a root thread, a task of this process.
+    /// Starts a plan as a root thread. The thread runs as a task of this process.
     pub async fn start(&self, compilation: &Compilation, launch: StartOptions) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.start_root(compilation, launch)).await
     }
@@ -279,8 +279,8 @@ impl Engine {
     }
 
     /// Waits until the programs that calls started have ended, at most for some seconds. Call this when no thread runs
-    /// any more, before the runtime shuts down: tasks that were aborted end their programs only then. Returns false if
-    /// programs still run.
+    /// any more, and before the runtime shuts down, because the runtime ends the programs of aborted tasks. Returns
+    /// false if programs still run.
     pub async fn wait_programs_ended(&self) -> bool {
         crate::tool::process::wait_programs_ended().await
     }
@@ -290,7 +290,7 @@ impl Engine {
         self.inner.broadcast(message);
     }
 
-    /// Sends a control message to one thread of this process. Returns false if it does not run here.
+    /// Sends a control message to one thread of this process. Returns false if the thread does not run in this process.
     pub fn send_to(&self, thread: &ThreadId, message: &ControlMessage) -> bool {
         self.inner.send_message(thread, message.clone())
     }

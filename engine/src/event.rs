@@ -170,7 +170,7 @@ impl EventBody {
         }
     }
 
-    /// Returns the intent of this spawn, if the event is that intent.
+    /// Returns the intent in this event, if this event is the intent of the spawn with this number.
     pub fn child_intent(&self, spawn: u64) -> Option<&ChildIntended> {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }

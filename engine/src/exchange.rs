@@ -124,15 +124,15 @@ impl Usage {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
-    /// Returns the input counts of the usage with the larger whole input, and the larger of both output counts.
+    /// Combines two usages: the input counts of the usage with the larger whole input, and the larger output count.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
         let side = if self.whole_input() < other.whole_input() { other } else { self };
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage after a later report of the same call. Counts are cumulative, so each kind of token keeps its
-    /// larger count.
+    /// Returns the usage of a call after a later report. Counts are cumulative, so the larger count applies. If the
+    /// later report counts at least as much whole input, its split into cached and uncached tokens applies.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };

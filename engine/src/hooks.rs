@@ -222,7 +222,7 @@ enum FiredHook {
 /// State while the hooks of a point are evaluated.
 #[derive(Debug)]
 struct PointEvaluation {
-    /// Facts for the next hook; in a chain, they include the answers so far.
+    /// Facts for the next hook. At a point of the mode `Chain`, they include the changes by the earlier hooks.
     facts: Map<String, Value>,
     answer: HookOutcome,
     considered: Vec<HookEvaluation>,

@@ -21,8 +21,8 @@ const MAX_IMAGE_TOKENS: u64 = 1_600;
 const MIN_IMAGE_TOKENS: u64 = 85;
 /// Tokens of an image at the high resolution of the newest models.
 const MAX_ANTHROPIC_IMAGE_TOKENS: u64 = 4_784;
-/// Maximum tokens of an image: 2,833, and 5,667 for each of the 8 tiles of the largest image, on the model with the
-/// highest count per tile.
+/// Maximum tokens of an image on the model with the highest count per tile: 2,833, plus 5,667 for each of the 8 tiles
+/// of the largest image.
 const MAX_OPENAI_IMAGE_TOKENS: u64 = 2_833 + 8 * 5_667;
 /// Maximum tokens of an image: 258 for each of the 11 × 11 tiles of the largest image.
 const MAX_GEMINI_IMAGE_TOKENS: u64 = 258 * 11 * 11;

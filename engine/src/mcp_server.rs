@@ -53,7 +53,8 @@ pub struct DirectiveServer {
     context: Arc<SessionContext>,
     tools: Arc<[Tool]>,
     tasks: TaskManager,
-    /// The session of all clients that open none: in the newest protocol over HTTP, every request is independent.
+    /// The session that all clients without a session share. In the newest protocol over HTTP, every request is
+    /// independent.
     common: Arc<Session>,
 }
 

@@ -54,7 +54,7 @@ impl RootedDir {
         let written = self.write_new(&beside, bytes, None).and_then(|()| self.0.hard_link(&beside, &self.0, path));
         self.0.remove_file(&beside).ok();
         match written {
-            // File systems without links, such as FAT.
+            // A file system without hard links, such as FAT, returns one of these errors.
             Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
                 self.write_new(path, bytes, None)
             }

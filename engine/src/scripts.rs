@@ -72,7 +72,7 @@ fn syntax_error(source: SourceId, message: &str, span: Span, language: &str) -> 
     SyntaxKind::Script.error(Span { source, ..span }, format!("invalid {language}: {lower}"), "cannot be read")
 }
 
-/// A builder of values with spans, with maximum depth and number.
+/// A builder of values with spans, which bounds the depth and the number of the values.
 struct LiteralReader {
     source: SourceId,
     values: usize,

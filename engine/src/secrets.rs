@@ -69,7 +69,7 @@ static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of secret variables; initially of the variables of this process.
+/// Values of secret variables: of this process, and of all variables that were added.
 static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -201,7 +201,8 @@ fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Co
     let mut masked = String::with_capacity(text.len());
     let mut end = 0;
     for (range, name) in found {
-        // An encoded value can begin or end within a character of the text only if that character is a part of it.
+        // An encoded value can begin or end within a character of the text only if that character is a part of the
+        // value.
         let start = (0..=range.start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let stop = (range.end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         if start >= end {
@@ -216,8 +217,8 @@ fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Co
     Cow::Owned(masked)
 }
 
-/// Returns the forms of a value in a compact stream: the value itself, the value in a URL with `+` for blanks, and the
-/// value in base 64 at every alignment.
+/// Returns the forms in which a text without white space can contain a value: the value itself, the value in a URL with
+/// `+` for blanks, and the value in base 64 at every alignment.
 fn compact_forms(value: &str) -> Vec<Vec<u8>> {
     let bytes = value.as_bytes();
     let mut all = vec![Stream::of(value).compact().bytes, Stream::of(&value.replace(' ', "+")).compact().bytes];

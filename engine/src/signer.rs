@@ -54,7 +54,7 @@ impl Signer {
         self.instead.as_deref()
     }
 
-    /// Returns true if the user has no key, so that no transcript can be signed with one.
+    /// Returns true if the user has no key, so that transcripts can be signed only with temporary keys.
     pub fn is_keyless(&self) -> bool {
         self.keyless
     }

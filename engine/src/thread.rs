@@ -71,7 +71,7 @@ pub struct Cost {
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked_ms: u64,
-    /// True if models without a price were called, whose cost `spend` does not contain.
+    /// True if models without a price were called. `spend` does not include the cost of these calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpriced: bool,
 }
@@ -116,7 +116,7 @@ impl Cost {
         map.insert("cached_tokens".into(), self.cached_tokens.into());
         map.insert("spend".into(), dollars(self.spend));
         map.insert("elapsed_seconds".into(), thousandths(elapsed_ms));
-        // Older names of two of the values.
+        // Older names of `spend` and of the spend limit.
         map.insert("current".into(), dollars(self.spend));
         map.insert("limit".into(), dollars(spend_limit));
         Value::Object(map)
@@ -171,7 +171,7 @@ pub struct PrintedCost {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub spend: Value,
-    /// True if models without a price were called, whose cost `spend` does not contain.
+    /// True if models without a price were called. `spend` does not include the cost of these calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpriced: bool,
 }

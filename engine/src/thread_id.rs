@@ -1,5 +1,5 @@
-//! Thread ids: `<directive>-<unix seconds>`, then `-2`, `-3`… (`engine.md` 4). Text only; `store/allocate.rs` allocates
-//! them.
+//! Thread ids: `<directive>-<unix seconds>`, then `-2`, `-3`… (`engine.md` 4). This module parses and formats ids;
+//! `store/allocate.rs` allocates them.
 
 use std::fmt;
 use std::sync::Arc;

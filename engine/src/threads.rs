@@ -189,7 +189,7 @@ impl Threads {
     pub fn load(&self, thread: &ThreadId) -> Result<Option<LoadedThread>, StoreError> {
         let Some(mut entry) = self.show(thread)? else { return Ok(None) };
         let (reading, events) = match self.read(&entry.row.id, entry.row.synced) {
-            // The thread died before its first line, so its row is all there is.
+            // The thread died before its first line, so only its row exists.
             Err(StoreError::UnknownThread { .. }) if entry.row.synced == 0 => {
                 (TranscriptContents::default(), Vec::new())
             }
@@ -301,7 +301,8 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
-/// Returns the messages of a chat that its recovery does not send; none for other threads.
+/// Returns the messages of a chat that are held after a recovery: they are sent only if the user submits them again.
+/// Empty for other threads.
 pub fn held_messages(events: &[Event]) -> Vec<String> {
     let mut state = ThreadState::new();
     for event in events {

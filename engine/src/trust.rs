@@ -197,8 +197,8 @@ impl TrustSnapshot<'_> {
         &self.record.capabilities
     }
 
-    /// Returns true if a provider whose connection the project changes is trusted in some version. The current version
-    /// is checked when a thread starts.
+    /// Returns true if the user trusts any version of the project's file for this provider. The current version of the
+    /// file is checked when a thread starts.
     pub fn trusts_provider(&self, id: &str) -> bool {
         let name = format!("agent/providers/{id}");
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)

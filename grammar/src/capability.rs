@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 
-/// Maximum number of wildcards of a pattern. Proofs about patterns take time that grows with the product of their
-/// wildcards.
+/// Maximum number of wildcards of a pattern. The time of a proof about several patterns grows with the product of their
+/// numbers of wildcards.
 pub const MAX_WILDCARDS: usize = 24;
 
 /// A normalized capability pattern: `search` and `load` become `fetch`, `/` becomes `.`.
@@ -48,7 +48,7 @@ pub fn normalize(text: &str) -> Pattern {
     Pattern(dotted)
 }
 
-/// Returns true if a pattern has no wildcard, so that it names one capability.
+/// Returns true if a pattern has no wildcard. Such a pattern names exactly one capability.
 pub fn is_literal(text: &str) -> bool {
     !text.bytes().any(|b| matches!(b, b'*' | b'?' | b'['))
 }

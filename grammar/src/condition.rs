@@ -15,7 +15,7 @@ pub use structured::{OPERATORS, from_data};
 
 use crate::span::Span;
 
-/// Maximum depth of a tree, so that traversals may recurse.
+/// Maximum depth of a tree. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Sets the span of every node of the tree, for a text whose offsets differ from those of its source.
+    /// Sets the span of every node of the tree, if offsets in the parsed text are not offsets in its source.
     fn set_span(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {

@@ -4,8 +4,8 @@ use serde_json::{Map, Number, Value};
 
 use crate::span::{Span, Spanned};
 
-/// A value with its span. The span of a quoted string excludes the quotes, unless escapes or line breaks make the
-/// source differ from the value: then it includes them.
+/// A value with its span. The span of a quoted string excludes the quotes if the text between them equals the value. If
+/// escapes or line breaks make the text differ from the value, the span includes the quotes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub kind: Kind,
@@ -56,7 +56,7 @@ impl Node {
         if let Kind::Bool(b) = self.kind { Some(b) } else { None }
     }
 
-    /// Returns the source offset of a string's text: the base for parsing it.
+    /// Returns the source offset of a string's text. Parsers of the text accept this offset as `base`.
     pub fn content_start(&self) -> usize {
         self.span.range().start
     }

@@ -40,7 +40,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
             let xml = xml::parse(source, text, xml_range(text, fence, content));
-            // An unclosed fence also contains the body, whose errors mean nothing; then only the missing end is
+            // An unclosed fence also contains the body. XML errors in the body mean nothing, so only the missing end is
             // reported.
             if fence.closed || xml.tree.is_some() && xml.errors.is_empty() {
                 errors.extend(xml.errors);

@@ -59,7 +59,7 @@ impl SyntaxKind {
 }
 
 impl SyntaxError {
-    /// Returns the code of its kind, such as `syntax::xml`.
+    /// Returns the code of the error's kind, such as `syntax::xml`.
     pub const fn code(&self) -> &'static str {
         self.kind.code()
     }
@@ -88,7 +88,7 @@ impl SyntaxError {
         Self { other: Some(other), ..self }
     }
 
-    /// Replaces the span with `limit`, for a text whose offsets differ from those of its source.
+    /// Replaces the span with `limit`, if offsets in the parsed text are not offsets in its source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
         Self { span: limit, ..self }

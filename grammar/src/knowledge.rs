@@ -102,7 +102,7 @@ fn find_metadata(
     Some(MetadataRange { yaml: fence.content, whole: fence.whole })
 }
 
-/// Finds `---` on the first non-blank line, up to the next `---` or `...` line.
+/// Finds front matter: from `---` on the first non-blank line to the next `---` or `...` line.
 fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<MetadataRange> {
     let mut all = lines(text, start).map(|line| (line, text.get(line.content()).unwrap_or_default().trim_end()));
     let (open, _) = all.by_ref().find(|(_, content)| !content.is_empty()).filter(|(_, content)| *content == "---")?;

@@ -1,7 +1,7 @@
 //! The part of Markdown that locates metadata: fences, headings, blank lines. Nothing is rendered.
 //!
-//! Fences follow `CommonMark` (three or more backticks or tildes, closed by at least as many of the same), also inside
-//! list items; a fence inside of a longer fence is text of the longer one.
+//! Fences follow `CommonMark`, also inside list items: three or more backticks or tildes open a fence, and at least as
+//! many of the same character close it. A fence inside of a longer fence is text of the longer one.
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-/// Returns the lines of `text` from byte `from` on, which end in `\n` or `\r\n`.
+/// Returns the lines of `text` from byte `from` on. A line ends in `\n` or `\r\n`.
 pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ {
     let mut at = from;
     text.get(from..).unwrap_or_default().split_inclusive('\n').map(move |line| {
@@ -108,7 +108,7 @@ impl FenceMarker {
 
     fn is_closed_by(&self, line: &str) -> bool {
         let indent = line.bytes().take_while(|b| matches!(b, b' ' | b'\t')).count();
-        // CommonMark allows a closing fence three more columns than the block of its opening fence.
+        // CommonMark: a closing fence may be indented up to three columns more than the block that contains the fence.
         if indent > self.offset + 3 {
             return false;
         }

@@ -10,7 +10,7 @@ pub struct Source {
     /// The path in diagnostics: relative to the project for its files, `user:…` and `system:…` for the other spaces.
     pub path: Arc<str>,
     pub text: Arc<str>,
-    /// Computed on first use: most texts have no diagnostics.
+    /// Computed on first use, because most texts have no diagnostics.
     line_starts: OnceLock<Arc<[u32]>>,
 }
 

@@ -24,7 +24,7 @@ pub enum TemplatePart {
 pub struct Placeholder {
     pub path: Path,
     pub fallback: Option<String>,
-    /// The placeholder as written, for texts in which an unfilled one stays literal.
+    /// The placeholder as written. Some texts keep an unfilled placeholder in this form.
     pub raw: String,
     pub span: Span,
 }

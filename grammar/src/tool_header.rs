@@ -12,7 +12,7 @@ use crate::yaml;
 
 pub use script::{Constant, EntrySignature, NoScriptReader, Script, ScriptReader, declaring_names};
 
-/// The metadata of a tool as one mapping, with the keys of YAML tools, in all languages.
+/// The metadata of a tool as one mapping. The keys are those of YAML tools, whatever the language of the tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTree {
     pub signature: Option<Spanned<SignatureLine>>,

@@ -61,7 +61,7 @@ impl Element {
     }
 }
 
-/// Trims white space. If the source spells the text with entities, its span is unchanged.
+/// Trims white space. If the source spells the text with entities, the span of the text is unchanged.
 fn trimmed(text: &Spanned<String>) -> Spanned<String> {
     let inner = text.node.trim();
     if text.span.len() != text.node.len() {

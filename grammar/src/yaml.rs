@@ -11,16 +11,16 @@ use crate::data::{Kind, Node};
 use crate::span::{SourceId, Span};
 use node::{RawValue, SpanConverter};
 
-/// Maximum nesting depth, so that traversals may recurse.
+/// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
-/// Maximum number of values in a document, including those that aliases expand to.
+/// Maximum number of values in a document, including the values that aliases expand to.
 pub const MAX_NODES: usize = 250_000;
 /// Maximum number of aliases in a document.
 pub const MAX_ALIASES: usize = 1_000;
 
-/// Stack in bytes for reading [`MAX_DEPTH`] levels: the library recurses with large frames, and threads other than the
-/// main one have two megabytes.
+/// Minimum of free stack, in bytes, for reading [`MAX_DEPTH`] levels. The library recurses with large frames.
 const MIN_STACK_BYTES: usize = 6 * 1024 * 1024;
+/// Size in bytes of the stack that is allocated if less is free. Threads other than the main one have two megabytes.
 const GROWN_STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Parses one YAML document. An empty file is null; an invalid one is null with errors.

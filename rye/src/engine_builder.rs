@@ -20,7 +20,7 @@ pub enum Approvals {
     /// Each request becomes a [`Question`](crate::Question) of the live events, and waits for
     /// [`Session::answer`](crate::Session::answer).
     Ask,
-    /// A handler answers.
+    /// A handler of the embedding program answers each request.
     Handler(Arc<dyn ApprovalHandler>),
     /// Calls run without an approval. A limit suspends the thread.
     Allow,
@@ -39,8 +39,8 @@ pub struct EngineBuilder {
     tools: Vec<(String, Arc<dyn Tool>)>,
 }
 
-/// An engine for one project: starts, recovers and resumes threads. Cloning is cheap; dropping the last clone releases the
-/// lock of this process.
+/// An engine for one project: starts, recovers and resumes threads. Cloning is cheap; dropping the last clone releases
+/// the lock of this process.
 #[derive(Clone)]
 pub struct Engine {
     inner: rye_engine::engine::Engine,

@@ -3,8 +3,8 @@
 //!
 //! # A tour
 //!
-//! A [`Project`] is a folder that contains `.ai/`. [`Project::check`] returns what is wrong in it, and [`Project::plan`]
-//! compiles one directive:
+//! A [`Project`] is a folder that contains `.ai/`. [`Project::check`] returns the diagnostics of the project, and
+//! [`Project::plan`] compiles one directive:
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! An [`Engine`] runs plans. [`Engine::open`] starts a [`Session`]; [`Session::subscribe`] yields its events, the pieces of
-//! streaming replies, and the questions that [`Session::answer`] answers:
+//! An [`Engine`] runs plans. [`Engine::open`] starts a [`Session`]; [`Session::subscribe`] yields its events, the pieces
+//! of streaming replies, and the questions that [`Session::answer`] answers:
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

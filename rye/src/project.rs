@@ -18,14 +18,14 @@ use rye_grammar::source::Sources;
 
 use crate::Error;
 
-/// A project: a folder that contains `.ai/`, with the user space and the standard library below it.
+/// A project: a folder that contains `.ai/`. Its items shadow the items of the user space and of the standard library.
 #[derive(Debug, Clone)]
 pub struct Project {
     root: PathBuf,
     /// The folder that contains the user's `.ai/`, or would contain it.
     user_root: Option<PathBuf>,
     trust: TrustSource,
-    /// Returns the files that are compiled into the embedding program, which the user trusts by running it.
+    /// Returns the files that are compiled into the embedding program. A user who runs the program trusts these files.
     shipped: fn() -> BTreeSet<Subject>,
 }
 
@@ -50,21 +50,21 @@ impl Project {
         Ok(Self::at(root, user_space::root()))
     }
 
-    /// Returns the project of these folders without checking that they exist. `user_root` contains the user's `.ai/`, or would
-    /// contain it.
+    /// Returns the project of these folders without checking that they exist. `user_root` contains the user's `.ai/`,
+    /// or would contain it.
     pub fn at(root: PathBuf, user_root: Option<PathBuf>) -> Self {
         Self { root, user_root, trust: TrustSource::Recorded, shipped: BTreeSet::new }
     }
 
-    /// Ignores the user space: no user items, no keys, and nothing of the project is trusted.
+    /// Ignores the user space: there are no user items and no keys, and nothing in the project is trusted.
     #[must_use]
     pub fn without_user_space(mut self) -> Self {
         self.user_root = None;
         self
     }
 
-    /// Trusts everything in the project: its hooks, tools, scripts, servers and providers. Only for projects whose files the
-    /// embedding program controls.
+    /// Trusts everything in the project: its hooks, tools, scripts, servers and providers. Only for projects whose
+    /// files the embedding program controls.
     #[must_use]
     pub fn trust_everything(mut self) -> Self {
         self.trust = TrustSource::Everything;
@@ -103,7 +103,8 @@ impl Project {
         }
     }
 
-    /// Opens the current state of all spaces: the project's files over the user's over the standard library.
+    /// Opens the current state of all spaces. The project's files shadow the user's files, which shadow the standard
+    /// library.
     ///
     /// # Errors
     /// [`Error::World`]: a folder cannot be opened, or the user's keys cannot be read.

@@ -213,9 +213,9 @@ impl Session {
         &self.handle.thread_id
     }
 
-    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later
-    /// one everything from now on. Every subscription receives the open questions. Must be called within a Tokio
-    /// runtime.
+    /// Subscribes to the live events. The first subscription receives everything from the start of the thread. A later
+    /// subscription receives everything that follows the call. Every subscription receives the open questions. Must be
+    /// called within a Tokio runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
         let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
         let events = self.hub.subscribe(open);
@@ -245,8 +245,8 @@ impl Session {
     }
 
     /// Submits a message to a chat ([`CompileRequest::chat`](crate::CompileRequest::chat)). The message passes the
-    /// `input` hooks and the expansion of skills and prompt templates; the event `user_input` with the id of the receipt
-    /// states the result. Returns `None` if the thread has ended.
+    /// `input` hooks and the expansion of skills and prompt templates; the event `user_input` with the id of the
+    /// receipt states the result. Returns `None` if the thread has ended.
     pub async fn submit(&self, input: impl Into<UserInput>, delivery: Delivery) -> Option<Receipt> {
         let input = input.into();
         let preview = self.preview(&input).await.unwrap_or_default();

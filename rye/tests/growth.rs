@@ -21,7 +21,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The counters belong to the process, so that one test runs at a time.
+/// Lock that lets only one test run at a time, because the tests share the counters of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn run_alone() -> MutexGuard<'static, ()> {

@@ -16,7 +16,7 @@ pub struct RunTotals {
     pub continuations: u64,
     /// Nano-dollars booked for all threads.
     pub spent: u64,
-    /// Part of `spent` above the reservations: the script reported more usage than its requests allow.
+    /// Part of `spent` above the reservations, because the script reported more usage than the requests allow.
     pub overspent: u64,
 }
 

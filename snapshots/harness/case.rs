@@ -31,7 +31,8 @@ pub struct Case {
 /// The settings of a case, from `case.yaml`. Unknown keys are an error.
 #[derive(Debug, Clone, Default)]
 pub struct CaseSettings {
-    /// The project's folder, relative to the case; for the examples, which lie elsewhere.
+    /// The project's folder, relative to the case. Set for the examples, whose projects are outside of the case
+    /// folders.
     pub project: Option<String>,
     /// The directive to plan.
     pub plan: Option<ItemId>,

@@ -123,7 +123,7 @@ fn failure(failed: &AttemptFailed) -> String {
     format!("{}: {}, {then}", failed.classification.name, failed.error.message)
 }
 
-/// Renders every evaluated hook and the answer of the point.
+/// Renders every evaluated hook and the result of the hook point.
 fn hooks(run: &HookPointRun) -> Vec<String> {
     let mut lines: Vec<String> = run
         .considered

@@ -1,6 +1,6 @@
-//! Fuzz targets: every parser as a function of bytes, for libFuzzer (`fuzz/`), the mutation loop of `bin/mutation_fuzz`, and the
-//! replay of the corpus. A target panics if the parser panics or if its errors cannot be shown. Other tests check the
-//! parsers' results.
+//! Fuzz targets: every parser as a function of bytes, for libFuzzer (`fuzz/`), the mutation loop of
+//! `bin/mutation_fuzz`, and the replay of the corpus. A target panics if the parser panics or if its errors cannot be
+//! shown. Other tests check the parsers' results.
 
 mod documents;
 pub mod mutate;

@@ -38,7 +38,8 @@ pub struct CaseRun<'c> {
 /// Runs a case and renders its transcripts.
 ///
 /// # Errors
-/// Fails if a folder cannot be copied, a script cannot be read, the store fails, or the run exceeds a bound of its plan.
+/// Fails if a folder cannot be copied, a script cannot be read, the store fails, or the run exceeds a bound of its
+/// plan.
 pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let place = folder.path().canonicalize().map_err(text)?;

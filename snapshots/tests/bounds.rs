@@ -99,8 +99,8 @@ fn scripted_tree_starts_all_threads() {
     assert_reached(totals.threads, most, &totals);
 }
 
-/// Returns a script for `main` and its children: `main` starts `children` children in its first turn, and every thread then
-/// reads a file with 2,000 tokens of output a turn.
+/// Returns a script for `main` and its children: `main` starts `children` children in its first turn, and every thread
+/// then reads a file with 2,000 tokens of output a turn.
 fn reads_of_tree(children: usize) -> String {
     let start = "        - { name: rye_execute, input: { item_type: directive, item_id: low } }\n".repeat(children);
     let read = "    - tool_calls:\n        - { name: rye_file_system_read, input: { path: plain.txt } }\n      usage: { input: 600, output: 2000 }\n".repeat(60);

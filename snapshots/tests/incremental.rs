@@ -242,12 +242,12 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
             }
         }
     }
-    // The reports are equal; the work is not.
+    // The re-checks have reported the same with less work.
     assert_eq!(least, 0);
     assert!(composed * 2 < anew_composed, "{composed} of {anew_composed} directives were composed again");
 }
 
-/// Writes only the files that differ, so that the kernel reports changes of those alone.
+/// Writes only the files that differ, so that the kernel reports no other file as changed.
 fn sync(roots: &[(Space, PathBuf); 2], before: &SpaceFiles, now: &SpaceFiles) {
     for ((space, path), bytes) in now {
         if before.get(&(*space, path.clone())) != Some(bytes) {

@@ -1,5 +1,5 @@
-//! Runs match their plans, for two hundred generated projects: the first request, the plan id that a thread records and
-//! its tools are those of the plan. A prompt without placeholders is sent byte for byte; otherwise the bytes around the
+//! Runs match their plans, for two hundred generated projects: the first request, the tools and the recorded plan id of
+//! each thread match its plan. A prompt without placeholders is sent byte for byte; otherwise the bytes around the
 //! placeholders match. Children are checked too. No run exceeds the cost and the turns that its plan states. The case
 //! folders check the contents of prompts.
 
@@ -209,7 +209,7 @@ fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut
     });
 }
 
-/// Facts for a plan without placeholders, which must never be read.
+/// Facts for a plan without placeholders. Reading a fact panics, because such a plan needs none.
 struct NoFacts;
 
 impl PromptFacts for NoFacts {

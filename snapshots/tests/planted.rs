@@ -1,5 +1,5 @@
-//! Projects with 105 known defects, each marked with `planted: CODE`, and a copy of each without them: `check` finds
-//! exactly the marked defects in the first and nothing in the second.
+//! Projects with 105 known defects, each marked with `planted: CODE`, and a copy of each project without the defects:
+//! `check` finds exactly the marked defects in the projects, and nothing in the copies.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -33,7 +33,7 @@ pub struct AssertOutput {
     pub report: AssertReport,
     /// Errors in the files themselves; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
-    /// Numbers of the diagnostics that are left out beyond 100, by file and code.
+    /// Number of omitted diagnostics (all after the first 100) for each file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<OmittedDiagnostics>,
 }
@@ -96,7 +96,7 @@ fn format_excess(spawn: &Spawn) -> String {
     )
 }
 
-/// Formats a cycle with the lines that start its directives.
+/// Formats a cycle of directives, and the source line of each spawn in the cycle.
 fn format_cycle(circle: &[String], spawns: &[Spawn]) -> String {
     let mut out = format!("note: only `depth` ends this cycle: {}\n", circle.join(" → "));
     for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {

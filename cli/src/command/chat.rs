@@ -59,7 +59,7 @@ pub struct ChatFace {
     pub input: FaceInput,
     /// The session after the current one.
     pub next: NextSession,
-    /// True if the process continues in the background after its session.
+    /// The choice of the user to continue in the background after the session.
     pub background: BackgroundChoice,
 }
 

@@ -54,7 +54,7 @@ pub struct CheckArgs {
 pub struct CheckOutput {
     /// Sorted by file, then by position; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
-    /// Numbers of the diagnostics that are left out beyond 100, by file and code.
+    /// Number of omitted diagnostics (all after the first 100) for each file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<OmittedDiagnostics>,
     pub summary: CheckSummary,

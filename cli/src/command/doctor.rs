@@ -99,8 +99,8 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
         }
         Err(failure) => {
             found.wrong("project", failure.message, failure.help.as_deref());
-            // The finding `project` reports the errors in the settings. The finding `sandbox` assumes that the settings
-            // do not request bubblewrap.
+            // The settings cannot be read, which the finding `project` reports. The finding `sandbox` then assumes that
+            // the settings do not request bubblewrap.
             found.sandbox(offers, &BubblewrapState::Unasked);
         }
     }

@@ -87,7 +87,7 @@ pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     finish(args, &spaces.project, &rewrites, output, broken, report)
 }
 
-/// Formats files outside of a project, each by the form of its content.
+/// Formats files outside of a project. The extension and the content of each file determine the formatter.
 fn format_loose_files(args: &FmtArgs, report: &Printer) -> Result<Exit, CommandError> {
     let here = std::env::current_dir()?;
     let mut output = FmtOutput { changed: Vec::new(), skipped: Vec::new(), files: 0 };
@@ -107,7 +107,8 @@ fn format_loose_files(args: &FmtArgs, report: &Printer) -> Result<Exit, CommandE
     finish(args, &here, &rewrites, output, broken, report)
 }
 
-/// Returns the formatter for a file outside of a project: Markdown with a `<directive>` is a directive.
+/// Returns the formatter for a file outside of a project: Markdown with a `<directive>` is formatted as a directive,
+/// other Markdown as knowledge.
 fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
     match path.rsplit_once('.') {
         Some((_, "md")) if text.contains("<directive") => formatter_of(ItemKind::Directive, path),

@@ -72,7 +72,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     refuse_to_overwrite(&args.dir, &files)?;
     fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
     let within = RootedDir::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
-    // Read first, so that an error leaves nothing half done.
+    // Reads the file before anything is written, so that a read error leaves no incomplete project.
     let ignored = extended_gitignore(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
     for (path, bytes) in &files {
         let written = within.create(Path::new(path), bytes);

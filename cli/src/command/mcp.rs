@@ -52,7 +52,8 @@ enum McpCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Serve a directive to MCP clients on stdin and stdout or over HTTP: the calls of a session run in a thread of the directive
+    /// Serve a directive to MCP clients on stdin and stdout or over HTTP: the calls of a session run in a thread of the
+    /// directive
     Serve(serve::ServeArgs),
 }
 

@@ -78,7 +78,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         NewItemKind::Knowledge => ("md", templates::knowledge_template(&id)),
         NewItemKind::Tool => templates::tool_template(&id, args.language),
     };
-    // A second extension would be a second file for the id, which is an error.
+    // With another extension, the id would have two files, which is an error.
     let found = spaces.open()?.candidates(kind, &id)?;
     if let Some(first) = found.first().filter(|f| f.space == rye_compiler::world::Space::Project) {
         return Err(CommandError::failed(format!(
@@ -112,7 +112,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     Ok(Exit::Fine)
 }
 
-/// Returns the commands that use a new item.
+/// Returns a suggestion: the grant and the commands that use the new item.
 fn next_step(kind: NewItemKind, id: &ItemId) -> String {
     match kind {
         NewItemKind::Directive => format!("rye check {id}\n  rye plan {id}"),

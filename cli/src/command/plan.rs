@@ -52,8 +52,8 @@ pub struct PlanArgs {
     /// Draw the graph of the run
     #[arg(long, value_enum, value_name = "LANGUAGE", num_args = 0..=1, require_equals = true, default_missing_value = "mermaid")]
     graph: Option<GraphLanguage>,
-    /// Print the first request as it is sent: system prompt, first message, tools; margins name the source of each part,
-    /// `--format plain` omits them
+    /// Print the first request as it is sent: system prompt, first message, tools; margins name the source of each
+    /// part, `--format plain` omits them
     #[arg(long, conflicts_with_all = ["diff", "all", "graph"])]
     prompt: bool,
 }
@@ -71,7 +71,7 @@ pub struct NoPlanOutput {
     pub plan_id: Option<String>,
     pub directive: String,
     pub diagnostics: Vec<DiagnosticOutput>,
-    /// Diagnostics beyond 100 per file and code.
+    /// Number of omitted diagnostics (all after the first 100) for each file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<OmittedDiagnostics>,
 }

@@ -127,7 +127,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let mut model = None;
     let start = match (&args.directive, &args.resume) {
         (requested, _) if args.plan.is_some() => {
-            // The tool of a thread must stay within the bounds of the thread.
+            // A plan file starts a thread without a parent, so a tool could leave the bounds of its thread.
             if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
                 return Err(CommandError::usage("`--plan` is not allowed in a tool of a thread"));
             }
@@ -253,7 +253,7 @@ fn parent_of_new_thread(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, 
         .ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))
 }
 
-/// Returns how `--resume` starts a thread, depending on the state of the thread.
+/// Returns the start that `--resume` requests: a recovery, a resume or a fork, depending on the state of the thread.
 pub fn select_resume(
     id: &str,
     message: Option<String>,
@@ -261,7 +261,7 @@ pub fn select_resume(
     spaces: &Spaces,
 ) -> Result<ThreadStart, CommandError> {
     let reader = ThreadReader::open(&spaces.project)?;
-    // A turn is a turn of the named thread. Without a turn, the last thread of the chain is resumed.
+    // A turn number counts the turns of the named thread. Without a number, the last thread of the chain is resumed.
     let row = if turn.is_some() { reader.find(id)?.row } else { reader.last_of_chain(id)?.row };
     let message = message.filter(|message| !message.is_empty());
     if message.is_some() {
@@ -293,7 +293,7 @@ pub fn select_resume(
     }
 }
 
-/// Returns the model with which a finished thread is resumed, by compiling its directive with this model.
+/// Resolves the name of a model for a resumed thread, by compiling the thread's directive with this model.
 fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<PlannedModel, CommandError> {
     let thread = match start {
         ThreadStart::GoOn { thread, .. } | ThreadStart::Fork { thread, .. } => thread,

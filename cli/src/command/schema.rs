@@ -1,5 +1,5 @@
-//! `rye schema [OUTPUT]`: prints the JSON Schemas of `--format json` outputs, and with `--inputs` those of the files that
-//! people write. New YAML files name their schema in a comment that editors read.
+//! `rye schema [OUTPUT]`: prints the JSON Schemas of `--format json` outputs, and with `--inputs` those of the files
+//! that people write. New YAML files name their schema in a comment that editors read.
 
 use std::path::{Path, PathBuf};
 

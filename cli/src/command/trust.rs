@@ -234,8 +234,8 @@ pub fn require_trust(
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
-    // All requirements of the folder are listed, with the wording of the plan where both have a requirement: the plan
-    // may be older than the files, and it names the grants of this thread.
+    // All requirements of the folder are listed. For a requirement of both the folder and the plan, the plan's text is
+    // used: the plan may be older than the files, and names the grants of this thread.
     let is_same = |one: &TrustRequirement, other: &TrustRequirement| {
         one.kind == other.kind && one.name == other.name && one.subjects == other.subjects
     };

@@ -177,7 +177,7 @@ fn answers_of_all_directives(
     Ok(merge_answers(requested))
 }
 
-/// Merges equal answers, with the directives they apply to.
+/// Merges equal answers. Each merged answer lists the directives that the answer applies to.
 fn merge_answers(
     requested: impl IntoIterator<Item = (String, Result<Vec<Explanation>, NotInPlan>)>,
 ) -> (Vec<AnswerOutput>, Option<String>) {

@@ -234,7 +234,7 @@ fn message_text(message: &Message) -> String {
     }
 }
 
-/// Returns the reason if a settlement is not just the cost of reported tokens; empty otherwise.
+/// Returns a note if the outcome of a settled call is unknown or the call was overspent; empty otherwise.
 pub fn settlement_note(settled: &Settled) -> String {
     let unknown = if settled.unknown_outcome { " (outcome unknown: the provider reported no final usage)" } else { "" };
     if settled.overspent == 0 {

@@ -7,7 +7,7 @@ use rye_engine::event::EventBody;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Step {
-    /// No call is running: the thread evaluates hooks or writes.
+    /// No call is running: the thread evaluates hooks or writes events.
     #[default]
     Between,
     Model {

@@ -22,7 +22,7 @@ pub struct OmittedDiagnostics {
     pub count: usize,
 }
 
-/// The diagnostics to print, in their order, and the numbers of the others.
+/// The diagnostics to print, in their original order, and the counts of the omitted diagnostics.
 pub struct BoundedDiagnostics<'d> {
     pub printed: Vec<(&'d Diagnostic, Severity)>,
     pub omitted: Vec<OmittedDiagnostics>,

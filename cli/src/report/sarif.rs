@@ -122,7 +122,8 @@ fn build_region(line: u32, column: u32, end_line: u32, end_column: u32) -> Value
     json!({ "startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column })
 }
 
-/// Returns the location of a file: relative to the root for the project, with the space as URI scheme for others.
+/// Returns the location of a file. A file of the project has a path relative to the root; any other file has a URI with
+/// the name of its space as the scheme.
 fn build_artifact(file: &str) -> Value {
     match file.split_once(':').filter(|(space, _)| matches!(*space, "user" | "system")) {
         Some((space, path)) => json!({ "uri": format!("{space}:{}", encode_path(path)) }),

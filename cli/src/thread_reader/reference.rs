@@ -119,7 +119,7 @@ impl ThreadReader {
     }
 }
 
-/// Returns the error for a reference to several threads, given newest first.
+/// Returns the error for a reference to several threads. `several` is sorted, newest thread first.
 fn ambiguous_reference(reference: &str, several: &[ListedThread]) -> CommandError {
     let now = now();
     let candidate = |entry: &ListedThread| {

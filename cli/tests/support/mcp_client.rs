@@ -105,7 +105,7 @@ impl McpClient {
         panic!("the task never ends");
     }
 
-    /// Closes the client's side; returns the exit status of the server and its time to end.
+    /// Closes the client's side; returns the exit status of the server and the time until the server ended.
     pub fn close(mut self) -> (ExitStatus, Duration) {
         self.to = None;
         let closed = Instant::now();

@@ -148,7 +148,7 @@ impl PtyTerminal {
             assert!(Instant::now() < until, "the command does not end:\n{}", self.rows().join("\n"));
             std::thread::sleep(Duration::from_millis(10));
         };
-        // The reader ends with the last handle of the terminal.
+        // The reading thread ends after the last handle of the terminal is dropped.
         self.input = None;
         self.master = None;
         std::thread::sleep(Duration::from_millis(50));

@@ -25,7 +25,8 @@ pub enum ApiFormat {
 impl ApiFormat {
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::Openai, Self::Responses, Self::Gemini];
 
-    /// Returns the wire, the id of its provider file, and the prefix of its variables.
+    /// Returns the name of the format, the id of a provider file with the format, and the prefix of the provider's
+    /// variables.
     pub fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Anthropic => ("anthropic", "anthropic", "ANTHROPIC"),

@@ -24,7 +24,7 @@ pub struct ProcessResult {
     pub stderr: String,
 }
 
-/// Returns the directive `talk`, whose sessions have these turns and one granted tool.
+/// Returns the text of the directive `talk`, with a limit of `turns` turns and a grant of one tool.
 pub fn talk_directive(turns: u32, tool: &str) -> String {
     format!(
         "# Talk\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n  <metadata>\n    \

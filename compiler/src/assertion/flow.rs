@@ -50,8 +50,8 @@ impl<'t> TextFlow<'t> {
         None
     }
 
-    /// Returns true if text of `source` reaches `reader` directly: as the message of a child, or as the outputs of a
-    /// child that does not declassify.
+    /// Returns true if text of `source` reaches `reader` directly: `source` starts `reader` with a message, or `reader`
+    /// reads the outputs of its child `source`, which does not declassify them.
     fn feeds(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
         is_parent(source, reader)
             || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))

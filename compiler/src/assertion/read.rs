@@ -260,7 +260,7 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
     Ok((out, functions))
 }
 
-/// Splits a text behind its leading quoted string.
+/// Splits a text after the quoted string at its start.
 fn split_string(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().unwrap_or('"');
     let mut escaped = false;

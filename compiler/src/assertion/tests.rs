@@ -5,7 +5,8 @@ use super::*;
 use crate::compile::tests::world::{minimal_world, with_directives};
 use crate::world::MapWorld;
 
-/// Creates a project in which `parent` may start `child` and names it; `child` has the grants.
+/// Creates a project with the directives `parent` and `child`, which have these grants. The body of `parent` names
+/// `child`.
 fn family(parent: &str, child: &str, assertions: &str) -> MapWorld<'static> {
     let permissions = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
     with_directives(
@@ -155,7 +156,7 @@ assertions:
     };
     // Within one thread: the parent reads the web and runs commands.
     assert_eq!(found(&format!("{WEB}{BASH}"), "", RULE).len(), 1);
-    // From the parent's message into a child. The parent has the child's grants too.
+    // The parent's message brings the text into a child. The parent has the child's grants too.
     let down = found(&format!("{WEB}{BASH}"), BASH, RULE);
     assert_eq!(down[0].0, 1, "{down:?}");
     // The child reads the web, and the parent runs commands.

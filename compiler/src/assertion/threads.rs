@@ -31,7 +31,7 @@ const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
 const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum depth below the first thread.
 const MAX_SPAWN_DEPTH: usize = 5;
-/// Maximum number of combinations tried with one pattern of each set.
+/// Maximum number of combinations that are tried; each combination has one pattern of every set.
 const MAX_CHOICES: usize = 2_000;
 
 pub struct ReachableThreads {
@@ -273,7 +273,7 @@ fn child_thread(
     }
 }
 
-/// Returns a directive on every route it can take; empty if it is broken, which `rye check` reports.
+/// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
 fn route_summaries(shared: &LowerContext<'_, '_>, id: &ItemId) -> Vec<RouteSummary> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
@@ -305,7 +305,8 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
         granted: permissions.and_then(|p| p.origin.span),
         hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
         asks: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
-        // `rye check` reports unreadable limits; the directive may spend nothing.
+        // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
+        // nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
         net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
         hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
@@ -388,7 +389,8 @@ impl PossibleThread {
         })
     }
 
-    /// Returns true if this thread or a spawn parent needs an approval (`ask`) or has a live hook with the id `gate`.
+    /// Returns true if this thread or a spawn parent needs an approval (for the gate `ask`), or has a live hook whose
+    /// id is `gate`.
     pub fn passes(&self, gate: &str) -> bool {
         if gate == "ask" { self.asks } else { self.hooks.contains(gate) }
     }

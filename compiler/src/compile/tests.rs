@@ -119,7 +119,7 @@ fn compile_is_deterministic() {
     assert_eq!(expect_compilation(&unrelated, &request).plan_id, first.plan_id);
     let changed = deploy_world().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");
     assert_ne!(expect_compilation(&changed, &request).plan_id, first.plan_id);
-    // A shadowed file in another space changes no text of the plan, but the manifest and so the id.
+    // A shadowed file in another space changes the manifest, and therefore the id, but no text of the plan.
     let miss = deploy_world().with(Space::User, ".ai/knowledge/project/deploy/completion-checklist.md", "hidden");
     assert_ne!(expect_compilation(&miss, &request).plan_id, first.plan_id);
 }

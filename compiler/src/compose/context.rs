@@ -43,7 +43,7 @@ impl ContextPosition {
     }
 }
 
-/// Returns every `<suppress>` of the chain, root first, with nothing recorded as removed yet.
+/// Returns every `<suppress>` of the chain, root first. The items that it removes are recorded later.
 pub fn declared_suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {

@@ -89,9 +89,9 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the suppressed id if a suppression applies to the hook: by the hook's id or by the id of the knowledge it
-/// fetches. Applies to collecting hooks and to the chain's own hooks; hooks of other sources that guard or steer a run
-/// cannot be suppressed.
+/// Returns the reason if a suppression applies to the hook: by the hook's id, or by the id of the knowledge that the
+/// hook fetches. Suppressions apply to hooks at events that collect text, and to the chain's own hooks. At other
+/// events, hooks of other sources guard or steer a run and cannot be suppressed.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
@@ -137,7 +137,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// Marks hooks as removed that follow a certainly firing hook, at events where only the first matching hook acts.
+/// At events where only the first matching hook acts, marks hooks as removed that follow a certainly firing hook.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {

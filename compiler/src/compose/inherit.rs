@@ -11,7 +11,7 @@ use crate::item::{Directive, FieldDecl, Items, Permissions};
 use crate::plan::OriginKind;
 use crate::semantics::limits::{LimitSetting, LimitValue};
 
-/// Returns the nearest link's value; the origin points at the directive itself.
+/// Returns the nearest link's value; the origin points at the declaration of the link.
 pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<WithOrigin<T>> {
     chain
         .iter()

@@ -16,7 +16,7 @@ pub enum ConfigError {
     /// A settings file of the project under a name that nothing reads.
     #[error("unknown settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
-    /// The files that configure MCP servers, with the message of their reader.
+    /// An error in the files that configure MCP servers; `why` is the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String },
     /// An assertion that can never fail; `why` completes the sentence.

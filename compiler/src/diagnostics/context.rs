@@ -28,7 +28,7 @@ pub enum ContextError {
     /// `pattern` is a grant of the continuation directive that the continued thread does not have.
     #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
-    /// A placeholder in knowledge that is sent unfilled; `reason` names the texts in which it would be filled in.
+    /// A placeholder in knowledge that is sent as text; `reason` names the texts in which placeholders are filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a continuation cannot start with {tokens} tokens of earlier messages")]

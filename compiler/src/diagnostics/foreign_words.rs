@@ -26,7 +26,7 @@ pub(super) enum WordPlace {
 
 use WordPlace as P;
 
-/// The table: the place, words in lower case without separators, and the help, separated by tabs.
+/// The table. Each line holds a place, words in lower case without separators, and the help, separated by tabs.
 const TABLE: &str = include_str!("foreign_words.tsv");
 
 /// A line of the table.
@@ -93,7 +93,7 @@ pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     Some(row.help)
 }
 
-/// Returns the help for an unknown element, attribute or key. `of` is its parent as a message quotes it.
+/// Returns the help for an unknown element, attribute or key. `of` is the parent, in the form that a message quotes.
 pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     let place = match (what, of) {
         ("element", "`<metadata>`" | "`<directive>`") => P::Element,

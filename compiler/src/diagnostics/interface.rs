@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
-    /// `span` is `None` if a caller gave the input outside of any file.
+    /// `span` is `None` if the caller passed the input, not a file.
     #[error("`{directive}` has no input `{name}`")]
     UnknownInput {
         name: String,

@@ -41,7 +41,7 @@ pub enum ItemError {
     /// A required part is missing.
     #[error("{of} has no {what}")]
     Missing { what: String, of: String, span: Span, help: String },
-    /// A part that may occur once occurs twice.
+    /// A part that occurs twice although only one occurrence is allowed.
     #[error("{what} occurs twice")]
     Repeated { what: String, first: Span, second: Span },
     /// The message comes from the reader of tool files.
@@ -51,7 +51,7 @@ pub enum ItemError {
     ToolMissing { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
     ToolValue { message: String, span: Span, label: String, help: Option<String> },
-    /// A tool of an MCP server whose schema nothing can use.
+    /// A tool of an MCP server whose schema has an error that makes the tool unusable.
     #[error("the schema of `{id}` cannot be used: {reason}")]
     ServerSchema { id: String, reason: String, span: Span, label: String },
     /// A tool that its MCP server runs only as a task.

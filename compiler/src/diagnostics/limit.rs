@@ -19,7 +19,7 @@ pub enum LimitError {
     /// `needed` is a lower bound on the tokens of the first request.
     #[error("the token limit of {limit} is below the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
-    /// The values that fill the placeholders are longer than a prompt may be.
+    /// The values of the placeholders are longer than a prompt may be.
     #[error("the prompt of `{directive}` has more than {mebibytes} MiB of values in its placeholders")]
     PromptTooLong { directive: String, mebibytes: usize, span: Option<Span> },
     /// A directive that has tools and only one turn: a second turn would be needed to read the tools' results.

@@ -72,8 +72,8 @@ impl Report {
     }
 
     /// Splits off the header, in the form of rustc: `error[rye::extends::cycle]: message`. The remaining report has the
-    /// labeled source and the help. Both are wrapped at spaces to a maximum line width, because renderers that wrap on
-    /// their own break ids at hyphens.
+    /// labeled source and the help. The message and the help are wrapped at spaces to a maximum line width, because a
+    /// renderer that wraps text itself would break ids at hyphens.
     #[must_use]
     pub fn split_header(mut self, width: usize) -> (ReportHeader, Self) {
         let severity = match self.severity {

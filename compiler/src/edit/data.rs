@@ -69,7 +69,7 @@ fn parse_yaml(text: &str) -> Result<Node, FormatRefusal> {
 
 fn lay_out(text: &str, node: &Node) -> String {
     let now = apply(text, &blank_edits(text, 0..text.len(), node));
-    // A block text at the end of the file may keep its newlines.
+    // The newlines at the end of a block text can be part of its value; then they stay.
     let ended = end_with_newline(&now);
     if yaml::parse(STANDALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
 }

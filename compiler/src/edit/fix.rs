@@ -25,7 +25,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
     }
-    // The help for a word of another system may name a word other than the nearest word.
+    // Use a replacement only if the help names it: the help for a word of another system may name another word.
     let names = |help: &String| help.contains(&format!("`{instead}`")) || help.contains(&format!("\"{instead}\""));
     if !diagnostic.help().as_ref().is_some_and(names) {
         return None;
@@ -48,7 +48,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
                 Some((written, *span, expected))
             }
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
-            // A constant has free content: a word further away may mean another constant.
+            // A script may define constants of any name, so a name further away is probably another constant.
             ItemError::NearConstant { name, span, suggestion }
                 if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
             {

@@ -169,7 +169,8 @@ fn lay_out_metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> 
     vec![Edit::new(from..root.span.end as usize, out)]
 }
 
-/// Compares the meaning of two files: the same tree with sections in either place, the same body, the same prose.
+/// Returns true if two files have the same meaning: equal trees apart from the places of sections, equal bodies, and
+/// equal prose.
 fn has_same_meaning(before: &DirectiveTree, after: &DirectiveTree) -> bool {
     let text = |spanned: &Option<rye_grammar::Spanned<String>>| spanned.as_ref().map(|s| s.node.clone());
     text(&before.title) == text(&after.title)
@@ -185,7 +186,8 @@ fn joined_body(tree: &DirectiveTree) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Lists every element of the metadata with its attributes and text, without layout, old words and section places.
+/// Lists every element of the metadata with its attributes and text. Layout, old words and the places of sections make
+/// no difference to the list.
 fn comparable_meaning(root: &Element) -> Vec<String> {
     let mut meanings = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());

@@ -94,7 +94,7 @@ fn inline(text: &str, element: &Element) -> Option<String> {
     Some(out)
 }
 
-/// Returns true if the content is text, blank or part of the prompt: it must not change.
+/// Returns true if the content must not change: it is text, blank, or part of the prompt.
 fn is_verbatim(element: &Element) -> bool {
     let text = |n: &XmlNode| matches!(n, XmlNode::Text(t) if !t.node.trim().is_empty());
     VERBATIM_ELEMENTS.contains(&element.name.node.as_str())

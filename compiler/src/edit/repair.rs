@@ -102,7 +102,7 @@ fn candidates(found: &CheckReport) -> Vec<Candidate> {
             candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
         }
     }
-    // In a file with other errors, a word may not mean what its replacement means.
+    // In a file with other errors, a word may have a meaning other than that of its replacement.
     let reported: Vec<SourceId> =
         found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
     for (source, file) in found.sources.iter() {

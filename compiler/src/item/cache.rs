@@ -83,7 +83,7 @@ type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
 enum FaultSource {
     /// The list of all items of a kind.
     List(ItemKind),
-    /// An item without readable text to point at.
+    /// An item whose text cannot be read, so that no span can be labeled.
     Item(ItemKind, ItemId),
     Source(SourceId),
 }
@@ -282,8 +282,8 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// Returns the project's files and folders that are not items; empty if they cannot be read, because then reading a
-    /// list fails too.
+    /// Returns the project's files and folders that are not items; empty if they cannot be read. In that case, reading
+    /// a list of items fails too, and that failure is reported.
     pub fn unrecognized_files(&self) -> Vec<UnrecognizedFile> {
         self.world.unrecognized_files().unwrap_or_default()
     }
@@ -307,7 +307,7 @@ impl<'w> Items<'w> {
         self.cache.sources.into_inner()
     }
 
-    /// Returns the sources and the rest of the cache, whose drop the caller can skip before the process exits.
+    /// Returns the sources, and the rest of the cache, which the caller need not drop before the process exits.
     pub fn into_parts(mut self) -> (Sources, DeferredDrop) {
         let sources = std::mem::take(self.cache.sources.get_mut());
         (sources, DeferredDrop { _cache: Some(Rc::new(self.cache)) })
@@ -327,7 +327,7 @@ impl<'w> Items<'w> {
         self.cache.found.borrow().get(&FaultSource::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
-    /// Returns the texts of the files that have errors. Such a file may contain any item that its text names.
+    /// Returns the texts of the files that have errors. Such a file may reference any item that its text names.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
         let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
         let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {
@@ -487,8 +487,8 @@ impl<'w> Items<'w> {
     }
 }
 
-/// Returns true for an item beyond [`MAX_ITEM_BYTES`]. The bound does not apply to tools, which are programs, and to
-/// exports of threads, which contain whole replies.
+/// Returns true for an item beyond [`MAX_ITEM_BYTES`]. Tools are exempt because they are programs, and exports of
+/// threads because they contain whole replies.
 fn is_too_long(located: &LocatedFile) -> bool {
     let bounded = match located.kind {
         ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => true,

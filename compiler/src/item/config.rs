@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rye_grammar::data::{Entry, Kind, Node};
 
-/// Merges `over` into `under`: mappings deeply, lists whose entries all have an `id` by that id; any other value is
-/// replaced. Each value keeps the span in its own file.
+/// Merges `over` into `under`: mappings are merged recursively, lists whose entries all have an `id` are merged by that
+/// id, and any other value of `under` is replaced. Each value keeps the span in its own file.
 pub fn merge(over: Node, under: Node) -> Node {
     match (over.kind, under.kind) {
         (Kind::Map(over_entries), Kind::Map(under_entries)) => {

@@ -53,7 +53,8 @@ pub fn read_string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<S
     text
 }
 
-/// Returns a boolean, also from text, because XML holds only text; otherwise `None` and a diagnostic.
+/// Reads a boolean, or text that spells one, because XML holds only text. For any other value, adds a diagnostic and
+/// returns `None`.
 pub fn read_bool(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
     let value = match &node.kind {
         Kind::Bool(value) => Some(*value),
@@ -67,7 +68,7 @@ pub fn read_bool(found: &mut Diagnostics, what: &str, node: &Node) -> Option<boo
     value
 }
 
-/// Returns a finite number, also from text; otherwise `None` and a diagnostic.
+/// Reads a finite number, or text that spells one. For any other value, adds a diagnostic and returns `None`.
 pub fn read_number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_f64(),
@@ -81,7 +82,7 @@ pub fn read_number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f
     value
 }
 
-/// Returns a whole number from 0 up, also from text; otherwise `None` and a diagnostic.
+/// Reads a whole number from 0 up, or text that spells one. For any other value, adds a diagnostic and returns `None`.
 pub fn read_count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_u64(),

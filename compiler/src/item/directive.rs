@@ -21,7 +21,8 @@ use crate::semantics::limits::LimitValue;
 #[derive(Debug, Clone)]
 pub struct Directive {
     pub file: FileRef,
-    /// The value of the `name` attribute, or the element's name if it is missing: labels for this directive point here.
+    /// The value of the `name` attribute, or the element's name if the attribute is missing. Labels for this directive
+    /// point at this span.
     pub span: Span,
     pub version: Option<Spanned<String>>,
     pub extends: Option<Spanned<ItemId>>,

@@ -56,7 +56,8 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     if file.path.ends_with(".md") {
         for entry in entries.iter().filter(|entry| !KEYS.contains(&entry.key.node.as_str())) {
             let (key, span) = (entry.key.node.clone(), entry.key.span);
-            // Free keys are common here, so only a slip of a letter or two is a misspelt key.
+            // Authors often add keys of their own, so only a key that is at most two edits from a known key counts as
+            // misspelled.
             let suggestion = closest(&key, KEYS).filter(|near| strsim::osa_distance(near, &key) <= 2);
             found.push(ItemError::UnreadMetadata { key, suggestion, span });
         }

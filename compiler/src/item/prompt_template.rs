@@ -14,7 +14,7 @@ pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 
 /// Texts that look like a placeholder and are sent as they are.
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
-/// Number of arguments that fill a template when its placeholders are determined.
+/// Number of arguments for a trial filling, which finds the arguments that a template uses.
 const MAX_HINTED_ARGUMENTS: usize = 20;
 /// The commands of every front end. A declared command cannot have one of these names.
 pub const BUILT_IN_COMMANDS: [&str; 28] = [
@@ -157,7 +157,7 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns offset and length of each `` !`command` `` of a line that does not follow a word.
+/// Returns offset and length of each `` !`command` `` in a line, unless a word or a backtick directly precedes it.
 fn shell_commands(line: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut from = 0;

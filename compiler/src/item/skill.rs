@@ -28,7 +28,7 @@ pub struct Skill {
     /// SHA-256 of the whole file, in lowercase hex.
     pub sha256: String,
     pub description: String,
-    /// True if the model may not call the skill; the skill is then not listed.
+    /// True if the model is not allowed to call the skill; the skill is then not listed.
     pub is_hidden: bool,
     /// The text without front matter.
     pub body: Spanned<String>,
@@ -46,7 +46,7 @@ impl Skill {
         format!("<{SKILL_TAG} name=\"{}\" location=\"{}\">", self.file.id, self.location())
     }
 
-    /// Returns the element that a call sends, with the number of closing tags in the body that were escaped.
+    /// Returns the element that a call sends, and the number of closing tags in the body that were escaped.
     pub fn element(&self) -> (String, u64) {
         let location = self.location();
         let folder = location.rsplit_once('/').map_or(location.as_str(), |(folder, _)| folder);

@@ -61,7 +61,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     }
 }
 
-/// Reports parameters of a command that no argument of the command contains: their values reach nothing.
+/// Reports parameters of a command that no argument of the command contains: the program never receives their values.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
     let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();
@@ -97,7 +97,7 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
 
 /// Operators that a shell reads between words.
 const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
-/// Programs that read such operators as arguments.
+/// Programs for which these operators can be ordinary arguments.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
 /// Reports an argument of a command that only a shell would read as an operator or a variable.

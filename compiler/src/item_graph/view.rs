@@ -46,9 +46,9 @@ pub enum DetailLevel {
     Items,
     /// Like [`Self::Items`], but knowledge, tools and patterns are drawn by folder.
     Mixed,
-    /// Everything is drawn by folder.
+    /// Items of every kind are drawn by folder.
     Folders,
-    /// Everything is drawn by the first folder of its id.
+    /// Items of every kind are drawn by the first folder of their ids.
     Top,
 }
 
@@ -256,8 +256,8 @@ mod tests {
         ItemEdge { from: from.into(), to: to.into(), relation, label: label.into(), source: None }
     }
 
-    /// `count` directives in folders of ten, each of which injects a knowledge item of its folder and is started by the
-    /// one before it.
+    /// Returns a graph of `count` directives in folders of ten. Each directive injects a knowledge item of its folder
+    /// and is started by the previous directive.
     fn project(count: usize) -> ItemGraph {
         let mut graph = ItemGraph::default();
         graph.nodes.push(node("directive", "rye/agent/core/base", Some("system")));

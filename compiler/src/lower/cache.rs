@@ -146,7 +146,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         self.found.borrow().clone()
     }
 
-    /// Returns the graph for these needs and the invariants that it breaks. Memoized, because few needs are distinct.
+    /// Returns the graph for these needs, and the invariants that the graph breaks. Memoized, because many directives
+    /// have equal needs.
     pub fn graph(&self, needs: GraphNeeds) -> (Graph, Vec<PlanError>) {
         let mut proofs = self.kept.proofs.borrow_mut();
         if let Some(proved) = proofs.get(&needs) {
@@ -294,7 +295,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         built
     }
 
-    /// Rebuilds invalidated palettes that are still in use, and adds the changed ones to `changes`.
+    /// Rebuilds invalidated palettes that are still in use, and adds each palette that changed to `changes`.
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_asked: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));

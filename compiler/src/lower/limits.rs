@@ -68,7 +68,7 @@ pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     smallest
 }
 
-/// Returns the ceilings that can be read. The check of their file reports the others.
+/// Returns the ceilings that can be read. The check of the settings file reports ceilings that cannot be read.
 fn written_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
     written.iter().filter_map(|ceiling| {
         let name = LimitName::parse(&ceiling.name)?;

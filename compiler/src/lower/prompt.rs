@@ -28,9 +28,9 @@ pub struct RepeatedKnowledge {
     pub by: String,
 }
 
-/// Returns the layers of a directive. Adds knowledge that an earlier layer already contains to `repeats`. `body` is the
-/// layer of the directive's own body, and `alone` the body without the enclosing element. `session` holds the layers of
-/// the system prompt that follow the chain: tools, appended prompts, context files and skills.
+/// Returns the layers of a directive. Adds to `repeats` the knowledge that an earlier layer already contains. `body` is
+/// the layer of the directive's own body, and `alone` the body without the enclosing element. `session` holds the
+/// layers of the system prompt that follow the chain: tools, appended prompts, context files and skills.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,
@@ -211,8 +211,8 @@ impl LayerCollector<'_, '_> {
     }
 }
 
-/// Returns the wrapping tag of a knowledge item: its name, else its id's last segment, else that segment made a valid
-/// tag.
+/// Returns the wrapping tag of a knowledge item: the declared name or the last segment of the id. If that text is no
+/// valid tag, returns the segment with its invalid characters replaced.
 fn wrapping_tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
     if fill::is_tag_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }

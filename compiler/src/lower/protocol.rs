@@ -63,7 +63,7 @@ fn is_protocol_item(item: &ContextItem) -> bool {
     item.id.as_str().starts_with(PROTOCOL_PREFIX)
 }
 
-/// Returns the span that is nearer to the leaf: the later declaration caused the mismatch.
+/// Returns the span that is nearer to the leaf, because the declaration nearer to the leaf caused the mismatch.
 fn nearer_span(composed: &Composed, a: &DeclaredOrigin, b: &DeclaredOrigin) -> Option<Span> {
     let depth = |origin: &DeclaredOrigin| match &origin.by {
         OriginKind::Directive(id) => composed.chain.iter().position(|link| link.id() == id),

@@ -235,7 +235,7 @@ impl ProviderReader<'_> {
         let cache_write = self.price(node, "cache_write", key, Some(input))?;
         let long_prompt = match node.get("long_prompt") {
             None => None,
-            // The value replaces the prices of a file that this one merges over.
+            // `none` removes the prices of long prompts that a file of a lower space sets.
             Some(word) if word.as_str() == Some(NO_PRICE) => None,
             Some(long) => {
                 let key = format!("{key}.long_prompt");

@@ -55,9 +55,9 @@ impl Prices {
         ])
     }
 
-    /// Returns an upper bound on the turns that an amount pays for, including the last one: `output` tokens a reply, a
-    /// prompt of at least `opening` tokens, of which `cached` are read from the cache where that is cheaper. `None` if
-    /// a turn is free or the cost overflows.
+    /// Returns an upper bound on the turns that an amount pays for, including the last turn. Each turn has a reply of
+    /// `output` tokens and a prompt of at least `opening` tokens; `cached` tokens of the prompt are read from the cache
+    /// if that is cheaper. `None` if a turn is free or the cost overflows.
     pub fn max_turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
         let plain = self.cost(&Tokens { input: opening, output, ..Tokens::default() })?;
         let rest = opening.saturating_sub(cached);
@@ -72,9 +72,9 @@ impl Prices {
         kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()
     }
 
-    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if it overflows. Also
-    /// covers a provider that writes the whole prompt to its cache or reads it from there, and prices that are higher
-    /// for a shorter prompt.
+    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if the cost overflows.
+    /// Also covers a provider that writes the whole prompt to its cache or reads the whole prompt from there, and
+    /// prices that are higher for a shorter prompt.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         let cost_of = |input: u64| {
             let ways = [
@@ -115,8 +115,8 @@ impl PlannedModel {
         self.prices.map_or(Nanos::ZERO, |p| p.worst_case(input, output))
     }
 
-    /// Returns the output tokens that a request allows if no limit is near: `limit`, but no more than the model's
-    /// maximum.
+    /// Returns the output tokens that a request allows if no other limit lowers them: `limit`, but no more than the
+    /// model's maximum.
     pub fn requested_output(&self, limit: u64) -> u64 {
         limit.min(self.max_output)
     }
@@ -143,7 +143,8 @@ impl RequestTokens {
 }
 
 impl Plan {
-    /// Returns the tokens of the tool definitions of a request to `model`; zero if its system prompt contains them.
+    /// Returns the tokens of the tool definitions of a request to `model`; zero if the system prompt contains the
+    /// definitions.
     pub fn definition_tokens(&self, model: &PlannedModel) -> u64 {
         match model.tool_use {
             ToolUse::Native => self.palette.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens)),

@@ -16,15 +16,16 @@ pub enum Node {
     Start,
     /// Hooks of a point whose answers can change the successor. Observing points have no node.
     Hooks(HookPoint),
-    /// Takes control messages: cancel, steer, follow-up.
+    /// Processes control messages: cancel, steer, follow-up.
     Inbox,
     /// Waits for the next prompt of a chat.
     Idle,
     Limits,
-    /// Converts, reserves, calls and settles, including the retries of one call.
+    /// Builds a request, reserves its worst-case cost, calls the model and settles the cost, including the retries of
+    /// one call.
     Model,
     Nudge,
-    /// Takes the next group of tool calls and allows or denies each of them.
+    /// Allows or denies each call of the next group of tool calls.
     Gate,
     Ask(ApprovalOrigin),
     Tools,
@@ -64,7 +65,7 @@ pub enum Outcome {
     Handoff,
     Compact,
     FollowUp,
-    /// `agent_end` hooks: the answer is refused.
+    /// `agent_end` hooks: a hook refuses the final answer.
     Block,
     /// Input hooks: a hook handled the message, so the thread does not get it.
     Handled,

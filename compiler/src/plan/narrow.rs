@@ -12,13 +12,13 @@ pub struct NarrowedGrants {
     pub grants: Vec<Grant>,
     /// Patterns of the set that share no capability with the grants.
     pub unused: Vec<String>,
-    /// Patterns of the set that overlap a grant, although neither covers the other, each with the grant. Such a pair
-    /// allows nothing.
+    /// Pairs of a pattern of the set and a grant that share capabilities, although neither covers the other. Such a
+    /// pair grants nothing.
     pub overlapping: Vec<(String, String)>,
 }
 
-/// Returns the grants within a set of patterns. If a pattern and a grant overlap, the one that the other covers is
-/// kept, with the folders and hosts of the grant.
+/// Returns the grants within a set of patterns. If a pattern covers a grant or a grant covers a pattern, the covered
+/// one of the two is kept, with the folders and hosts of the grant.
 pub fn narrow_grants(grants: &[Grant], patterns: &[String]) -> NarrowedGrants {
     let mut narrowed = NarrowedGrants::default();
     for pattern in patterns {

@@ -8,7 +8,7 @@ use crate::world::{ItemKind, Space};
 /// An item that compilation omitted or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// Suppressed item; `removed` lists the origins that would have provided it, and is empty if there are none.
+    /// Suppressed item; `removed` lists the origins that would have provided the item.
     Suppressed { id: String, by: Origin, removed: Vec<Origin> },
     /// An item that several spaces have; the item of the highest space is used.
     Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },

@@ -120,7 +120,7 @@ impl ValueParts {
         schema.insert("additionalProperties".into(), Value::Bool(false));
     }
 
-    /// Returns true if every value that fits these types also fits those of `wider`.
+    /// Returns true if every value that fits these types also fits the types of `wider`.
     pub fn fits(&self, wider: &Self) -> bool {
         let items = match (&self.items, &wider.items) {
             (_, None) => true,

@@ -122,7 +122,8 @@ impl RuntimePlaceholder {
     }
 }
 
-/// The facts of a run that a plan lacks. Printing a plan implements this with markers, a run with values.
+/// The facts of a run that a plan lacks. A printed plan uses an implementation that returns markers, a run one that
+/// returns values.
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String;

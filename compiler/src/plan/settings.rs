@@ -46,7 +46,7 @@ pub struct RunSettings {
     pub resume_ceiling_tokens: u64,
     /// The limits of a whole chat: `session_limits`.
     pub session_limits: SessionLimits,
-    /// Seconds that `wait_threads` waits without a timeout of the call: `wait_threads.default_timeout`.
+    /// Seconds that `wait_threads` waits if its call sets no timeout: `wait_threads.default_timeout`.
     pub wait_threads_seconds: u64,
 }
 
@@ -88,7 +88,7 @@ impl PlanSettings {
         self.0.values.get_or_init(|| RunSettings::read(&self.0.files))
     }
 
-    /// Returns the risk table; `None` if the settings have none, so that no call needs approval.
+    /// Returns the risk table; `None` if the settings have no table. Without a table, no call needs approval.
     ///
     /// # Errors
     ///

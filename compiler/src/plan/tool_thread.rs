@@ -1,5 +1,5 @@
-//! The plan of one asynchronous tool call, derived from the plan of the calling thread. Contains only the
-//! tools of that plan. Running it calls no model and spawns no threads.
+//! The plan of one asynchronous tool call, derived from the plan of the calling thread. Contains only the tools of that
+//! plan. A run of the derived plan calls no model and spawns no threads.
 
 use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};
@@ -15,8 +15,8 @@ const CALL_HOOK_POINTS: [HookPoint; 5] = [
 ];
 
 impl Plan {
-    /// Derives the plan that runs a call of this plan's thread on its own: the same palette, capabilities, settings and
-    /// manifest, and the hooks that observe results, but no prompt, no spend and no spawns.
+    /// Derives the plan that runs one call of this plan's thread in a thread of its own: the same palette,
+    /// capabilities, settings and manifest, and the hooks that observe results, but no prompt, no spend and no spawns.
     #[must_use]
     pub fn for_call(&self) -> Self {
         let mut plan = self.clone();

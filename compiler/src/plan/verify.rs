@@ -84,7 +84,7 @@ fn reachable_nodes(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     seen
 }
 
-/// Checks that every cycle consumes something, and that it passes the limits or consumes a call or a message.
+/// Checks that every cycle consumes something, and that every cycle passes the limits or consumes a call or a message.
 fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed_by(node, outcome), Some(Consumed::Call | Consumed::Message))

@@ -22,7 +22,7 @@ pub struct ExecuteRequest {
     pub is_async: bool,
 }
 
-/// The arguments of `rye_fetch`: exactly one of three forms.
+/// The arguments of `rye_fetch`: exactly one of these forms.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FetchRequest {
     /// Reads an item's body; `offset` and `limit` are in bytes.

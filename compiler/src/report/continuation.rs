@@ -28,11 +28,11 @@ pub struct ContinuationItem {
 pub enum ContinuationFate {
     /// Part of the system prompt, which is sent again.
     Survives,
-    /// A `thread_continued` hook injects it again.
+    /// A `thread_continued` hook injects the item again.
     Restored,
-    /// A `thread_continued` hook injects it again if the condition of the hook holds.
+    /// A `thread_continued` hook injects the item again if the condition of the hook holds.
     MayBeRestored,
-    /// Nothing injects it again.
+    /// Nothing injects the item again.
     Lost,
 }
 

@@ -159,8 +159,8 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     Ok(found)
 }
 
-/// Returns true if two equal plans reach tools whose files differ; a plan does not list every tool that its grants
-/// allow.
+/// Returns true if two equal plans reach tools whose files differ. That is possible, because a plan does not list every
+/// tool that its grants allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
     let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });
     !tools::compare_tools(&trees).is_empty()

@@ -89,7 +89,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the amount by which the bound of a turn exceeds its tokens, until the provider has counted the turn.
+    /// Returns the tokens by which the bound of a turn exceeds its assumed tokens, until the provider has counted the
+    /// turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -121,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// Returns the worst case of the first request. Nothing is spent if the spend limit does not cover it.
+    /// Returns the worst case of the first request. Nothing is spent if the spend limit does not cover that request.
     fn bound_first_turn(&self, first: &RequestTokens) -> RunEstimate {
         let budget = Nanos::from_u64(self.limits.spend);
         let stopped = self.stopped(&RunEstimate::NONE, first.input_bound, first.input_bound, budget);

@@ -1,5 +1,5 @@
-//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text behind them, so that a change can
-//! be named. A lockfile is optional.
+//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text behind them, so that a report can
+//! name each change. A lockfile is optional.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::world::World;
 /// The format version that this build writes. Newer versions are refused.
 pub const LOCK_FORMAT: u32 = 1;
 
-/// The lock of a project: one entry per directive.
+/// The lock of a project: a list of entries for each directive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lock {
     pub format: u32,
@@ -62,7 +62,7 @@ pub enum LockMismatch {
     Drifted(Vec<Drift>),
 }
 
-/// Computes the current entry of a directive.
+/// Computes the current entries of a directive.
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
@@ -70,7 +70,7 @@ pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, No
     Ok(entry_of(&compile_reachable(world, id)?))
 }
 
-/// Computes the entry for the plans of one directive.
+/// Computes the entries for the plans of one directive.
 pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
     let entry = |one: &Compilation| lock_entry(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
     plans.iter().map(entry).collect()

@@ -1,5 +1,6 @@
 //! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
-//! compiler plans each combination, and combinations with equal plans form one context. Its region is a condition.
+//! compiler plans each combination, and combinations with equal plans form one context. Conditions on the inputs
+//! describe the region of a context.
 
 mod cells;
 mod predicates;
@@ -35,7 +36,8 @@ pub const MAX_COMBINATIONS: usize = 4_096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
-    /// Inputs that a condition reads, with one value for each set that all conditions treat alike; null means no value.
+    /// Inputs that a condition reads, with one value for each set of values that all conditions treat alike; null means
+    /// no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
     /// Conditions on the inputs for which no call was found, in the form of `contexts[].when`. Other calls have exactly
     /// one region; a call for which one of these conditions holds may have no region.
@@ -53,7 +55,7 @@ pub struct Matrix {
 pub struct MatrixContext {
     /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. Exactly one condition of exactly one
     /// region holds for every call, except where a condition of `open` holds. An input without a value has its default;
-    /// it counts as absent if the default depends on the route. `true` holds for all.
+    /// the input counts as absent if the default depends on the route. `true` holds for all.
     pub when: Vec<String>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,
@@ -125,7 +127,8 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
         let (cells, chosen) = split.combination(&components, at);
         let mut inputs = given.clone();
         inputs.extend(chosen);
-        // Another route may declare other inputs that make no difference.
+        // The values select the route, and another route may declare other inputs. Inputs that make no difference get
+        // placeholder values.
         let own = if all.len() > 1 { declared_fields(world, id, &inputs) } else { None };
         let own = own.as_ref().unwrap_or(&declared).iter();
         for (name, field) in own.filter(|(name, _)| !split.names.contains(name) && !given.contains_key(*name)) {

@@ -18,7 +18,7 @@ use crate::world::{ItemKind, World};
 /// Maximum number of grants that an explanation compares.
 const MAX_GRANTS: usize = 3;
 
-/// An action that a plan may not allow.
+/// An action to compare with the grants of a plan.
 struct Action {
     primary: Primary,
     item_type: ItemType,

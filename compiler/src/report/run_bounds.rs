@@ -130,15 +130,15 @@ impl Plan {
     }
 
     /// Returns an upper bound on the number of threads in the tree of every run. The limit `spawns` counts all
-    /// descendants: children, children of hooks and detached runs of tools. A continuation has the spawns that its
-    /// thread has left.
+    /// descendants: children, children of hooks and detached runs of tools. A continuation can use only the spawns that
+    /// its thread did not use.
     pub fn bound_threads(&self) -> ThreadBound {
         let bound = |threads, set_by| ThreadBound { threads: Some(threads), set_by };
         let detaches = self.can_detach_tools();
         if !self.can_start_threads() && !detaches {
             return bound(1, ThreadBoundOrigin::Grants);
         }
-        // A detached run of a tool needs no depth.
+        // A detached run of a tool is allowed even if `depth` is 0.
         if self.limits.depth == 0 && !detaches && !self.can_raise(LimitName::Depth) {
             return bound(1, ThreadBoundOrigin::Depth);
         }
@@ -160,7 +160,8 @@ impl Plan {
         let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
         let bounds = [
             Some(TurnBound::new(self.limits.turns, LimitName::Turns)),
-            // A turn starts below the limit, and counts at least one token.
+            // Each turn starts below the limit and uses at least one token, so a run has at most as many turns as
+            // tokens.
             Some(TurnBound::new(self.limits.tokens, LimitName::Tokens)),
             spend,
         ];
@@ -211,7 +212,7 @@ impl Plan {
             let rendered = render_layer(layer, &mut |placeholder| {
                 let most = max_value_bytes(placeholder);
                 is_bounded &= most.is_some();
-                // The longest character in JSON.
+                // This control character has the longest escape in JSON.
                 "\u{1}".repeat(most.unwrap_or(0))
             });
             for part in [LAYER_SEPARATOR, &rendered] {

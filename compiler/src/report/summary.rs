@@ -59,7 +59,7 @@ pub struct SummaryCost {
 pub struct SummaryTurns {
     /// The limit `turns`.
     pub limit: u64,
-    /// Turns that the spend limit pays for in every run that starts with the planned prompt.
+    /// Minimum number of turns that the limits allow in every run that starts with the planned prompt.
     #[serde(default)]
     pub at_least: u64,
     /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
@@ -243,7 +243,8 @@ fn shorten(names: &[String], max_chars: usize) -> String {
     fits.unwrap_or_else(|| joined(1))
 }
 
-/// Formats an amount with four decimals of a dollar, rounded up; an amount below these decimals keeps its first digit.
+/// Formats an amount with four decimals of a dollar, rounded up. An amount too small for four decimals is rounded up to
+/// its first significant digit.
 fn round_up(amount: Nanos) -> String {
     let nanos = amount.to_u64();
     let mut unit = 10u64.pow(9 - DOLLAR_DECIMALS);

@@ -53,7 +53,7 @@ impl WorkspaceScan<'_, '_> {
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
         let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files, true)).collect();
-        // The check reports their faults.
+        // `rye check` reports the diagnostics of the commands.
         let commands = read_commands(self.items, &mut Diagnostics::new());
         let of_commands = self.subjects(ItemKind::Config, &[COMMAND_FILE]);
         let commands = commands.iter().map(|command| &command.hook).filter(|hook| hook.space == Space::Project);
@@ -147,7 +147,7 @@ impl WorkspaceScan<'_, '_> {
     }
 
     /// Lists the grants of the project's directives, each compiled as a root without inputs. A directive that inherits
-    /// its permissions counts if another directive can give it more than an untrusted project may use.
+    /// its permissions is listed if a directive that could start it can pass on more than an untrusted project may use.
     fn directives(&self) -> Vec<TrustRequirement> {
         let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());

@@ -103,7 +103,7 @@ impl fmt::Display for ItemType {
 /// Returns true if a pattern, as written, matches a whole capability. To match a pattern several times, use a
 /// [`CapabilitySet`], which compiles its patterns once.
 pub fn pattern_matches(pattern: &str, capability: &str) -> bool {
-    // No capability has a `/` or the prefix of an alias, so only a pattern with one of these needs its normal form.
+    // No capability has a `/` or the prefix of an alias, so only a pattern that contains one of these is normalized.
     if pattern.contains('/') || pattern.starts_with("rye.search") || pattern.starts_with("rye.load") {
         return glob::matches(&normalize(pattern).0, capability);
     }
@@ -168,8 +168,8 @@ impl CapabilityRequest<'_> {
         capability
     }
 
-    /// Returns true for actions that need no grant: the engine's own thread tools and the structured return, only in
-    /// the system space.
+    /// Returns true for actions that need no grant: the thread tools internal to the engine and `rye_directive_return`,
+    /// both only if the id resolves to the system space.
     fn is_exception(&self) -> bool {
         self.primary == Primary::Execute
             && self.item_type == ItemType::Tool

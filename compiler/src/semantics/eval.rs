@@ -59,7 +59,7 @@ pub fn answer(line: &str) -> String {
     }
 }
 
-/// The kinds of requests, each with the keys allowed beside it.
+/// The kinds of requests, each with the other keys that a request of the kind may have.
 const REQUEST_KINDS: [(&str, &[&str]); 11] = [
     ("condition", &["facts", "unknown"]),
     ("template", &["facts", "unknown"]),

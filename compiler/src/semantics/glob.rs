@@ -193,8 +193,9 @@ fn parse_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     Some((read_class(chars.get(start..close)?), close + 1))
 }
 
-/// Reads the text between the brackets as Python does: hyphens split it into chunks, a hyphen between two chunks is a
-/// range from the last character of the first to the first of the second, and empty ranges vanish with both ends.
+/// Reads the text between the brackets as Python does: hyphens split the text into chunks, and a hyphen between two
+/// chunks is a range from the last character of the first chunk to the first character of the second chunk. If such a
+/// range is empty, both of its ends are removed.
 fn read_class(inside: &[char]) -> Token {
     let mut chunks = hyphen_chunks(inside);
     let mut at = chunks.len();

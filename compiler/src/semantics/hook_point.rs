@@ -87,7 +87,7 @@ pub struct HookPointRow {
 pub enum PathMeaning {
     /// A fact, with its type if known.
     Fact(Option<Type>),
-    /// A declared input or a path inside of one; the directive declares its type.
+    /// A declared input, or a path inside an input; the directive declares the type of the input.
     Input,
     /// A path that is known only in a run; its type is not declared.
     Open,
@@ -121,7 +121,7 @@ const fn object(name: &'static str, fields: &'static [HookFact]) -> HookFact {
 pub const COMMON_FACTS: &[HookFact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
 const INPUTS: HookFact = HookFact { name: "inputs", shape: FactShape::Inputs };
-/// The fact `cost`. `current`, `limit` and `loop_count` are aliases of `spend`, the spend limit and `cost.turns`.
+/// The fact `cost`. `current` is an alias of `spend`, `limit` of the spend limit, and `loop_count` of `cost.turns`.
 const COST: HookFact = object(
     "cost",
     &[

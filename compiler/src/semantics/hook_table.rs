@@ -34,7 +34,7 @@ pub enum RemovalReason {
     Replaced { by: usize },
 }
 
-/// Returns the layer of a source's hooks that declare none.
+/// Returns the layer of hooks that come from a source and declare no layer.
 pub fn default_layer(source: &HookSource) -> f64 {
     match source {
         HookSource::User => 0.0,

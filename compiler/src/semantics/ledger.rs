@@ -1,5 +1,5 @@
 //! The ledger of a thread tree: the spend of each thread and its remaining amount (`language.md` 11). No I/O: a store
-//! persists it.
+//! persists the ledger.
 
 mod account;
 
@@ -27,7 +27,7 @@ pub enum Operation {
     /// Reserves money of the parent for a child, before the child starts. Without an amount, the child gets the smaller
     /// of `default` and the parent's remaining amount.
     Reserve { thread: String, parent: String, amount: Option<Nanos>, default: Nanos },
-    /// Sets the amount of an account that descendants cannot reserve: one last turn of the thread itself.
+    /// Sets the amount of an account that descendants cannot reserve: the cost of one last turn of the thread itself.
     KeepBack { thread: String, amount: Nanos },
     /// Reserves the worst case of an attempt, before the attempt is made.
     Issue { thread: String, attempt: String, worst_case: Nanos },
@@ -180,8 +180,8 @@ impl Ledger {
         Ok(LedgerReply::Done)
     }
 
-    /// Refuses a new attempt if an ancestor account is overspent: its reservation no longer covers the reservations
-    /// below it.
+    /// Refuses a new attempt if an ancestor account is overspent, because the ancestor's reservation no longer covers
+    /// the reservations of its descendants.
     fn check_no_overspent_ancestor(&self, account: &Account) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(thread) = next {

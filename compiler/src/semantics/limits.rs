@@ -45,7 +45,7 @@ impl LimitName {
         }
     }
 
-    /// Returns true if zero is valid: for the limits on children, where it means "no children".
+    /// Returns true if zero is valid: only for the limits on children, where zero means "no children".
     fn allows_zero(self) -> bool {
         matches!(self, Self::Depth | Self::Spawns)
     }
@@ -184,7 +184,7 @@ pub enum LimitSource<S> {
     /// The built-in default.
     BuiltIn,
     Written(S),
-    /// The parent's value, because it is smaller (for `depth`, the parent's minus one).
+    /// The parent's value, because it is smaller; for `depth`, the parent's value minus one.
     Parent(S),
 }
 
@@ -207,18 +207,18 @@ pub enum LimitResolutionError<S> {
         why: String,
         source: S,
     },
-    /// The parent's depth is 0, so it may have no children.
+    /// The parent's depth is 0, so the parent cannot have children.
     TooDeep {
         source: S,
     },
 }
 
-/// Resolves limits: defaults < directive < overrides, then the minimum with the parent (`depth`: the parent's minus
-/// one).
+/// Resolves limits: defaults < directive < overrides, then the minimum with the parent's limits (for `depth`, with the
+/// parent's value minus one).
 ///
 /// # Errors
 /// Returns every unknown name, every value that is negative, not a number, null, fractional, or zero where zero is
-/// invalid, and a parent whose depth is used up.
+/// invalid, and a parent whose depth is 0.
 pub fn resolve<S: Clone>(
     defaults: &[LimitSetting<S>],
     directive: &[LimitSetting<S>],

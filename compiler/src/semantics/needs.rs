@@ -40,7 +40,7 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns true if every host of one pattern matches the other: `a.example.com` in `*.example.com`.
+/// Returns true if `outer` matches every host that `inner` matches: `*.example.com` matches `a.example.com`.
 pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     if inner.eq_ignore_ascii_case(outer) || outer == "*" {
         return true;

@@ -223,8 +223,8 @@ impl RiskTable {
         self.policies.get(&tier).copied().unwrap_or_else(|| tier.default_policy())
     }
 
-    /// Classifies one capability: the matching pattern with the most literal characters decides; of two equally
-    /// specific ones, the higher tier.
+    /// Classifies one capability. The matching pattern with the most literal characters decides; if two patterns are
+    /// equally specific, the one with the higher tier decides.
     pub fn classify(&self, capability: &str) -> Risk {
         self.risk(self.matching(&normalize(capability).0))
     }
@@ -336,7 +336,7 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule: also a prefix of the head, or a single capability.
+    /// Returns the reach of a rule. Unlike the wildcard of a grant, a rule's wildcard may be before the id or missing.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

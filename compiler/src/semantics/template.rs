@@ -97,7 +97,7 @@ enum FilledPlaceholder<'a> {
     Unknown(Vec<&'a str>),
 }
 
-/// The fallback replaces missing and null values; `0`, `false` and `""` are values.
+/// Fills a placeholder. The fallback replaces missing and null values; `0`, `false` and `""` are values.
 fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
     match facts.lookup(&placeholder.path) {
         Lookup::Known(Value::Null) | Lookup::Absent => match &placeholder.fallback {

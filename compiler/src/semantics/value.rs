@@ -181,7 +181,7 @@ impl Num {
         float(self.to_f64() / other.to_f64())
     }
 
-    /// Returns the remainder of the division rounded toward zero: it has the sign of the left side.
+    /// Returns the remainder of the division rounded toward zero. The remainder has the sign of the left operand.
     pub fn checked_remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;

@@ -61,7 +61,7 @@ impl Method {
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 
-/// Reads the request, and its host in lower case.
+/// Reads the request; also returns its host in lower case.
 pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<(HttpSpec, String)> {
     let method = read_method(r, node);
     let headers = read_headers(r, node, scope);

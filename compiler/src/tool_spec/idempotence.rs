@@ -1,5 +1,5 @@
-//! The calls of a tool that may run again after a crash left their outcome unknown: all, none, or those with certain
-//! arguments. A tool of many operations is rarely idempotent as a whole.
+//! The calls of a tool that may run again after a crash left their outcome unknown: all calls, no calls, or the calls
+//! with certain arguments. A tool of many operations is rarely idempotent as a whole.
 
 use std::collections::BTreeMap;
 

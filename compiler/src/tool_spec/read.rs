@@ -43,7 +43,7 @@ pub(crate) const KIND_KEYS: [(&str, &[&str]); 4] = [
     ("mcp", &["server", "tool", "sha256", "server_sha256", "runs", "sandbox", "task_support"]),
 ];
 
-/// Variables that a tool file must not request: they change how every program runs, or are already passed to it.
+/// Variables that a tool file must not request: they change how every program runs, or every program gets them anyway.
 const RESERVED_VARIABLES: [&str; 13] = [
     "PATH",
     "HOME",
@@ -149,7 +149,8 @@ impl ToolSpecReader {
             ToolLanguage::JavaScript => ScriptLanguage::JavaScript,
             ToolLanguage::TypeScript => ScriptLanguage::TypeScript,
         };
-        // Older tool files name the runtime of a script; its language already determines it.
+        // Older tool files name the runtime of a script, although the language of the script already determines the
+        // runtime.
         if let Some(executor) = self.text(node, "executor")
             && !executor.starts_with("rye/core/runtimes/")
             && let Some(value) = node.get("executor")
@@ -389,7 +390,7 @@ impl ToolSpecReader {
         out
     }
 
-    /// `CONFIG_RESOLVE`: `{path: web/search.yaml, mode: deep_merge}`.
+    /// Reads `CONFIG_RESOLVE`: `{path: web/search.yaml, mode: deep_merge}`.
     fn config(&mut self, node: &Node, parameters: &Value) -> Option<ConfigSource> {
         let config = node.get("config")?;
         if !matches!(config.kind, Kind::Map(_)) {

@@ -89,7 +89,7 @@ struct SchemaChecker<'a, 'n> {
 #[derive(Clone, Copy)]
 struct Position {
     depth: usize,
-    /// The schema is part of another one (`allOf`, `if` …), which may declare its properties.
+    /// True if the schema is part of another schema (`allOf`, `if` …), which may declare the properties of this one.
     composed: bool,
 }
 

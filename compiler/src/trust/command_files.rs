@@ -13,7 +13,8 @@ use shell_words::split_commands;
 
 /// Marks the start of each part of a placeholder's value that could be a word of its own.
 const VALUE_START: char = '\u{E000}';
-/// A part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a glob.
+/// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
+/// glob.
 const EXPANSION: char = '\u{E002}';
 /// The word for the whole project.
 pub const PROJECT_WORD: &str = ".";
@@ -139,12 +140,12 @@ const SHELLS: [&str; 12] =
     ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "sh", "toybox", "zsh"];
 /// Options of shells that take a value.
 const SHELL_OPTIONS_WITH_VALUE: [&str; 6] = ["-O", "+O", "-o", "+o", "--init-file", "--rcfile"];
-/// Programs and options that append words from elsewhere to the command behind them.
+/// Programs and options that append words to the command after them, such as lines of standard input or found files.
 const APPENDERS: [&str; 10] =
     ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
-/// Characters that make a word a path or a text, which a launcher executes.
+/// A word with one of these characters is a path or a text. A launcher executes the first such word.
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
@@ -194,8 +195,8 @@ pub struct CallValues<'a> {
 }
 
 /// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path of
-/// the tool's file. Without `call`, placeholders have no value yet; the words listed then cover every file that a word
-/// of a call can name.
+/// the tool's file. Without `call`, placeholders have no values; the returned words then cover every file that a word
+/// of any call can name.
 pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
@@ -315,7 +316,7 @@ fn is_launcher(word: &str) -> bool {
     LAUNCHERS.contains(&name_of(word))
 }
 
-/// Returns true if a command can execute the commands in a text among its arguments.
+/// Returns true if a command can execute one of its arguments as shell commands.
 fn reads_shell_text(words: &[String]) -> bool {
     let is_open = |word: &String| word.contains([VALUE_START, EXPANSION]);
     let is_shell = |word: &String| {
@@ -382,7 +383,8 @@ fn is_closed_reader(words: &[String]) -> bool {
 }
 
 /// Returns a flag for each word, true if the command may execute the file that the word names: the program itself, and
-/// the words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are its parameters.
+/// the words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are parameters of that
+/// text.
 fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());
@@ -419,7 +421,8 @@ impl FileWords {
     }
 
     /// Adds an argument, which is a path or a text; a shell reads a text as commands. If all special characters of an
-    /// argument are in the value of a placeholder, the argument is a text only if its program can execute one.
+    /// argument are in the value of a placeholder, the argument counts as a text only if the command can execute a text
+    /// at this place.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();

@@ -167,7 +167,8 @@ pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRe
     }
 }
 
-/// Returns the requirement of a directive without permissions of its own, which depend on the thread that starts it.
+/// Returns the requirement of a directive that declares no permissions. The permissions depend on the thread that
+/// starts the directive.
 pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
@@ -272,8 +273,8 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the requirement for giving an item of the user space to a thread of this plan: to its model, or to one of
-/// its hooks. `None` if the user's own files request the item.
+/// Returns the requirement of a thread of this plan whose model, or whose hook `hook`, gets an item of the user space.
+/// `None` if the user's own files request the item.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {

@@ -17,7 +17,7 @@ fn directive(model: &str, hooks: &str) -> String {
     )
 }
 
-/// The standard library and a directive that may use every tool.
+/// Returns the standard library and a directive `a` that may use every tool.
 fn world(hooks: &str) -> MapWorld<'static> {
     let model = "<model provider=\"scripted\" tier=\"fast\"/>";
     stdlib_world().project(".ai/directives/a.md", directive(model, hooks))
@@ -51,7 +51,7 @@ fn plan_that_only_reads_has_no_requirements_beside_the_hook_files_of_the_workspa
         .project(".ai/config/agent/hooks.yaml", hooks)
         .project(".ai/tools/t.yaml", tool);
     assert!(compile_without_inputs(&world, "a").trust_requirements.is_empty());
-    // The hooks of the file also steer directives with other grants, those of the user among them.
+    // The hooks of the file also steer directives with other grants, including directives of the user.
     let listed = requirements_of_workspace(&world);
     let names: Vec<_> = listed.iter().map(|one| (one.kind, one.name.as_str())).collect();
     assert_eq!(names, [(TrustRequirementKind::Hook, "f"), (TrustRequirementKind::Hook, "b")]);

@@ -1,5 +1,5 @@
-//! Grants of one tool whose every call a `tool_call` hook blocks: the hook's condition is true for the tool, whatever
-//! the other facts are.
+//! Grants of one tool that a `tool_call` hook makes useless: the hook's condition is true for every call of the tool,
+//! whatever the other facts are.
 
 use rye_grammar::ItemId;
 use rye_grammar::capability::is_literal;

@@ -15,7 +15,7 @@ use crate::world::Space;
 /// Directives with an empty prompt on every route, and the directives that others extend.
 #[derive(Default)]
 pub struct EmptyDirectives {
-    /// For each directive its span, and true while it is empty on every route so far.
+    /// For each directive, its span and a flag: true while the directive is empty on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
     /// Set if a directive could not be read, because that directive may extend any other.

@@ -1,5 +1,5 @@
-//! Checks of the calls that a body asks the model to make: `rye_execute(item_id="…")` and its peers, and tools by their
-//! palette names. The item must exist and the directive must be granted the call (`language.md` 9 and 10).
+//! Checks of the calls that a body tells the model to make: `rye_execute(item_id="…")` and its peers, and tools by
+//! their palette names. The item must exist and the directive must be granted the call (`language.md` 9 and 10).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -195,7 +195,7 @@ fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
     item.into_iter().chain(started).collect()
 }
 
-/// Returns the text up to the parenthesis that closes the first one.
+/// Returns the text from the opening parenthesis to the parenthesis that closes it.
 fn parenthesized(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices().take(MAX_ARGUMENT_DISTANCE) {
@@ -398,7 +398,7 @@ fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mu
                 let Some(permissions) = permissions else { continue };
                 let (_, net) = granted_places(&permissions.value, &tool.file.id);
                 let host = url_host(value);
-                // A grant without any host is reported on its own.
+                // If the grants open no host, another check reports the grants.
                 if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
                     continue;
                 }

@@ -93,8 +93,8 @@ impl PatternMatcher {
         }
     }
 
-    /// Compares the leaf's grants with those of the nearest ancestor that seals its own. The permissions of other
-    /// ancestors are defaults.
+    /// Compares the leaf's grants with the grants of the nearest ancestor that seals its `<permissions>`. The
+    /// permissions of other ancestors are defaults.
     pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
@@ -361,7 +361,8 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
 }
 
-/// Returns the attributes of a grant that a tool lacks.
+/// Returns the grant attributes for the needs of a tool that `write` and `net` do not meet; `None` if they meet all
+/// needs.
 fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));

@@ -320,7 +320,8 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, stdlib_world, with_directives};
     use crate::validate::{Selection, check};
 
-    /// Checks whether the hook `late` of a directive with 15 turns can never fire beside this hook.
+    /// Returns true if a hook with this condition can never fire in a directive that has 15 turns and the hook
+    /// `beside`.
     fn is_never(condition: &str, beside: &str) -> bool {
         let late = format!(
             "<hook id=\"late\" event=\"after_step\"><when>{condition}</when><terminate error=\"too long\"/></hook>"
@@ -338,7 +339,8 @@ mod tests {
         report.diagnostics.iter().any(|found| found.code() == "hook::never" && found.message().contains("`late`"))
     }
 
-    /// Checks whether a guard of the event `tool_call` can never fire in a directive with these grants and other hooks.
+    /// Returns true if a guard of the event `tool_call` with this condition can never fire in a directive with these
+    /// grants and other hooks.
     fn is_never_called(condition: &str, granted: &str, beside: &str) -> bool {
         let guard =
             format!("<hook id=\"late\" event=\"tool_call\"><when>{condition}</when><block reason=\"no\"/></hook>");

@@ -44,8 +44,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which the condition of `hook` is true in vain: `hook`
-    /// does not set the route.
+    /// The hook that sets the route of the first directive for which `hook` sets no route although its condition is
+    /// true.
     by: Arc<HookDecl>,
 }
 
@@ -62,8 +62,8 @@ impl RouteUse {
 }
 
 impl HookUses {
-    /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that one check cannot
-    /// affect another's result.
+    /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that the check of one
+    /// directive cannot affect the result of another directive.
     pub fn add(
         &mut self,
         items: &Items<'_>,
@@ -142,8 +142,8 @@ impl HookUses {
         self.routes.entry(hook.span).or_insert_with(new).routes |= routes;
     }
 
-    /// Reports routing hooks that never set a route, because an earlier hook answers for every directive that they
-    /// name.
+    /// Reports routing hooks that never set a route, because an earlier hook sets the route of every directive for
+    /// which their condition is true.
     pub fn report_unreached_routes(&self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
         if self.incomplete {
             return;
@@ -301,7 +301,7 @@ impl ConditionVerdicts {
     }
 }
 
-/// Reports hooks of the project's files that can never run because an earlier hook always answers.
+/// Reports hooks of the project's files that can never run, because an earlier hook always fires and stops later hooks.
 pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =

@@ -134,8 +134,8 @@ struct Chunk {
 }
 
 impl UnitReports {
-    /// Updates the results of these units: keeps cached ones whose dependencies did not change, and computes the others
-    /// with `ask`.
+    /// Updates the results of these units: keeps the cached results whose dependencies did not change, and computes the
+    /// other results with `ask`.
     pub fn update(
         &mut self,
         items: &Items<'_>,

@@ -316,7 +316,7 @@ pub struct LiteralArgument {
 }
 
 impl LiteralCall {
-    /// Converts the parameters of a hook. `places` are their names and values as written.
+    /// Converts the parameters of a hook. `places` holds the name of each parameter and the span of its value.
     pub fn of_hook(params: &Map<String, Value>, places: &[(Spanned<String>, Span)], span: Span) -> Self {
         let argument = |(name, value): (&String, &Value)| {
             let place = places.iter().find(|(written, _)| written.node == *name);

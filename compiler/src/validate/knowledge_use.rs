@@ -47,8 +47,8 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records a directive whose chain could not be composed, by its own declarations. An unreadable directive (`None`)
-    /// may reference any knowledge.
+    /// Records only the own declarations of a directive whose chain could not be composed. An unreadable directive
+    /// (`None`) may reference any knowledge.
     pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         let Some(directive) = directive else {
             self.incomplete = true;
@@ -278,7 +278,7 @@ impl KnowledgeMentions {
         }
     }
 
-    /// Finds mentions of the ids. An id that had none is searched for only in changed items.
+    /// Finds mentions of the ids. An id without a mention in the previous search is searched for only in changed items.
     fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let before: Vec<ItemId> = self.by.keys().cloned().collect();
         self.drop_unreached_places(&ids);
@@ -300,7 +300,7 @@ impl KnowledgeMentions {
         }
         let mut search = MentionSearch { left, by };
         let is_source = |unit: &Unit| unit.0 == ItemKind::Directive || !candidates.contains(&unit.1);
-        // Knowledge that became reached counts as changed: its mentions did not count before.
+        // Knowledge that became reached counts as changed, because its mentions did not count while it was unreached.
         let newly_reached = before.into_iter().filter(|id| !candidates.contains(id));
         let changed = self.changed.into_iter().chain(newly_reached.map(|id| (ItemKind::Knowledge, id)));
         for unit in changed.filter(is_source) {
@@ -343,7 +343,7 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches the knowledge that was found, and in turn the knowledge that this search finds.
+    /// Searches each knowledge entry that has a mention, including the entries whose mention this search finds.
     fn follow_candidates(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {

@@ -152,7 +152,7 @@ fn find_in_line<'t>(
     }
 }
 
-/// Returns the input that braces around this text were probably meant for; `None` if they are plain text.
+/// Returns the input that braces around this text were probably meant for; `None` if the braces are plain text.
 fn intended_input<'t>(
     inside: &'t str,
     double: bool,

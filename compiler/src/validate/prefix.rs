@@ -20,8 +20,9 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum stable tokens of the first message behind a changing part. Providers cache no shorter prefix, and the
-/// threads of a directive share the first message only while the cache of an earlier thread lasts.
+/// Minimum number of constant tokens behind a changing part of the first message for which the part is reported.
+/// Providers cache no shorter prefix, and the threads of a directive share the first message only while the cache of an
+/// earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// The change frequencies of the texts that hooks provide, by the text and the hook point. The directives of a project
@@ -191,7 +192,7 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Adds a report on a part, given with its key and its span.
+    /// Adds a report about a part. `key` identifies the part, and `span` is the location that the report labels.
     #[expect(clippy::too_many_arguments, reason = "one argument for each field of the diagnostic")]
     fn report(
         &mut self,

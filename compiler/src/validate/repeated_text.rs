@@ -53,8 +53,8 @@ struct ParagraphIndex {
     repeated: Vec<(Occurrence, Occurrence)>,
 }
 
-/// Paragraphs by text, and indexes by list of texts. Most directives share the knowledge of their bases, so the cache
-/// lets the work grow with the size of the texts and not with the number of directives.
+/// Paragraphs by text, and indexes by list of texts. Most directives share the knowledge of their bases; with the
+/// cache, the work grows with the size of the texts and not with the number of directives.
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<[Paragraph]>>>,

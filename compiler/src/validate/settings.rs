@@ -33,8 +33,8 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the location of a reader's error was reported before. The reader of a table reports only its
-    /// first error.
+    /// Returns true if the location of a reader's error was reported before. A table that is refused as a whole counts
+    /// as reported if its file has any schema error, because the reader of a table reports only its first error.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
@@ -302,7 +302,7 @@ impl SettingsWalk<'_> {
     }
 }
 
-/// Returns true if a failure has such a fact; any header is allowed, since headers depend on the provider.
+/// Returns true if a path is a fact of a failure. Any header is allowed, because headers depend on the provider.
 fn is_fact(path: &Path) -> bool {
     let names: Vec<&str> = path
         .segments

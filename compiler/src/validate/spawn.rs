@@ -53,7 +53,7 @@ pub enum SpawnSource {
 }
 
 impl SpawnEdge {
-    /// Returns false for a hook that may not fire.
+    /// Returns false for a hook that does not fire in every thread.
     fn is_certain(&self) -> bool {
         !matches!(self.by, SpawnSource::Hook { certain: false, .. })
     }
@@ -156,7 +156,7 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// Returns the routes of a directive of another space, which was not added.
+/// Returns the routes of a directive of another space. Such a directive was not added to any [`Spawns`].
 fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;

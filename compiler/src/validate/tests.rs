@@ -90,7 +90,7 @@ fn input_used_by_a_project_hook_counts_as_used() {
 #[test]
 fn directive_call_with_wrong_inputs_is_reported() {
     let inputs = "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/><input name=\"o\"/></inputs>";
-    // The hook also fires at the end of the directive it runs, so `depth` has to bound it.
+    // The hook also fires at the end of the directive that it starts, so `depth` has to bound the recursion.
     let inside = format!("<limits depth=\"1\"/>{inputs}");
     let world = || directive(project(), "callee", "", &inside, "{input:n} {input:o?}");
     let call = |params: &str| {

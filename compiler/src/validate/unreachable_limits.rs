@@ -17,11 +17,11 @@ use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
-/// Factor on the largest number of attempts of a call in the retry table: `error` hooks can repeat as many attempts,
-/// and a fallback has the attempts of the table and of the hooks too.
+/// Maximum attempts of a turn, as a multiple of the attempts in the retry table: `error` hooks can double the attempts,
+/// and a fallback can double them again.
 const ATTEMPTS_PER_RETRY: u64 = 4;
 
-/// Retries of the built-in table.
+/// Minimum number of retries to assume: the number in the built-in table.
 const MIN_RETRIES: u64 = 3;
 
 /// Folder of the tools that start and control threads.

@@ -47,7 +47,8 @@ fn complete_map(map: &mut Map<String, Value>, depth: usize) {
                     complete(schema, depth + 1);
                 }
             }
-            // Only schemas that are objects need completion here: every wire accepts `additionalProperties: false`.
+            // Under keywords such as `additionalProperties`, only objects need completion, because every wire accepts
+            // `false` there.
             ("items" | "contains" | "not" | "if" | "then" | "else" | "propertyNames" | "contentSchema", schema)
             | ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", schema @ Value::Object(_)) => {
                 complete(schema, depth + 1);

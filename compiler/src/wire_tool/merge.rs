@@ -142,7 +142,7 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Returns a schema that matches every value that one of the two matches.
+/// Returns a schema that matches every value that either of the two schemas matches.
 fn either(one: &Value, other: &Value) -> Value {
     if one == other {
         return one.clone();

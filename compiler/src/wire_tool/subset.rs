@@ -15,7 +15,7 @@ use super::{add_notes, take_unnameable_properties, types_of};
 /// Limits of following references: levels of a recursive definition, and total depth. If the result is too large, the
 /// next, smaller limits are tried.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
-/// Maximum number of schemas in a result; with the last, smallest limits, further schemas are cut off.
+/// Maximum number of schemas in a result. If the smallest limits still produce more schemas, the rest is cut off.
 const MAX_SCHEMAS: usize = 500;
 /// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
@@ -481,7 +481,7 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
     }
 }
 
-/// Returns the schema where recursion or depth ends.
+/// Returns the schema that replaces the next level where recursion or depth ends.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

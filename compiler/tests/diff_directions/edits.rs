@@ -43,7 +43,8 @@ const RISKS: &str = ".ai/config/agent/capability_risk.yaml";
 const MAIN: &str = ".ai/directives/deploy_staging.md";
 const REVIEW: &str = ".ai/directives/review.md";
 
-/// Files with a text that is replaced, its replacement, and the direction. An empty text appends or creates.
+/// The edited file, the text that is replaced, its replacement, and the direction. If the replaced text is empty, the
+/// replacement is appended to the file or becomes a new file.
 type Row = (&'static str, &'static str, &'static str, ExpectedDirection);
 
 const OF_ROOT: &[Row] = &[

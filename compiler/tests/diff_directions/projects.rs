@@ -80,7 +80,7 @@ fn directive(name: &str, extends: &str, metadata: &str, rest: &str) -> String {
     )
 }
 
-/// A project with guards, licenses, tools, settings, a base, a child and a grandchild.
+/// Returns a project with guards, licenses, tools, settings, a base, a child and a grandchild.
 pub fn family() -> EditedProject {
     let root = "<model provider=\"anthropic\" tier=\"general\" fallback=\"fast\"/>\n\
         <limits turns=\"20\" tokens=\"300000\" spend=\"0.90\" spawns=\"6\" depth=\"3\" duration_seconds=\"500\" output=\"4096\"/>\n\
@@ -137,7 +137,7 @@ pub fn family() -> EditedProject {
     EditedProject { name: "family", directive: "root", files }
 }
 
-/// The family without children, so that a comparison is short.
+/// Returns the project of [`family`] without children, so that a comparison is short.
 pub fn guarded() -> EditedProject {
     let mut files = family().files;
     files.retain(|path, _| !path.contains("child"));

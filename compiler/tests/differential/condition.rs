@@ -160,7 +160,7 @@ impl OracleCondition {
     }
 }
 
-/// Returns `decisive` if one result is, unknown if one is unknown, and the opposite otherwise.
+/// Returns `decisive` if any result equals it, else unknown if any result is unknown, else the opposite of `decisive`.
 fn fold(all: impl Iterator<Item = Truth>, decisive: bool) -> Truth {
     let mut result = Some(!decisive);
     for one in all {

@@ -1,5 +1,5 @@
-//! The meaning of a project for one call: its route, chain, hooks and prompt layers, from the specification and apart
-//! from the compiler. `enumerate` lists calls at which a condition can change its result.
+//! The meaning of a project for one call: its route, chain, hooks and prompt layers, computed from the specification
+//! without the compiler. `enumerate` lists calls at which a condition can change its result.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use super::project::{Input, RandomAction, RandomDirective, RandomHook, RandomPro
 pub struct Expected {
     /// Root first.
     pub chain: Vec<String>,
-    /// Ids of the prompt layers, each with true if the run decides about it.
+    /// Ids of the prompt layers, each with a flag: true if the run decides about the layer.
     pub layers: Vec<(String, bool)>,
     /// Verdicts of hooks that collect text, by id.
     pub verdicts: BTreeMap<String, OracleVerdict>,
@@ -289,7 +289,8 @@ fn check(given: &Map<String, Value>, declared: &[Input]) -> Result<(), Refused> 
     if declared.iter().any(is_missing) { Err(Refused::Missing) } else { Ok(()) }
 }
 
-/// Returns calls of `main`, at most `most`: for each input the values at which a condition can change, and no value.
+/// Returns at most `most` calls of `main`. In these calls, each input has the values at which a condition can change,
+/// and no value.
 pub fn enumerate(
     project: &RandomProject,
     most: usize,

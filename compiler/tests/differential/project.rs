@@ -38,7 +38,7 @@ pub struct RandomDirective {
     pub id: String,
     pub extends: Option<String>,
     pub inputs: Vec<Input>,
-    /// Notes in the positions system, before and after.
+    /// Notes by position: `system`, `before` and `after`.
     pub context: [Vec<usize>; 3],
     /// Ids of notes and hooks.
     pub suppress: Vec<String>,
@@ -217,7 +217,8 @@ impl RandomDirective {
     fn generate(rng: &mut Rng, used: &[(&str, &'static str)], id: &str, extends: Option<String>) -> Self {
         let mut inputs = Vec::new();
         for (name, kind) in used {
-            // Calls with inputs that the chain of a route does not declare are refused.
+            // A call with an input that the chain of its route does not declare is refused, so `main` declares most
+            // inputs itself.
             let is_declared = if id == "main" { !rng.once_in(6) } else { rng.once_in(4) };
             if is_declared {
                 inputs.push(Input::generate(rng, name, kind));

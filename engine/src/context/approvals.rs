@@ -31,7 +31,7 @@ pub struct ApprovalRequest<'a> {
 
 impl ApprovalRequest<'_> {
     /// Returns the sandbox in which the call runs: the sandbox of the plan, narrowed by the grants of every ancestor.
-    /// `None` at a limit.
+    /// `None` if the request is about a limit.
     pub fn sandbox(&self, items: &Items<'_>) -> Option<ToolSandbox> {
         let call = self.call?;
         let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);
@@ -51,16 +51,17 @@ pub trait ApprovalHandler: Send + Sync {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval>;
 }
 
-/// The handling of calls that need an approval, and of escalated limits. Each embedder chooses one.
+/// The policy for requests that need an approval: calls, and reached limits that a hook escalates. Each embedder
+/// chooses a policy.
 #[derive(Clone)]
 pub enum ApprovalPolicy {
     /// A handler decides.
     Ask(Arc<dyn ApprovalHandler>),
-    /// A call runs without an approval. A limit suspends the thread, because only a user can raise it.
+    /// A call runs without an approval. A reached limit suspends the thread, because only a user can raise the limit.
     Allow,
-    /// A call is refused. A limit suspends the thread.
+    /// A call is refused. A reached limit suspends the thread.
     Deny,
-    /// The thread is suspended before the call, or at the limit.
+    /// The thread is suspended before the call, or at the reached limit.
     Queue,
 }
 

@@ -53,8 +53,8 @@ impl Drop for AskingGuard<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct TaskEnd {
     pub result: RunResult,
-    /// The reason, if the store failed: the thread has then not ended, and its cost is not known. A thread that waits
-    /// for it also stops, and both threads are recovered together.
+    /// The reason of a store failure; `None` if the store worked. After a store failure, the thread has not ended and
+    /// its cost is unknown. A thread that waits for this thread also stops, and both threads are recovered together.
     pub store_failure: Option<String>,
 }
 
@@ -132,7 +132,7 @@ impl EngineContext {
         live.taking.get_mut(thread).map(|messages| messages.push(message)).is_some()
     }
 
-    /// Requests the record of a change from a running thread. Returns false if the thread does not run in this process.
+    /// Requests that a running thread records a file change. Returns false if the thread does not run in this process.
     pub fn record_change(&self, thread: &ThreadId, change: FileChanged, recorded: RecordWaiter) -> bool {
         self.live().threads.get(thread).is_some_and(|running| running.control.record_change(change, recorded))
     }

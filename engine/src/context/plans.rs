@@ -28,7 +28,7 @@ pub(crate) struct SharedPlans {
 }
 
 impl EngineContext {
-    /// Stores copies of the source files of a plan that still have the hash in its manifest.
+    /// Stores copies of the source files of a plan. A file that has changed since the plan was compiled is skipped.
     pub(crate) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
         if missing.is_empty() {

@@ -16,7 +16,7 @@ const MAX_FOLDER_NAMES: usize = 512;
 /// Values by the path of a folder in a space.
 type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 
-/// The names in the folders that were looked up.
+/// A cache of the file names in folders.
 #[derive(Default)]
 pub(super) struct FolderCache {
     folders: RefCell<ByFolder<Rc<FolderNames>>>,

@@ -9,14 +9,14 @@ use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{ItemKind, MAX_SKILL_DEPTH, Space, UnrecognizedFile, WorldError};
 use rye_grammar::ItemId;
 
-/// Maximum depth of folders below a kind's own folder. A deeper folder is an error, which bounds loops of links.
+/// Maximum depth of folders below a kind's own folder. A deeper folder is an error, so that a loop of links ends.
 const MAX_FOLDER_DEPTH: usize = 32;
 
 pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
     /// Files that are not items.
     others: Vec<Arc<str>>,
-    /// Set if a file or folder is a symbolic link: then a file can change under another path.
+    /// True if a listed file or folder is a symbolic link. Its content can change under another path.
     pub(super) has_links: bool,
 }
 

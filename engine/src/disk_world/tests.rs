@@ -278,7 +278,7 @@ fn file_that_its_folder_does_not_name_is_not_looked_up() {
     let first = world(project.path(), Some(user.path()));
     let found = |world: &DiskWorld, item: &str| world.candidates(ItemKind::Knowledge, &id(item)).unwrap().len();
     assert_eq!((found(&first, "a/real"), found(&first, "a/none"), found(&first, "b/none")), (1, 0, 0));
-    // A lookup would find the new files.
+    // These files are created after the names in their folders were cached, so `first` does not find them.
     write(project.path(), ".ai/knowledge/a/none.md", "new");
     write(project.path(), ".ai/knowledge/b/none.md", "new");
     write(user.path(), ".ai/knowledge/a/real.md", "new");

@@ -13,7 +13,7 @@ use rye_compiler::world::{ItemKind, Space};
 
 /// Maximum number of watched folders.
 const MAX_WATCHED_FOLDERS: usize = 20_000;
-/// The folders in the root of a space that hold folders of items.
+/// The folders in the root of a space whose subfolders contain items.
 const TOP_FOLDERS: [&str; 3] = [".ai", ".agents", ".claude"];
 /// Maximum depth of watched folders.
 const MAX_WATCH_DEPTH: usize = 40;

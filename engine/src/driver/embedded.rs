@@ -62,8 +62,8 @@ pub struct EmbeddedDriver {
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,
-    /// The start of the thread with the grant sets of the current prompt, if the prompt narrows the grants of the
-    /// thread.
+    /// The data of the event `opened` with the grant sets of the current prompt, if the prompt narrows the grants of
+    /// the thread.
     narrowed: Mutex<Option<Arc<Opened>>>,
     /// The time of the last update of the row of a served session, and true if the row lacks a call since then.
     row_update: Mutex<(i64, bool)>,
@@ -120,7 +120,7 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the start of the thread with the grant sets that apply to the current prompt.
+    /// Returns the data of the event `opened` with the grant sets that apply to the current prompt.
     pub(crate) fn narrowed_launch(&self) -> Arc<Opened> {
         let narrowed = self.narrowed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         narrowed.unwrap_or_else(|| Arc::clone(&self.launch))

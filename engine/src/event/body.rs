@@ -519,8 +519,8 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// The replacement of messages by a summary: all messages up to this event number, except the thread's own prompt and
-/// the last `keep` messages.
+/// A replacement of messages by a summary: the summary replaces all messages up to the event `through`, except the
+/// thread's own prompt and the last `keep` messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,

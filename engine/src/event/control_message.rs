@@ -26,7 +26,8 @@ pub enum ControlMessage {
     Steer { text: String },
     /// A user message that takes effect when the model would otherwise stop.
     FollowUp { text: String },
-    /// The answer to an approval request. With the number of an `approval_asked` event, it answers that request only.
+    /// The answer to an approval request. If the number of an `approval_asked` event is given, the answer applies to
+    /// that request only.
     Approve {
         yes: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -96,7 +96,7 @@ impl Delivery {
 /// A message that has passed its intake: the `input` hooks, skills and prompt templates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptedInput {
-    /// The id of the control message that submitted it.
+    /// The id of the control message that submitted the message.
     pub id: String,
     pub delivery: Delivery,
     pub source: InputSource,
@@ -140,7 +140,7 @@ pub struct RetractedInput {
 /// The end of a command that the user ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShellRan {
-    /// The id of the control message that requested it.
+    /// The id of the control message that requested the command.
     pub id: String,
     pub command: String,
     /// -1 if the command did not run or was ended by a signal.
@@ -158,7 +158,7 @@ pub struct ShellRan {
 /// The run of a command that the settings declare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandRan {
-    /// The id of the control message that typed it.
+    /// The id of the control message that contains the typed command.
     pub id: String,
     pub name: String,
     /// The text after the name.
@@ -208,7 +208,7 @@ pub struct SessionNamed {
 /// A message that waits for its delivery, as a continuation receives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// The id of the control message that submitted it.
+    /// The id of the control message that submitted the message.
     pub id: String,
     pub delivery: Delivery,
     #[serde(default)]

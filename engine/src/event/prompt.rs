@@ -19,7 +19,7 @@ pub struct PromptStarted {
     pub grants: Option<Vec<Grant>>,
     #[serde(default, skip_serializing_if = "ChatMode::is_ask")]
     pub mode: ChatMode,
-    /// True if nothing raises the `spend` limit of the prompt, because its message sets the limit.
+    /// True if the message of the prompt sets a `spend` limit, which no hook or message can raise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capped: bool,
 }
@@ -110,7 +110,7 @@ pub struct ContinuedPrompt {
     pub number: u64,
     /// The remaining limits of the prompt.
     pub limits: PlanLimits,
-    /// True if nothing raises the `spend` limit of the prompt.
+    /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capped: bool,
 }

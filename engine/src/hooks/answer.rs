@@ -212,7 +212,7 @@ fn change_context(turn: &mut PointEvaluation, operation: ContextOperation) -> Ho
     HookOutcome::Context { operations }
 }
 
-/// Merges a change into the earlier changes of the chain.
+/// Merges a change into the changes by the earlier hooks of the point.
 fn modify_subject(
     turn: &mut PointEvaluation,
     content: Option<Value>,

@@ -77,7 +77,7 @@ fn invalid_images_are_refused_without_overread() {
     assert_eq!(ValidatedImage::read(vec![0; huge]), Err(ImageError::TooLarge));
     assert_eq!(ValidatedImage::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
     assert_eq!(ValidatedImage::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
-    // A file that is truncated at any byte is either an error or has the same result.
+    // If a file is truncated at any byte, reading it fails or has the result of the whole file.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
         let validated = ValidatedImage::read(whole.clone()).unwrap();
         for end in 0..whole.len() {

@@ -246,7 +246,7 @@ fn events_of_summary(
     settled: EventBody,
 ) -> Vec<EventBody> {
     let summary = reply_text(&reply.content).trim().to_owned();
-    // A cut summary would lose the part of the conversation that it does not reach.
+    // A cut summary covers only a part of the conversation, and the rest would be lost.
     let is_whole = matches!(reply.stop, StopReason::EndTurn | StopReason::ToolUse);
     if summary.is_empty() || !is_whole {
         let message = format!("the model returned an incomplete summary (stop reason `{}`)", reply.stop.as_str());

@@ -275,7 +275,7 @@ pub(crate) struct SimulatedThread {
     pub reservations: Vec<(u64, usize)>,
     /// Control messages to deliver before the n-th effect.
     pub messages: Vec<(usize, ControlMessage)>,
-    /// Prompts of a chat, one for each wait; without one, the session closes.
+    /// Prompts of a chat, one for each wait. When the list is empty, the session closes.
     pub prompts: VecDeque<String>,
     pub steps: usize,
     pub asked: Vec<String>,

@@ -11,7 +11,8 @@ use rye_compiler::semantics::risk::{RiskTable, Tier};
 use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
-/// The end of the answer to a call that the grants of the thread allow and the grants of the current prompt do not.
+/// The text at the end of the answer to a denied call, if the grants of the thread allow the call and the grants of the
+/// current prompt do not.
 pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
 
 /// Returns the limits of a prompt with these bounds.
@@ -34,7 +35,8 @@ pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &
     Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), &bounds.with).grants)
 }
 
-/// Returns the part of the grants whose capabilities have the tier `safe`, without folders, hosts and signatures.
+/// Returns the grants whose capabilities have the tier `safe`, without their folders and hosts. Grants to sign are left
+/// out.
 pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
     let built_in = RiskTable::default();
     let table = match plan.settings.risk() {
@@ -66,7 +68,7 @@ pub(super) fn offered_tools<'p>(plan: &'p Plan, state: &ThreadState) -> Vec<&'p 
     plan.palette.iter().filter(|tool| may_call(tool, grants)).collect()
 }
 
-/// Returns true if some call of a tool is granted.
+/// Returns true if the grants allow at least one call of the tool.
 fn may_call(tool: &PaletteTool, grants: &[Grant]) -> bool {
     let primary = match tool.primary {
         PalettePrimary::Execute => Primary::Execute,

@@ -122,7 +122,7 @@ pub(super) fn accept_screened(
     Some(accepted(message, text, expansions, *answer == HookOutcome::Handled))
 }
 
-/// Returns the command that a text calls, with its name and its arguments.
+/// Returns the hook of the command that a text calls, the name of the command, and the arguments.
 fn command_of<'p, 't>(
     plan: &'p Plan,
     state: &ThreadState,

@@ -56,7 +56,7 @@ pub struct ThreadState {
     pub failed: Option<Box<AttemptFailed>>,
     /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
-    /// The settlement of an ended attempt that is not recorded yet.
+    /// A settlement that is not recorded yet. Its attempt has ended.
     pub owed: Option<PendingSettlement>,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
@@ -79,7 +79,7 @@ pub struct ThreadState {
     /// Stored results of which this thread may read pages.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
-    /// Reminders of missing outputs after the first turn.
+    /// Number of reminders of missing outputs that were sent after the first turn.
     pub output_reminders: u64,
     /// Number of turns at the last compaction.
     pub compacted: Option<u64>,
@@ -238,7 +238,7 @@ pub struct CallState {
 pub enum CallPhase {
     Waiting,
     Started,
-    /// A child is being created for the call with this spawn number.
+    /// A child with this spawn number is being created for the call.
     Spawning(u64),
     Answered,
 }

@@ -371,7 +371,7 @@ fn hooks_block_modify_and_end() {
     let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.hooks.insert(HookPoint::ToolCall, [HookOutcome::Block { reason: "no".into() }].into());
     let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
-    // The blocked call has no result of a tool.
+    // The hook changes only the result of the call that ran, because the blocked call has no result of a tool.
     play.hooks.insert(HookPoint::ToolResult, [modified].into());
     let stop = HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());

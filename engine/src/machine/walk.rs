@@ -134,7 +134,7 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     let delay = match &effect {
         Effect::Sleep { until } => u64::try_from(until.saturating_sub(now)).unwrap_or(0),
         Effect::Reserve(_) | Effect::CallModel { .. } | Effect::RunTools(_) | Effect::Spawn(_) | Effect::Await(_) => 0,
-        // Hooks may still answer, and a user may raise the limit.
+        // These effects run even after the deadline: hooks may still answer, and a user may raise the limit.
         Effect::Record
         | Effect::RunHooks(_)
         | Effect::RunCommand { .. }

@@ -1,5 +1,5 @@
-//! The connections of the HTTP transport: a bounded number, of which the one that has waited the longest for a request
-//! makes room for a new one.
+//! The connections of the HTTP transport. Their number is bounded: at the maximum, a new connection replaces the
+//! connection that has waited the longest for a request.
 
 use std::collections::BTreeMap;
 use std::future::Future;

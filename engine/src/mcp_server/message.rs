@@ -50,7 +50,7 @@ impl MessageError {
         Self::new(Value::Null, REFUSED, message)
     }
 
-    /// Returns true if the message was a valid JSON-RPC request.
+    /// Returns true if the error concerns only the method or its parameters, so that the message is a JSON-RPC request.
     pub fn is_of_method(&self) -> bool {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }
@@ -139,7 +139,7 @@ pub(super) struct IdFinder {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// The last string, number or word at depth 1, and whether it was a string; cut at [`MAX_ID_BYTES`].
+    /// The bytes of the last string, number or word at depth 1, at most [`MAX_ID_BYTES`]. A string includes its quotes.
     token: Vec<u8>,
     /// True if the next value belongs to the key `id`.
     after_id: bool,

@@ -1,5 +1,5 @@
-//! The requests of clients that have no response yet. The id of such a request is taken: two requests in progress with
-//! the same id would share one response.
+//! The requests of clients that have no response yet. A new request must not have the id of an open request, because
+//! both requests would share one response.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,7 +99,7 @@ mod tests {
         requests.open("s", &call(&json!(1))).unwrap();
         let refused = requests.open("s", &call(&json!(1))).unwrap_err();
         assert_eq!((refused.code, &refused.id), (-32600, &json!(1)));
-        // Another type, another session and a response of the client are other ids.
+        // An id of another JSON type, an id of another session, and the id of a client's response do not conflict.
         requests.open("s", &call(&json!("1"))).unwrap();
         requests.open("t", &call(&json!(1))).unwrap();
         requests.open("s", &json!({"jsonrpc": "2.0", "id": 1, "result": {}})).unwrap();

@@ -221,7 +221,8 @@ impl SessionTable {
     }
 }
 
-/// The providers of a server's engine: clients for the threads of the served directive, `behind` for all others.
+/// The providers of a server's engine. Threads of the served directive get their replies from clients, all other
+/// threads from `behind`.
 pub struct ClientProviders {
     directive: String,
     pub(super) table: Arc<SessionTable>,

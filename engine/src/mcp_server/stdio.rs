@@ -42,7 +42,7 @@ impl Drop for BlockingModeGuard {
 /// blocking read by another thread costs several thread switches for every message.
 pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
     let input = polled(&io::stdin(), |fd| Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?) as Input), |s| Box::new(s));
-    // Writes to a stream that stderr shares must block: diagnostics would fail otherwise.
+    // If stdout and stderr are the same file, writes must block, because diagnostics would fail otherwise.
     let is_shared =
         file_identity(io::stdout().as_fd()).is_none_or(|own| file_identity(io::stderr().as_fd()) == Some(own));
     let output = if is_shared {
@@ -102,7 +102,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
         let responses = Arc::clone(&output);
         let requests = OpenRequests::default();
         let received_requests = requests.clone();
-        // A task of its own, because reading a line must not be interrupted.
+        // The messages are read by a separate task, because reading a line must not be interrupted.
         tokio::spawn(async move {
             if let Err(error) = receive(BufReader::new(input), &sender, &responses, &received_requests).await {
                 tracing::warn!(%error, "the client's messages cannot be read");

@@ -70,7 +70,7 @@ pub fn encode(request: &Request) -> Vec<u8> {
     encode_body(&body, TURNS_FIELD, &messages(request))
 }
 
-/// The field of the conversation.
+/// The field of the body that contains the conversation.
 const TURNS_FIELD: &str = "messages";
 
 fn tools(definitions: &[ToolDefinition]) -> Value {

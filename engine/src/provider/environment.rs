@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The sources of variables.
+/// The environment variables of this process and of the user's `.env`.
 #[derive(Clone, Default)]
 pub struct ProviderEnvironment {
     /// In tests, replaces the process's environment.

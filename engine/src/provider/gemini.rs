@@ -93,7 +93,7 @@ pub fn encode(request: &Request) -> Vec<u8> {
     encode_body(&body, TURNS_FIELD, &contents)
 }
 
-/// The field of the conversation.
+/// The field of the body that contains the conversation.
 const TURNS_FIELD: &str = "contents";
 
 fn declaration(tool: &ToolDefinition) -> Value {

@@ -278,7 +278,7 @@ impl ResponseStream {
         let _ = timeout(DRAIN_TIMEOUT, end).await;
     }
 
-    /// Returns true if the content type is not an event stream.
+    /// Returns true if the content type is JSON or HTML, so that the response is not an event stream.
     fn is_document(&self) -> bool {
         let kind = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();

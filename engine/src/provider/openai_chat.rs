@@ -77,7 +77,7 @@ pub fn encode(request: &Request, max_tokens_field: MaxTokensField) -> Vec<u8> {
     encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(messages)])
 }
 
-/// The field of the conversation.
+/// The field of the body that contains the conversation.
 const TURNS_FIELD: &str = "messages";
 
 fn tool(tool: &ToolDefinition) -> Value {

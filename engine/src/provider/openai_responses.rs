@@ -79,7 +79,7 @@ pub fn encode(request: &Request, encrypted_reasoning: bool) -> Vec<u8> {
     encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(items)])
 }
 
-/// The field of the conversation.
+/// The field of the body that contains the conversation.
 const TURNS_FIELD: &str = "input";
 
 fn tool(tool: &ToolDefinition) -> Value {

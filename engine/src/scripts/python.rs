@@ -43,7 +43,8 @@ struct PythonReader<'s> {
 }
 
 impl PythonReader<'_> {
-    /// Reads a statement. `certain` is true if it always runs; a name assigned in an `if` or a `try` is not constant.
+    /// Reads a statement. `certain` is true if the statement always runs. A name assigned in an `if` or a `try` is not
+    /// constant.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement binds a name")]
     fn statement(&mut self, statement: &Stmt, certain: bool) {
         match statement {

@@ -20,7 +20,7 @@ pub enum EscapeKind {
 }
 
 impl EscapeKind {
-    /// All kinds. If a value itself contains characters of one kind, it is found by decoding another kind alone.
+    /// All kinds. If a value itself contains characters of one kind, the value is found by decoding another kind alone.
     pub const ALL: [Self; 4] = [Self::Any, Self::Backslash, Self::Percent, Self::Entity];
 
     fn begins_with(self, byte: u8) -> bool {

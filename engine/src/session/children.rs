@@ -255,7 +255,7 @@ impl EngineContext {
         let known = self.known_children(&parent.id, &spawns).await?;
         let mut results: Vec<(u64, Result<CreatedChild, ChildRefusal>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
-        // No other task of this process recovers the children meanwhile.
+        // Guards that keep other tasks of this process from recovering the children meanwhile.
         let mut taking = Vec::new();
         for (one, known) in wanted.into_iter().zip(known) {
             let name = match known {

@@ -127,7 +127,8 @@ impl EngineContext {
         for message in messages {
             let fact = Fact::Mail { id: new_uuid_v7(at)?, message: message.clone() };
             if folded.record_signal(Signal { at, fact }) == 0 {
-                // The thread has ended, and its process died before the continuation was started.
+                // The thread has already ended, so the message is for its continuation, which the dead process did not
+                // start.
                 unrecorded.push(message);
             }
         }

@@ -50,7 +50,7 @@ struct RecordedChanges {
     has_gap: bool,
 }
 
-/// The possible rewinds of a file.
+/// The state of a file in a rewind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindState {

@@ -16,7 +16,7 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 use crate::threads::{WaitOutcome, result_of};
 
-/// Time after which a wait for a thread of another process checks again that its owner is alive.
+/// Time after which a wait for a thread of another process checks again that the owner of the thread is alive.
 const OWNER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Lists the detached children of a recovered thread that have not ended, with their spawn numbers.

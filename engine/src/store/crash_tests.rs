@@ -290,7 +290,8 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreE
     promised.spent = 100;
     record(&second)?;
     registry.commit(&[settle(1), issue(2)])?;
-    // The next lines may reach the disk. Then 60 nano-dollars are spent, instead of 100 reserved.
+    // The next lines may already be on the disk when a crash is simulated. A repair then finds 60 nano-dollars spent
+    // instead of 100 reserved.
     (promised.spent, promised.settled) = (60 + 60, 60);
     record(&last)?;
     registry.commit(&[settle(2)])?;
@@ -338,7 +339,7 @@ fn registry_survives_kills_and_power_failures_and_applies_each_step_once() {
             simulated.restart(survival);
             let place = format!("operation {at} of {operations}, {survival:?}");
             assert_eq!(find_registry_loss(&disk, &promised), None, "{place}");
-            // Repeats the same life: steps that were already taken are answered, not taken twice.
+            // Repeats the run. A step that was applied before is answered, and is not applied again.
             spend(&disk, &mut promised).unwrap_or_else(|error| panic!("{place}: {error}"));
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
             assert_eq!(registry.account(&thread).unwrap().unwrap().spent().0, 120, "{place}");

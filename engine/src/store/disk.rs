@@ -41,9 +41,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Creates a file with these contents, unsynced. An existing name is an `AlreadyExists` error.
     fn create(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
 
-    /// Writes at the end of the file, which must be at `at`. Another length is an `InvalidData` error, because another
-    /// writer has changed the file. Creates the file if `at` is 0. After an error, any part of `bytes` may have been
-    /// written.
+    /// Writes at the end of a file whose length must be `at`. Any other length is an `InvalidData` error, because
+    /// another writer has changed the file. Creates the file if `at` is 0. After an error, any part of `bytes` may have
+    /// been written.
     fn append(&self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Overwrites the bytes at `at` and extends the file if needed. The file must exist.

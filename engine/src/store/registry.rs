@@ -167,7 +167,8 @@ impl Registry {
         let first = FirstError::default();
         let database = catch_panics(OPENING, || {
             let database = if let Some(file) = shared {
-                // A program without a handler cannot survive a panic during a write, so damage has to show before.
+                // A program without a handler cannot survive a panic during a write, so damage must be found when the
+                // registry is opened.
                 let mut builder = builder();
                 builder.set_check_integrity_on_open(!panic_guard::has_abort_handler());
                 FileBackend::new(file).and_then(|file| builder.create_with_backend(first.watch(file, syncs)))

@@ -123,8 +123,8 @@ impl Transcript {
         Ok((transcript, reading))
     }
 
-    /// Opens the transcript of a thread that this process owns at the contents that were read, and cuts everything
-    /// after them. See [`Self::open`] for `synced`.
+    /// Opens the transcript of a thread that this process owns, and cuts everything after the contents in `reading`.
+    /// See [`Self::open`] for `synced`.
     pub fn open_read(
         disk: Arc<dyn Disk>,
         thread: &ThreadId,

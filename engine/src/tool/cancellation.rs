@@ -46,7 +46,7 @@ impl CancellationToken {
         CancellationSource::new().token()
     }
 
-    /// Waits until the thread is canceled after the receiver was created; otherwise never returns.
+    /// Waits for a cancellation of the thread after the receiver was created; never returns without one.
     pub async fn cancelled(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

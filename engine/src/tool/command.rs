@@ -68,7 +68,7 @@ impl CommandTool {
     }
 }
 
-/// Returns the values of the names that every template can use.
+/// Returns the values of the placeholders that every argument template can use.
 pub(super) fn template_values(file: &ToolFile, invocation: &Invocation) -> BTreeMap<&'static str, String> {
     let mut values = BTreeMap::from([
         ("project_path", invocation.project_root.to_string_lossy().into_owned()),

@@ -38,12 +38,12 @@ const MAX_PATH: usize = 4096;
 
 /// The files of a project, with the access of one call.
 pub struct ProjectFiles {
-    /// The root as the caller stated it, beside the canonical path of the root. An absolute path below one of the two
-    /// becomes relative.
+    /// The root as the caller stated it. An absolute path below this root, or below the canonical root, becomes a
+    /// relative path.
     given: PathBuf,
     real: PathBuf,
     root: Dir,
-    /// Protected folders by identity, because a file system may treat other names as equal.
+    /// Device and inode of the protected folders, because a file system may treat other names as equal to their names.
     known: Vec<(Inode, &'static str)>,
     /// Keys and trust records.
     protected: Arc<ProtectedFiles>,

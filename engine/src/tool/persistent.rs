@@ -64,8 +64,8 @@ pub struct PersistentProcesses {
     pushes: Option<PushHandler>,
 }
 
-/// The key of a process: the tool, and the access of its sandbox. A call with less access never reaches a process that
-/// has more.
+/// The key of a process: the tool, and the access of its sandbox. A call with less access never reaches a process with
+/// more access.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ProcessKey {
     tool: String,
@@ -73,7 +73,7 @@ struct ProcessKey {
     net: Vec<String>,
 }
 
-/// The process of a key, and its failures.
+/// The running process of a key, and the failures of the key's processes.
 #[derive(Default)]
 struct ProcessSlot {
     running: Option<LineProcess>,
@@ -171,8 +171,8 @@ impl PersistentTool {
             };
             slot.last_id = slot.last_id.saturating_add(1);
             let line = json!({"id": slot.last_id, "event": invocation.event, "facts": invocation.parameters});
-            // If this future is dropped, the process is dropped too. Otherwise its next line could answer this call
-            // instead of the next one.
+            // If this future is dropped, the process is dropped too. Otherwise the answer to this call could be taken
+            // for the answer to the next call.
             match process.exchange(slot.last_id, &line, timeout, invocation.halt.clone()).await {
                 Ok(answer) => {
                     slot.running = Some(process);

@@ -39,7 +39,7 @@ pub use supervise::supervise_if_requested;
 pub const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 /// Output drain timeout after the program has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
-/// Bytes of output kept from the start, and as many from the end.
+/// Maximum bytes of output that are kept from the start; as many bytes are kept from the end.
 pub const MAX_KEPT_BYTES: usize = 512 * 1024;
 
 /// A program to run.
@@ -94,7 +94,7 @@ pub struct ProgramResult {
 }
 
 /// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
-/// future ends the whole group at once; with a helper, so does the death of this process.
+/// future ends the whole group at once. With a helper, the death of this process ends the group too.
 ///
 /// # Errors
 ///

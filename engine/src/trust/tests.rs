@@ -55,7 +55,7 @@ fn what_was_allowed_is_trusted_until_it_changes() {
     assert!(spaces.is_trusted(&one) && spaces.is_trusted(&two));
     assert!(!spaces.is_trusted(&command_requirement("a/b", "12", &[])));
     assert!(!spaces.is_trusted(&command_requirement("a/c", "11", &[])));
-    // An allowed change replaces the earlier version, which is not trusted any more.
+    // Trust in a changed file replaces the trust in the earlier version.
     spaces.trust().record_trust(&[command_requirement("a/b", "12", &[])]).unwrap();
     assert!(!spaces.is_trusted(&one) && spaces.is_trusted(&two));
     let other =

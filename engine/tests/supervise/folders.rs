@@ -79,8 +79,8 @@ fn state_is_not_read_in_any_place() {
     if !is_offered(1, false) {
         return;
     }
-    // The folder of the project, and the folders in front of the usual ones in `PATH`: those below `opt` are in the
-    // machine, the others are relative.
+    // Each case is the folder of the project, and the folders that precede the usual folders in `PATH`. Folders below
+    // `opt` are in the machine, the others are relative.
     for (place, path) in [
         ("home/go/src/p", ""),
         ("home/go/pkg/mod/p", ""),

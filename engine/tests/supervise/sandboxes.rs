@@ -492,7 +492,8 @@ fn usual_programs_run() {
     assert!(machine.run_unsandboxed("ulimit -c; ulimit -n").starts_with("0\n"));
 }
 
-/// Tests a fork bomb. Without supervision it ends at 4,095 processes, for the sake of other users of this machine.
+/// Tests a fork bomb. Without supervision, the bomb ends at 4,095 processes, so that it does not harm other users of
+/// this machine.
 fn a_fork_bomb_ends() {
     let machine = Machine::new();
     let start = Instant::now();

@@ -302,7 +302,7 @@ fn is_known(file: &str, content: &Value) -> bool {
     !unknown
 }
 
-/// Returns the first line of a command's output as JSON; its last line is the exit status.
+/// Returns the first line of a command's output as JSON. The last line of the output is the exit status.
 fn first_line(content: &Value) -> Value {
     let parsed = |text: &str| serde_json::from_str(text.lines().next().unwrap_or_default()).unwrap_or_default();
     content.as_str().map_or_else(|| content.clone(), parsed)

@@ -18,7 +18,7 @@ use crate::text::{brackets, control_character};
 
 /// Maximum length of a condition in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Maximum number of parser calls per text, far above the need of the longest condition.
+/// Maximum number of parser calls per text. The longest condition needs far fewer.
 const MAX_PARSER_CALLS: usize = 20_000_000;
 
 #[derive(pest_derive::Parser)]
@@ -103,7 +103,7 @@ fn find_too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// An expression under construction, with its kind: some operators accept only certain kinds as operands.
+/// An expression under construction, with its role: some operators accept only operands of certain roles.
 struct BuiltExpr {
     expr: Expr,
     depth: usize,

@@ -201,8 +201,8 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser copies unparsed text into
-/// its error, so it is passed no further text.
+/// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser receives no text beyond
+/// this, because it copies unparsed text into its error.
 fn placeholder_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();

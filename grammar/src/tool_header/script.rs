@@ -112,7 +112,7 @@ pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Ve
             ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),
             Err(span) => {
-                // The key is present, only its value is invalid, so it is not reported as missing too.
+                // Only the value of the key is invalid, so the key is not reported as missing too.
                 errors.push(
                     SyntaxKind::Constant
                         .error(span, format!("`{}` is not constant", name.node), "not a constant expression")

@@ -14,7 +14,7 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
 use crate::text::{describe_char, shorten};
 
-/// Maximum nesting depth, so that traversals may recurse.
+/// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
 /// Maximum number of attributes of an element.
 pub const MAX_ATTRIBUTES: usize = 64;
@@ -23,8 +23,8 @@ const MAX_ERRORS: usize = 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element,
-/// if there is one, as far as it could be parsed.
+/// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element
+/// as far as it could be parsed; `None` if there is no element.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = TreeBuilder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };

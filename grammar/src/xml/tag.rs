@@ -15,11 +15,12 @@ pub(super) struct Tag {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub errors: Vec<SyntaxError>,
-    /// The offset at which parsing must restart, if this is not a tag after all: a `<` before its `>`.
+    /// The offset at which parsing must restart, if a `<` comes before the `>`: then the first `<` opens no complete
+    /// tag.
     pub resume: Option<usize>,
 }
 
-/// Parses a tag from `<` to `>`, which is `text` from `start` to `end`.
+/// Parses a tag: the bytes of `text` from `start` to `end`, including `<` and `>`.
 pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Tag {
     let inside_end = end - usize::from(text.get(start..end).is_some_and(|t| t.ends_with("/>"))) - 1;
     let mut scan = TagScanner { source, text, at: start + 1, end: inside_end, errors: Vec::new() };
@@ -110,7 +111,8 @@ impl<'t> TagScanner<'t> {
         Span::new(self.source, start, end)
     }
 
-    /// Returns the offset of the next `<`: after an error, a tag may follow it, but no more attributes come before it.
+    /// Returns the offset of the next `<`, at which a new tag may start after an error. The text up to that offset is
+    /// not parsed for further attributes.
     fn next_tag_offset(&self) -> Option<usize> {
         self.rest().find('<').map(|at| self.at + at)
     }

@@ -1,6 +1,6 @@
-//! `mutation_fuzz SECONDS [TARGET…]`: runs mutated seeds through every parser, or the named ones, for a fixed time each, and
-//! prints one line per target. An input that panics is written to `fuzz/found/TARGET` and makes the program fail. The
-//! mutation is not guided by coverage: use `cargo fuzz` for that (`fuzz/README.md`).
+//! `mutation_fuzz SECONDS [TARGET…]`: runs mutated seeds through every parser, or the named ones, for a fixed time
+//! each, and prints one line per target. An input that panics is written to `fuzz/found/TARGET` and makes the program
+//! fail. The mutation is not guided by coverage: use `cargo fuzz` for that (`fuzz/README.md`).
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::house::{root, sources};
 
-/// Uses of each top-level module: the modules that its sources name, without those of tests.
+/// Uses of each top-level module: the modules that are named in its sources, tests excluded.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 /// Modules that lie on a circle, by crate. Only `args` and `command` of the command line do, because clap's derive ties

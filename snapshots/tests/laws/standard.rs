@@ -31,8 +31,8 @@ fn standard_library_has_no_diagnostics() {
     assert_eq!(diagnostics.iter().count(), 3);
 }
 
-/// Returns the codes that the standard library may not have. The commands of a chat need approval on purpose, and write
-/// where the user approves.
+/// Returns the codes of unexpected diagnostics. Two codes are expected in the directive of the chat: its commands need
+/// approval on purpose, and its write grant covers the whole project.
 fn unexpected_codes(diagnostics: &Diagnostics, sources: &Sources) -> Vec<&'static str> {
     let of_chat = |one: &&Diagnostic| {
         let label = one.labels().into_iter().next();

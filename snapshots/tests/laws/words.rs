@@ -12,7 +12,8 @@ const EXCLUDED_OPENINGS: [&str; 11] =
     ["What", "Who", "Whoever", "Whether", "How", "It", "One", "Those", "The same", "Nobody", "Somebody"];
 
 /// Words and phrases of the glossary's column "never" that have no other meaning in this repository, and indefinite
-/// pronouns. Words with a technical meaning of their own (`line`, `block`, `may`, `word`, `manual`) are not in the list.
+/// pronouns. Words with a technical meaning of their own (`line`, `block`, `may`, `word`, `manual`) are not in the
+/// list.
 const EXCLUDED_WORDS: [&str; 36] = [
     "whoever",
     "nobody",
@@ -153,8 +154,8 @@ fn has_excluded_word(text: &str) -> bool {
     find_word(text, &EXCLUDED_WORDS).is_some()
 }
 
-/// Returns the text literals of a Rust source that a user can read: those with a space, without placeholders, in front
-/// of the tests.
+/// Returns the text literals of a Rust source that a user can read: literals that contain a space and precede the
+/// tests, with placeholders removed.
 fn message_literals(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\n#[allow").next().unwrap_or_default();
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The agent: requests of the client, and the sessions that it has opened.
+//! The agent: answers the requests of the client, and owns the sessions that the client has opened.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -235,7 +235,7 @@ impl RyeAgent {
         }
     }
 
-    /// Opens a session and starts its task. `known` is the id of a reopened session in the requests of the client.
+    /// Opens a session and starts its task. `known` is the id that the client uses for a reopened session.
     async fn open(
         &self,
         engine: &Engine,

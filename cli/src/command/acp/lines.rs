@@ -1,4 +1,4 @@
-//! The lines of the connection: bounded in length, and text even if the client sends other bytes.
+//! The lines of the connection. The length of a line is bounded; invalid UTF-8 and control characters are replaced.
 
 use std::io::{self, Write};
 

@@ -56,7 +56,7 @@ impl UpdateMapper {
         Self { context_window, ..Self::default() }
     }
 
-    /// Adds the changes of files in `project` to the updates.
+    /// Includes changed files in the updates: their paths are below `project`, and `objects` stores their texts.
     #[must_use]
     pub fn with_files(self, project: PathBuf, objects: Objects) -> Self {
         Self { files: Some((project, objects)), ..self }
@@ -181,7 +181,7 @@ impl UpdateMapper {
 
     fn result(&mut self, result: &ToolCallResult) -> Vec<SessionUpdate> {
         let changes = self.changes.remove(&result.call_id).unwrap_or_default();
-        // A call that was never announced is a call in the text of a reply.
+        // The client does not know a call that was read from the text of a reply, because such a call is not announced.
         if self.open_calls.remove(&result.call_id).is_none() {
             return Vec::new();
         }

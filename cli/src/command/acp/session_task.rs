@@ -75,7 +75,7 @@ impl WaitingQuestions {
     }
 }
 
-/// The parts of a session's task.
+/// The task of one session, with the parts that the task uses.
 pub struct SessionTask {
     pub open: OpenSession,
     pub session: Arc<Session>,

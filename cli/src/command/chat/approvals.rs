@@ -25,7 +25,7 @@ impl OpenRequest {
         (Self { keys, has_scopes, is_answered: false }, lines)
     }
 
-    /// Returns the answer of a key; `None` for any other key, and after the first answer.
+    /// Returns the answer that a key selects; `None` if the key selects no answer or the request is already answered.
     pub fn answer(&mut self, key: KeyEvent) -> Option<&'static str> {
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
         let KeyCode::Char(pressed) = key.code else { return None };

@@ -24,8 +24,8 @@ impl ClientApprover {
 impl ApprovalHandler for ClientApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         Box::pin(async move {
-            // Waits for the end of the input; the wait fails if the sender was dropped at that time. An answer of the
-            // client is a control message, and ends the wait from outside.
+            // Waits for the end of the input. The wait fails if the sender was dropped, which also means that the input
+            // has ended. If the client answers, a control message delivers the answer, and this future is dropped.
             self.ended.clone().wait_for(|ended| *ended).await.ok();
             self.otherwise.answer(request).await
         })

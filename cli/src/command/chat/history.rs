@@ -88,7 +88,7 @@ impl PromptHistory {
     }
 }
 
-/// The draft of a session: the text in the editor, for the next start after a crash.
+/// The draft of a session: the text in the editor, stored so that the text can be restored after a crash.
 #[derive(Debug)]
 pub struct Draft {
     project: PathBuf,
@@ -108,7 +108,7 @@ impl Draft {
     pub fn write(&self, text: &str) {
         if text.is_empty() {
             if let Ok(root) = RootedDir::open(&self.project) {
-                // Without a draft, there is no file.
+                // The error is ignored, because the file is missing if no draft was written.
                 root.remove(&Path::new(FOLDER).join(&self.name)).ok();
             }
         } else {

@@ -13,7 +13,7 @@ use super::rewind::RewindFiles;
 /// A line of stdin with `--format json`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ChatRequest {
-    /// Repeated in the response.
+    /// Id of the request, repeated in the response.
     #[serde(default)]
     pub id: Value,
     #[serde(flatten)]
@@ -47,7 +47,8 @@ pub enum ChatVerb {
         /// Text, or the call of a skill or a prompt template.
         message: String,
     },
-    /// A message that the model reads when it would otherwise end the prompt; while the session is idle, the next prompt.
+    /// A message that the model reads when it would otherwise end the prompt; while the session is idle, the next
+    /// prompt.
     FollowUp {
         /// Text, or the call of a skill or a prompt template.
         message: String,
@@ -129,8 +130,8 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// Compiles the directive again and continues with the new plan, at the next idle step. A plan that allows more needs
-    /// `confirm`; without it, the response lists the changes.
+    /// Compiles the directive again and continues with the new plan, at the next idle step. A plan that allows more
+    /// needs `confirm`; without it, the response lists the changes.
     Reload {
         /// Accept a plan that allows more.
         #[serde(default)]

@@ -1,4 +1,4 @@
-//! Keys of the terminal of a chat, and the actions that they stand for.
+//! Keys of the terminal of a chat, and the action that each key triggers.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 pub enum KeyAction {
     /// Sends the text: as the next prompt, or as a message that steers the running one.
     Send,
-    /// Sends the text as a message for the time when the model would otherwise end the prompt.
+    /// Sends the text as a message that the model reads when it would otherwise end the prompt.
     FollowUp,
     NewLine,
     /// Moves the unsent messages back into the editor.

@@ -74,8 +74,8 @@ pub fn leave_question(children: usize, answers: &str) -> String {
 const RESUME_SCRIPT: &str = "n=0; while [ $n -lt 100 ] && ! grep -q '^State:.[Tt]' /proc/$1/status; do \
                              n=$((n+1)); sleep 0.05; done; kill -CONT $1";
 
-/// Gives the terminal back to the shell and continues in the background: this process closes its terminal and stops,
-/// the shell takes the terminal, and a helper process resumes this process.
+/// Returns the terminal to the shell and continues in the background: this process closes its terminal and stops, the
+/// shell takes the terminal, and a helper process resumes this process.
 ///
 /// # Errors
 /// The outputs cannot be closed, or no helper can be started. The process then stays in the foreground.

@@ -13,7 +13,7 @@ use crate::report::printable;
 
 /// Columns of a tab in code.
 const TAB_COLUMNS: usize = 4;
-/// Maximum nesting of lists and quotes that is indented.
+/// Maximum nesting of lists and quotes with an indentation of its own. Deeper levels get the same indentation.
 const MAX_INDENT_LEVELS: usize = 6;
 
 /// A reply that is still being received.
@@ -465,7 +465,7 @@ impl BlockRenderer {
         self.words.push(&expand_tabs(text), style);
     }
 
-    /// Returns the indentation of the next row, with the marker of an item that starts.
+    /// Returns the indentation of the next row, with a list marker if a list item starts in the row.
     fn prefix(&self) -> String {
         let levels = self.lists.len().min(MAX_INDENT_LEVELS);
         let quotes = "│ ".repeat(self.quotes.min(MAX_INDENT_LEVELS));

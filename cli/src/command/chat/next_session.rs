@@ -10,7 +10,7 @@ use rye_engine::thread_id::ThreadId;
 pub enum NextStart {
     /// A new session with the same directive.
     New(Box<Compilation>),
-    /// A closed session, by its last thread.
+    /// A closed session, identified by the session's last thread.
     Resume(ThreadId),
 }
 

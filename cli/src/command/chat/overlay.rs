@@ -14,7 +14,7 @@ use crate::workspace::Spaces;
 
 /// Maximum number of visible entries.
 const MAX_ROWS: usize = 6;
-/// Maximum number of files that a completion looks at.
+/// Maximum number of files that a completion considers.
 const MAX_FILES: usize = 20_000;
 /// Maximum number of entries.
 const MAX_ENTRIES: usize = 100;
@@ -24,7 +24,7 @@ const MAX_ENTRY_CHARS: usize = 200;
 /// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The replacement.
+    /// The text that replaces the typed text.
     pub text: String,
     /// A summary for the reader.
     pub note: String,
@@ -106,8 +106,8 @@ impl Completer {
         Self { spaces }
     }
 
-    /// Returns the completions of a word: commands, prompt templates and skills for `/…` at the start of the text, files
-    /// for `@…`.
+    /// Returns the completions of a word: commands, prompt templates and skills for `/…` at the start of the text,
+    /// files for `@…`.
     pub fn entries(&self, word: &str, is_first: bool) -> Vec<Entry> {
         if let Some(typed) = word.strip_prefix('@') {
             let files = self.files();
@@ -154,7 +154,7 @@ impl Completer {
     }
 
     fn commands(&self) -> Vec<(String, String)> {
-        // Without a readable project, no session runs.
+        // A session needs a readable project, so this error is not reported here.
         let Ok(world) = self.spaces.open() else { return Vec::new() };
         list_commands(&world).into_iter().map(|command| (command.name, command.description)).collect()
     }

@@ -86,7 +86,8 @@ impl ContinueSignals {
 pub struct KeyReader(OnceLock<Mutex<UnboundedReceiver<Event>>>);
 
 impl KeyReader {
-    /// Returns the keys that no session has read yet. The first call, in raw mode, starts the reading thread.
+    /// Returns the keys that no session has read yet. The first call starts the reading thread; the terminal must be in
+    /// raw mode by then.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
         self.0.get_or_init(|| Mutex::new(read_keys())).lock().await
     }

@@ -40,13 +40,13 @@ pub const CONFIRM_HINT: &str = "repeat with `confirm`";
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// Only the changes of the files.
+    /// No difference other than changed files.
     Reload,
     /// A tier or the id of a model.
     Model(String),
     /// The `spend` limit of each prompt.
     Budget(Nanos),
-    /// A new session with the model and the limits of the current one.
+    /// No difference: the plan of a new session, with the model and the limits of the current session.
     Same,
 }
 
@@ -129,8 +129,8 @@ fn compile_again(
     Ok(compilation)
 }
 
-/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The plan of the session is compared
-/// with the copies of its files that were stored when the thread started.
+/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The side of the session consists of
+/// the copies of the plan's files that were stored when the thread started.
 pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, after: &Compilation) -> PlanChanges {
     let by_files = || {
         let now = spaces.open().ok()?;
@@ -142,8 +142,8 @@ pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, 
     by_files().unwrap_or_else(|| describe_changes(&live.plan, &after.plan))
 }
 
-/// Compares two modes of a session as `rye plan --diff` compares plans: a mode acts like a plan with its grants and
-/// acknowledged risks.
+/// Compares two modes of a session as `rye plan --diff` compares plans: each mode is treated as a plan that has the
+/// grants and the acknowledged risks of the mode.
 ///
 /// # Errors
 /// The files of the session cannot be compiled.
@@ -163,8 +163,8 @@ pub fn compare_modes(
     Ok(PlanChanges { widens: true, ..changes })
 }
 
-/// Returns the current files, in which the stored copies replace the files that the plan read. The other files stay:
-/// the plan can depend on their names, for example on those of the directives that it can start.
+/// Returns the current files, except that the stored copies replace the files that the plan read. All other files are
+/// included, because the plan can depend on their names, such as the names of the directives that it can start.
 fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
     let world = MapWorld::with_fallback(now);
     let mut world = if now.project_is_user_space() { world.as_user_space() } else { world };
@@ -200,7 +200,7 @@ fn compare_sides(
     let [old, new] = sides;
     let mut diff = diff_trees(Some(old), Some(new)).ok()?;
     for started in &mut diff.starts {
-        // A user who decides needs the permissions of the directives that can be started, not their texts.
+        // For directives that can be started, only changes that may widen permissions matter to the user's decision.
         started.parts.clear();
         started.hooks.retain(|change| change.direction.may_widen());
         started.changes.retain(|change| change.direction.may_widen());

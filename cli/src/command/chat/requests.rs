@@ -33,7 +33,7 @@ const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
 const ENDED: &str = "the session has ended";
 
-/// The session that answers requests.
+/// Handles the requests to a session.
 pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,

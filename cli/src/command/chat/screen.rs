@@ -50,7 +50,8 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Returns the number of rows that a viewport may have: two fifths of the terminal, at least three rows if they fit.
+    /// Returns the number of rows that a viewport may have: two fifths of the terminal, at least three rows if they
+    /// fit.
     pub fn viewport_rows(self) -> usize {
         let rows = usize::from(self.rows);
         (rows * 2 / 5).max(3).min(rows.saturating_sub(1)).max(1)

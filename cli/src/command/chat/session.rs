@@ -90,7 +90,7 @@ impl SessionInput {
                 let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 self.last_sent = sent.map(|id| (id.to_owned(), current_thread(&self.control)));
             }
-            // If a next session is chosen, it reads the remaining lines.
+            // If a next session is chosen, the next session reads the remaining lines.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
                 response.print();

@@ -29,9 +29,9 @@ pub struct SessionStatus {
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
-    /// The session's cost before its current thread.
+    /// The cost of the session's earlier threads.
     cost_before_thread: u64,
-    /// The expected and the highest price of the next request, while the user is typing.
+    /// The expected and the highest price of the next request in nano-dollars, while the user is typing.
     next: Option<(u64, u64)>,
     mode: ChatMode,
     /// True if the session calls a model without a price.

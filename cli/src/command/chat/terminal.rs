@@ -1,4 +1,5 @@
-//! The terminal of a chat: keys become prompts, answers and interruptions; events become finished lines and the viewport.
+//! The terminal of a chat: keys become prompts, answers and interruptions; events become finished lines and the
+//! viewport.
 
 use std::io::{self, Stdout};
 use std::path::PathBuf;
@@ -108,8 +109,8 @@ pub struct ChatTerminal {
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
-    /// Set while the user has suspended the process: nothing is painted until a signal continues the process, or until
-    /// this time if nothing has stopped it.
+    /// Set while the user has suspended the process: nothing is painted until a signal continues the process. If the
+    /// process was not stopped, painting starts again at this time.
     suspended_until: Option<Instant>,
     /// The text of the last preview.
     previewed: String,

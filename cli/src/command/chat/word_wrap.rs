@@ -9,7 +9,7 @@ pub struct WordWrapper {
     width: usize,
     rows: Vec<String>,
     row: String,
-    /// Columns of the row.
+    /// Number of columns that `row` fills.
     column: usize,
     /// The last word, which may not fit into the row: its text with styles, and its columns.
     word: String,

@@ -114,7 +114,7 @@ impl Fingerprints {
         }
     }
 
-    /// Adds the folders of items outside `.ai/`, below a folder of the root.
+    /// Adds the item folders outside `.ai/`, which other clients define, if their path starts with `below`.
     fn add_folders_of_other_clients(&mut self, root: &Path, below: &str) {
         let folders = ItemKind::ALL.iter().flat_map(|kind| kind.folders());
         for folder in folders.filter(|folder| !folder.starts_with(".ai/") && folder.starts_with(below)) {
@@ -127,7 +127,8 @@ impl Fingerprints {
         // Links are followed, and each folder is walked once, so that every walk ends.
         let mut walked: HashSet<(u64, u64)> = HashSet::new();
         while let Some((folder, depth)) = folders.pop() {
-            // A missing or unreadable folder is a change like any other; the check reports the error.
+            // A missing or unreadable folder has no fingerprints, so its files count as changed; the check reports the
+            // error.
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for entry in entries.flatten() {
                 let path = entry.path();

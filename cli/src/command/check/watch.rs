@@ -43,7 +43,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
             watch.disable_inotify();
         }
         if !world.invalidate(&watch.wait(&spaces)) {
-            // A user space may exist now; a removed project folder may come back.
+            // The user space may have been created, and a removed project folder may have been restored.
             spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
             watch.restart(&spaces);
             world = CachedWorld::new(spaces.open()?);

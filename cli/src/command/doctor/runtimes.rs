@@ -19,7 +19,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 struct Runtime {
     program: &'static str,
     arguments: &'static [&'static str],
-    /// The tools that need the runtime; `None` if no tool of `rye` does.
+    /// The tools that need the runtime; `None` if no tool of `rye` needs the runtime.
     needed_by: Option<&'static str>,
 }
 

@@ -127,7 +127,7 @@ async fn serve(
     server.http(listener, token).await
 }
 
-/// Renders an event of a thread below a session.
+/// Formats an event of a thread that a session has started, for a progress notification.
 fn progress_line(thread: &ThreadId, event: &Event) -> String {
     let what = truncate_line(&printable(&event_view(event).line), MAX_PROGRESS_CHARS);
     format!("{thread}: {} {what}", event.body.reader_name())

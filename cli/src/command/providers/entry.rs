@@ -71,8 +71,8 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Returns prices with a value for each optional key. The prices of several spaces are merged, so a missing key would
-/// keep the value of the listed model.
+/// Returns prices with a value for each optional key. Provider files of several spaces are merged, so a missing key
+/// would keep the value of `listed`, the entry that already exists.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {
@@ -180,7 +180,8 @@ fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
     Some(replace(text, range.end..range.end, &format!("\n{}- {entry}", " ".repeat(indent))))
 }
 
-/// Returns the indentation of an item of a list in block style, and its range from the dash to the end of its last line.
+/// Returns the indentation of an item of a list in block style, and its range from the dash to the end of its last
+/// line.
 fn block_item(text: &str, item: &Node) -> Option<(usize, Range<usize>)> {
     let start = item.span.range().start;
     let line_start = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);

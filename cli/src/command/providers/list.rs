@@ -68,7 +68,7 @@ pub fn run(spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     print_providers(spaces, &|_, _| true, report)
 }
 
-/// Lists some models, each given by provider and id.
+/// Lists only the given models. Each entry of `models` is a provider and a model id.
 pub fn print_models(spaces: &Spaces, models: &[(String, String)], report: &Printer) -> Result<Exit, CommandError> {
     print_providers(spaces, &|provider, id| models.iter().any(|(of, model)| of == provider && model == id), report)
 }

@@ -1,5 +1,5 @@
-//! A check, before a new session starts, that its model has a key. An error lists the places where a key or a local
-//! server could be.
+//! Checks, before a new session starts, that the model of the session has a key. An error lists the places where a key
+//! or a local server could be.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -21,7 +21,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 ///
-/// The key is missing. The message names the variables of all providers and the local servers that it found.
+/// The key is missing. The message lists the key variables of all providers and the usual local servers, each with its
+/// state.
 pub fn require_usable_model(model: &PlannedModel, spaces: &Spaces) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);

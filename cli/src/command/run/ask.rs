@@ -36,7 +36,8 @@ const MAX_ECHO_CHARS: usize = 40;
 pub enum HeadlessPolicyArg {
     /// Allow the call
     Allow,
-    /// Suspend the thread before the call until `rye threads approve`, except for trusted tools and starts of directives
+    /// Suspend the thread before the call until `rye threads approve`, except for trusted tools and starts of
+    /// directives
     Queue,
     /// Refuse the call and continue the thread, except for trusted tools and starts of directives
     Deny,
@@ -127,7 +128,7 @@ struct HeadlessApprover {
 impl ApprovalHandler for HeadlessApprover {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         let answer = match (request.origin, ThreadGrant::parse_request(request.thread, request.what)) {
-            // A limit needs a higher value, which only a user can give.
+            // A limit needs a higher value, which only a user can choose.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
             (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Preapproved,
             (ApprovalOrigin::Call, _) => self.otherwise,

@@ -19,9 +19,9 @@ use crate::workspace::Spaces;
 /// The settings of a run: those of its command, else those of the resumed thread.
 pub struct EffectiveSettings {
     pub settings: CommandSettings,
-    /// The lock of a resumed thread that was started with `--locked`.
+    /// The lock file, if the resumed thread was started with `--locked`.
     pub lock: Option<Lock>,
-    /// The recorded settings that apply.
+    /// The recorded settings that no option of the command overrides.
     kept: CommandSettings,
 }
 
@@ -46,7 +46,7 @@ impl EffectiveSettings {
             kept.unattended = kept.unattended.map(|recorded| recorded.max(policy));
         }
         kept.unattended = kept.unattended.filter(|_| how.unattended.is_none());
-        // A named model replaces the script.
+        // A model that the command names replaces the recorded script.
         kept.script = kept.script.filter(|_| how.script.is_none() && how.model.is_none());
         // A silent run only ends the thread, and runs nothing that the lock could refuse.
         kept.locked &= how.lock.is_none() && !how.silent;

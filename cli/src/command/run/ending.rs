@@ -36,8 +36,8 @@ pub struct RunOutput {
     /// Required outputs that the model did not return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Stop reason of the last reply: `end_turn`, `tool_use`, `length`, `context_window`, `refusal`, or the provider's own
-    /// name.
+    /// Stop reason of the last reply: `end_turn`, `tool_use`, `length`, `context_window`, `refusal`, or the provider's
+    /// own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     pub error: Option<ThreadErrorOutput>,

@@ -202,7 +202,7 @@ impl HumanRenderer {
         if is_main && hit.at != Node::Tools {
             self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
         }
-        // The end of a prompt repeats the limit that ended it.
+        // Not printed for the session of a chat: the line at the end of the prompt names the limit.
         if !(self.is_chat && is_main) {
             self.thread_line(thread, color_style(AnsiColor::Red), &format!("limit {}", format_limit_hit(hit)));
         }
@@ -235,14 +235,14 @@ impl HumanRenderer {
             EventBody::AttemptIntended(attempt) => {
                 self.unpriced |= attempt.unpriced;
                 if self.main.as_ref() == Some(thread) {
-                    // An interrupted attempt has no reply, so its text is still here.
+                    // If the last attempt was interrupted, no reply has cleared its text.
                     self.streamed.clear();
                 }
             }
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
-            // The end of the prompt prints the sum.
+            // Not printed: the sum is printed at the end of the prompt.
             EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {
                 if settled.unknown_outcome {
                     self.unreported = self.unreported.saturating_add(settled.amount);
@@ -315,7 +315,7 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the answer of a command, if it is for the user.
+    /// Prints the answer of a command, if the answer is for the user and not for the model.
     fn command(&mut self, thread: &ThreadId, ran: &CommandRan) {
         let style = if ran.is_error { color_style(AnsiColor::Red) } else { Style::new() };
         if ran.action == CommandAction::Show {
@@ -327,7 +327,7 @@ impl HumanRenderer {
 
     /// Prints the output of a command of the user.
     fn shell(&mut self, thread: &ThreadId, ran: &ShellRan, end: &str) {
-        // The last line of the output names the exit code, as the line below does.
+        // Omits the last line of the output if it states the exit code, because `end` states the exit code too.
         let code = format!("[exit code {}]", ran.exit_code);
         for line in ran.output.trim_end().strip_suffix(code.as_str()).unwrap_or(&ran.output).lines() {
             self.thread_line(thread, Style::new(), line);
@@ -496,7 +496,7 @@ impl Render for HumanRenderer {
     }
 
     fn tick(&mut self) {
-        // Streamed text is the progress; lines below an incomplete line would break it.
+        // No progress line is needed while text is streamed, and a line below an incomplete line would break the text.
         if self.out.has_open_line() {
             return;
         }

@@ -59,7 +59,7 @@ pub enum RendererMessage {
     End(Box<RunEnd>),
 }
 
-/// A sender of messages to the renderer, which may not run yet.
+/// A sender of messages to the renderer. Messages can be sent before the renderer runs.
 #[derive(Debug, Clone)]
 pub struct RendererSender(mpsc::UnboundedSender<RendererMessage>);
 

@@ -48,7 +48,7 @@ pub enum ThreadStart {
         compilation: Box<Compilation>,
         parent: Option<Box<ParentThread>>,
     },
-    /// Recovers an interrupted or suspended thread, which handles the control messages first.
+    /// Recovers an interrupted or suspended thread. The thread handles `messages` before anything else.
     Recover {
         thread: ThreadId,
         messages: Vec<ControlMessage>,

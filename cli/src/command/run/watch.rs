@@ -59,7 +59,7 @@ pub async fn wait_until_end(
             },
         }
     };
-    // Wait for the threads that this one started.
+    // Waits for the threads that the ended thread started.
     while !background.is_chosen() {
         tokio::select! {
             () = engine.wait_idle() => break,
@@ -96,7 +96,7 @@ pub async fn wait_until_end(
     WatchOutcome { exit, limit }
 }
 
-/// Gives the terminal back and waits for the remaining threads.
+/// Returns the terminal to the shell, and waits in the background for the remaining threads.
 async fn finish_in_background(engine: &Engine, mut stops: SignalForwarder<'_>, report: &Printer) {
     let process = std::process::id();
     report.note(&format!("the children continue in process {process}; `rye threads list --active` shows them"));
@@ -168,8 +168,8 @@ pub enum StopSignal {
 }
 
 impl StopSignals {
-    /// Installs the handlers for the rest of the process. Reports a failure, after which a signal ends the process at
-    /// once.
+    /// Installs the handlers for the rest of the process. If that fails, prints a warning and returns `None`; a signal
+    /// then ends the process at once.
     pub fn install(report: &Printer) -> Option<Self> {
         let installed = Self::handlers();
         installed.map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"))).ok()
@@ -196,7 +196,7 @@ impl StopSignals {
     }
 }
 
-/// Returns true if SIGHUP is ignored by the disposition that the process inherited.
+/// Returns true if the process was started with SIGHUP ignored, as by `nohup`.
 fn is_hangup_ignored() -> bool {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -208,7 +208,7 @@ fn is_hangup_ignored() -> bool {
 struct SignalForwarder<'a> {
     signals: Option<StopSignals>,
     engine: &'a Engine,
-    /// True for a background process, which has no terminal, so that a closed terminal does not end its threads.
+    /// True for a background process: the threads continue if the terminal is closed.
     detached: bool,
     signal_count: u32,
 }

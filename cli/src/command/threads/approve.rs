@@ -134,7 +134,7 @@ fn wait_until_consumed(
     loop {
         let record = reader.load(id.as_str())?;
         let taken = |event: &Event| matches!(&event.body, EventBody::Mail(mail) if mail.id == message_id);
-        // The thread writes the answer in the same group as the message.
+        // The thread records the message and its effect together, so the answer, if accepted, is the next event.
         if let Some(at) = record.events.iter().position(taken) {
             let next = record.events.get(at + 1).map(|event| &event.body);
             if matches!(next, Some(EventBody::ApprovalGiven(_))) {

@@ -1,5 +1,5 @@
-//! `rye threads export THREAD --script`: exports a thread and its children as a script for `rye run ID --script FILE`,
-//! which replays it and reports the first difference.
+//! `rye threads export THREAD --script`: exports a thread and its children as a script. `rye run ID --script FILE`
+//! replays the script and reports the first difference.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -223,8 +223,8 @@ struct ListRow {
     step: Option<String>,
 }
 
-/// Arranges threads as trees, the newest first; children follow their parent in the order of their start. A thread whose
-/// parent is not among them starts a tree of its own.
+/// Arranges threads as trees, the newest first; children follow their parent in the order of their start. A thread
+/// whose parent is not in `entries` is the root of a tree.
 fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
     let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));

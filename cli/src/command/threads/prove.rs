@@ -85,7 +85,7 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         (changed, recompiled, "revision")
     } else {
         let (changed, recompiled) = call.recompile(&spaces.open()?)?;
-        // Copies of the original files are stored with the transcript.
+        // If files have changed, the plan is compiled from the copies that were stored when the thread started.
         let then = if changed.is_empty() { None } else { call.recompile_copies(reader, spaces)? };
         match then {
             Some(recompiled) => (changed, Some(recompiled), "kept"),

@@ -20,7 +20,7 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::select_threads;
 use crate::workspace::{Spaces, user_root};
 
-/// End of the message for a fault whose key is not trusted ([`SignatureError::UnknownKey`]).
+/// End of the message for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
 ///
 /// [`SignatureError::UnknownKey`]: rye_engine::keys::SignatureError::UnknownKey
 const UNTRUSTED_KEY: &str = "which is not trusted";

@@ -106,7 +106,7 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     Ok(worst)
 }
 
-/// Returns the exit code for a thread: that of its run, if it has ended.
+/// Returns the exit code for a thread. If the thread has ended, this is the exit code of its run.
 fn exit_of_outcome(waited: &WaitOutcome) -> Exit {
     match waited {
         WaitOutcome::Over(result) => exit_of_run(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),

@@ -14,7 +14,7 @@ use crate::report::summary::PlanSummary;
 use crate::report::why::{explain, explain_with_missing_grants};
 use crate::world::World;
 
-/// Renders a plan as text, without a lock.
+/// Renders a plan as text, without a comparison with a lock file.
 fn print(world: &dyn World, compilation: &Compilation) -> String {
     text::render(compilation, &PlanSummary::new(world, None, compilation).unwrap())
 }

@@ -18,7 +18,7 @@ const CROP_CONTEXT: usize = 60;
 pub struct SourceView {
     pub source: SourceId,
     name: String,
-    /// The cleaned text, with the byte length of the source.
+    /// The cleaned text. Its byte length equals that of the source.
     text: Arc<str>,
     /// The source for columns and line numbers.
     original: Source,

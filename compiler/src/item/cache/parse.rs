@@ -41,7 +41,7 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Reports front matter between two marker lines at the start of a file whose kind has none: its keys would be ignored.
+/// Reports front matter between two marker lines at the start of a file whose kind has none: the keys would be ignored.
 fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;

@@ -123,8 +123,8 @@ impl<'w> Items<'w> {
         self.log.map(|log| CacheSnapshot { cache: self.cache, log }).unwrap_or_default()
     }
 
-    /// Runs `ask` and returns the reads it made; empty if reads are not recorded. The reads also count for an enclosing
-    /// `tracked` call.
+    /// Runs `ask`, and returns its result and the reads that `ask` made; no reads if reads are not recorded. The reads
+    /// also count for an enclosing `tracked` call.
     pub fn tracked<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
         let Some(log) = &self.log else { return (ask(), Dependencies::default()) };
         log.frames.borrow_mut().push(Vec::new());
@@ -139,8 +139,8 @@ impl<'w> Items<'w> {
         (answer, Dependencies(reads))
     }
 
-    /// Runs `ask` without recording its reads for the enclosing `tracked` call, because its result is a dependency
-    /// itself.
+    /// Runs `ask` without recording its reads for the enclosing `tracked` call. The caller records the result of `ask`
+    /// as a dependency instead.
     pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());
@@ -168,7 +168,7 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Evicts the items that have diagnostics and that no result depends on any more, and returns them.
+    /// Evicts the items that have diagnostics and that no result depends on any more; returns the evicted items.
     pub fn retain_live(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {
@@ -259,7 +259,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
             if moved.iter().any(|id| id.as_str() == SIGNING_CONFIG) {
                 return None;
             }
-            // Hook files are read together.
+            // The hook files are read together, so if one of them changed, all of them are read again.
             if HOOK_CONFIG_IDS.iter().any(|file| moved.iter().any(|id| id.as_str() == *file)) {
                 moved.extend(HOOK_CONFIG_IDS.iter().filter_map(|file| ItemId::parse(file).ok()));
             }

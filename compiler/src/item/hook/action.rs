@@ -1,5 +1,5 @@
-//! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine reads the
-//! actions that `execute` hooks return with the same function.
+//! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine uses the same
+//! function to read the actions that `execute` hooks return.
 
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::template::{InputsPart, TemplatePart};
@@ -364,7 +364,7 @@ impl ActionReader<'_> {
         super::read::read_position(&node, self.found)
     }
 
-    /// Reads an id without placeholders: the chain is resolved before any fact exists.
+    /// Reads an id. Placeholders are not allowed in this id, because the chain is resolved before any fact exists.
     fn static_id(&mut self, span: Span) -> Option<String> {
         let Some(node) = self.get("item_id") else {
             self.missing("item_id", span);

@@ -135,7 +135,7 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
         None => None,
     };
     let id = id?;
-    // An unreadable hook is dropped, but a disabled one needs only its id.
+    // An unreadable hook is dropped, but a disabled hook needs only its id.
     if broken || (enabled && action.is_none()) {
         return None;
     }

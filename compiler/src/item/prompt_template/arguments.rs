@@ -40,7 +40,7 @@ fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))
 }
 
-/// [`single_quoted`] for double quotes, in which a backslash escapes `"`, `\`, `$` and a backtick.
+/// Splits like [`single_quoted`], but at double quotes, in which a backslash escapes `"`, `\`, `$` and a backtick.
 fn double_quoted(text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices().peekable();

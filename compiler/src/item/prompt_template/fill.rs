@@ -35,7 +35,7 @@ enum Placeholder<'t> {
 
 const ALL_ARGUMENTS: Placeholder<'static> = Placeholder::Several { first: 1, count: None };
 
-/// Fills a template once: a placeholder in an argument or a default is text.
+/// Fills a template in one pass: a placeholder in an argument or a default stays text.
 pub fn fill(body: &str, arguments: &[String]) -> FilledTemplate {
     let mut filler = Filler { arguments, text: String::new(), used: BTreeSet::new(), missing: BTreeSet::new() };
     let mut scanner = Scanner { unclosed: false };
@@ -107,7 +107,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Returns the placeholder at the text after a `$`, with its length without the `$`.
+    /// Returns the placeholder whose text after the `$` starts `after`, with the length of that text in bytes.
     fn placeholder<'t>(&mut self, after: &'t str) -> Option<(Placeholder<'t>, usize)> {
         let first = after.chars().next()?;
         match first {
@@ -131,7 +131,8 @@ impl Scanner {
         }
     }
 
-    /// Returns the placeholder behind `${`, with its length up to and including the brace.
+    /// Returns the placeholder whose text after `${` starts `inside`, with the length of that text, including the
+    /// brace.
     fn braced<'t>(&mut self, inside: &'t str) -> Option<(Placeholder<'t>, usize)> {
         if let Some(slice) = inside.strip_prefix("@:") {
             let (first, length) = leading_number(slice)?;

@@ -16,7 +16,7 @@ fn read_skill(path: &str, text: impl AsRef<[u8]>) -> (Option<Skill>, Vec<Diagnos
     (skill, items.diagnostics().into_iter().collect())
 }
 
-/// Codes of the diagnostics, errors with an exclamation mark.
+/// Returns the codes of the diagnostics; the codes of errors end in an exclamation mark.
 fn codes(found: &[Diagnostic]) -> Vec<String> {
     found.iter().map(|d| format!("{}{}", d.code(), if d.is_error() { "!" } else { "" })).collect()
 }

@@ -18,7 +18,7 @@ pub struct GraphNeeds {
 /// An optional part of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphPart {
-    /// The palette is not empty. Without it, the gate still answers a call that the model invents.
+    /// The palette is not empty. If it is empty, the gate still answers a call that the model invents.
     Tools,
     /// The directive declares outputs.
     Return,
@@ -204,7 +204,7 @@ impl GraphBuilder<'_> {
         );
     }
 
-    /// Routes every call of a reply through the gate, even if nothing can be allowed; the gate then denies it.
+    /// Routes every call of a reply through the gate, even if no call can be allowed; the gate then denies the call.
     fn calls(&mut self) {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);

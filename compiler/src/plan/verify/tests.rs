@@ -51,7 +51,8 @@ fn built_graphs_satisfy_every_invariant() {
         let mut needs = GraphNeeds::default();
         needs.points.extend(POINTS.iter().enumerate().filter(|(i, _)| chosen(*i)).map(|(_, p)| *p));
         needs.parts.extend(PARTS.iter().enumerate().filter(|(i, _)| chosen(POINTS.len() + i)).map(|(_, p)| *p));
-        // The full product takes minutes in a debug build; one in fifty-three of it still covers every pair of choices.
+        // All combinations take minutes in a debug build; every fifty-third combination still covers every pair of
+        // choices.
         if mask % 53 == 0 || mask.count_ones() <= 2 {
             assert_eq!(verify_graph(&build_graph(&needs)), Vec::new(), "{needs:?}");
         }

@@ -14,7 +14,7 @@ use crate::semantics::needs::{is_folder_inside, is_host_inside};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
-    /// `rye.execute.tool.…`, or `net HOST` or `write FOLDER` with its pattern.
+    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`.
     pub what: String,
     /// The shortest capability that only one side allows; null if the search takes too long.
     pub example: Option<String>,

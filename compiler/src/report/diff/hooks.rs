@@ -333,8 +333,8 @@ fn possible_values(
     PathValues { domain: known.or(domain), kind }
 }
 
-/// Returns the type of a call's parameter. A parameter that no reachable tool declares has the type text; no call
-/// contains it.
+/// Returns the type of a call's parameter. A parameter that no reachable tool declares has the type text, because no
+/// call contains the parameter.
 fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
         return None;

@@ -202,7 +202,7 @@ fn compare_keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> 
             let least = f64::NEG_INFINITY;
             Direction::of_bound(&number(after).unwrap_or(least), &number(before).unwrap_or(least))
         }
-        // Fewer allowed values are narrower; so are more required keys.
+        // A schema is narrower if it allows fewer values or requires more keys.
         "enum" => match (list(before), list(after)) {
             (Some(was), Some(is)) => compare_lists(is, was),
             (None, Some(_)) => Direction::Narrowed,

@@ -42,7 +42,7 @@ enum ValueSet {
     Point(Value),
     /// Between two neighboring points of an ordered input.
     Between(Option<Value>, Option<Value>),
-    /// A value that is no point; each entry is true if the value contains the part.
+    /// A value that is no point; each entry is true if the value contains the part with the same index.
     Other(Vec<bool>),
 }
 

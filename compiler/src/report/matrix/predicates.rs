@@ -163,8 +163,8 @@ impl SplitInputs<'_> {
         values
     }
 
-    /// Returns the box of a state in all dimensions: the inputs, then the predicates. If every cell of the state has a
-    /// single value, the cells decide the predicates.
+    /// Returns the box of a state in all dimensions: the inputs, then the predicates. If the cell of every input holds
+    /// a single value, these values determine the predicates, so the box allows both results of each predicate.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -253,8 +253,8 @@ impl Component {
 }
 
 impl Predicate {
-    /// Returns values of an input at which the predicate can change. The caller tries every candidate, so a candidate
-    /// may be wrong.
+    /// Returns values of an input at which the predicate can change. The caller tries each value, so a value at which
+    /// nothing changes does no harm.
     fn candidates(&self, input: &str, kind: FieldType, cells: &[Value]) -> Vec<Value> {
         let literals: Vec<&Value> = self.atom.literals();
         let mut values: Vec<Value> = literals.iter().map(|value| (*value).clone()).collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cells::CellBox;
 use super::predicates::SplitInputs;
 
-/// Returns conditions that together hold for exactly these boxes, at most one of them for each combination.
+/// Returns conditions that together hold for exactly these boxes. For each combination, at most one condition holds.
 pub fn describe_region(split: &SplitInputs<'_>, boxes: Vec<CellBox>) -> Vec<String> {
     let count = split.partitions.len().saturating_add(split.predicates.len());
     let order: Vec<usize> = (0..count).collect();

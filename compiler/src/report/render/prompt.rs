@@ -160,7 +160,8 @@ fn push_part(out: &mut String, part: &Part, margin: usize, max_chars: Option<usi
     let mut offset = 0;
     for line in part.text.split('\n') {
         while let Some(label) = labels.next_if(|label| label.offset <= offset) {
-            // A layer with fewer lines than its label leaves the rest of the label to the blank line after it.
+            // If a layer has only one line, the second line of its label is printed beside the blank line after the
+            // layer.
             waiting = label.lines.iter().map(String::as_str).collect();
         }
         for (i, piece) in fold(line, max_chars).into_iter().enumerate() {

@@ -59,7 +59,8 @@ fn view_message<'l>(
 ) -> MessageView {
     let mut view = MessageView::default();
     for layer in layers {
-        // A layer whose hook may not fire does not suppress a later layer with the same item.
+        // A layer is left out if an earlier layer with the same item is always sent. A layer that depends on a hook's
+        // condition is not always sent.
         let again = seen.contains(layer.id.as_str());
         if layer.kind == LayerKind::Knowledge && (again || (!layer.depends && !seen.insert(&layer.id))) {
             continue;

@@ -16,7 +16,7 @@ impl Condition {
         nodes.into_iter().map(|node| Self::of(node.clone())).collect()
     }
 
-    /// Returns the one-line form, with each path as `name` writes it.
+    /// Returns the one-line form, in which each path is written as `name` returns it.
     pub fn text(&self, name: &dyn Fn(&Path) -> String) -> String {
         NodeText { node: &self.root, name }.to_string()
     }

@@ -32,9 +32,9 @@ impl Default for Fuel {
 }
 
 impl Fuel {
-    /// Returns the fuel for one of `among` conditions. The fuel changes only where `among` passes a power of two, so
-    /// that one more condition rarely changes a result. Up to a thousand conditions, the fuel suffices for the largest
-    /// single condition.
+    /// Returns the fuel of one condition if `among` conditions share the total. The fuel changes only where `among`
+    /// passes a power of two, so that one more condition rarely changes a result. Up to a thousand conditions, the fuel
+    /// suffices for the largest single condition.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }
@@ -94,7 +94,7 @@ impl Condition {
         }
     }
 
-    /// Returns values that represent a whole domain; `None` if the condition does more with the path than compare it.
+    /// Returns values that represent a whole domain; `None` if the condition uses the path for more than comparisons.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

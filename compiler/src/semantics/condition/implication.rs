@@ -66,7 +66,7 @@ struct Choice {
 }
 
 impl Condition {
-    /// Returns the result of checking that one of `others` holds wherever this condition holds.
+    /// Checks if one of `others` holds wherever this condition holds.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
         let left = lower(&self.root, &mut atoms);
@@ -169,7 +169,7 @@ fn lower<'n>(node: &'n CompiledNode, atoms: &mut Vec<Atom<'n>>) -> Tree {
 }
 
 fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
-    // The key of a pattern is its source: the debug text also shows if the pattern is compiled already.
+    // The key of a pattern is its source, because the debug text also depends on the pattern being built already.
     let key = if let CompiledNode::Matches { left, pattern } = node {
         format!("{left:?} matches {}", pattern.source())
     } else {
@@ -197,7 +197,8 @@ fn compared_path(node: &CompiledNode) -> Option<&Path> {
     is_decided.then_some(path)
 }
 
-/// Returns the operator, the path, true if the path is the left operand, and the literal of a comparison.
+/// Returns the parts of a comparison between a path and a literal: the operator, the path, a flag that is true if the
+/// path is the left operand, and the literal.
 fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     let CompiledNode::Compare { op, left, right } = node else { return None };
     match (left.as_ref(), right.as_ref()) {
@@ -207,7 +208,7 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Returns values among which every comparison takes each of its results; `None` if they would be too many.
+/// Returns values that together produce every result of every comparison; `None` if too many values would be needed.
 fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {

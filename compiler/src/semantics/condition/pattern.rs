@@ -1,5 +1,6 @@
-//! The pattern of `matches`. It is parsed when its condition is compiled, so that errors are reported then, and built
-//! at its first match, because every command compiles a table of conditions and uses few of its patterns.
+//! The pattern of `matches`. The pattern is parsed together with its condition, so that errors are reported at that
+//! time. The pattern is built at its first match, because every command compiles a table of conditions and uses few of
+//! their patterns.
 
 use std::sync::OnceLock;
 
@@ -21,7 +22,8 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Parses the pattern, and also builds it if it could be too large.
+    /// Parses the pattern. Also builds the pattern if the estimated size is above the maximum, because only building
+    /// shows the actual size.
     ///
     /// # Errors
     /// The pattern is invalid or too large.
@@ -47,7 +49,7 @@ impl Pattern {
 
     /// Returns true if some part of the text matches.
     pub(super) fn is_match(&self, text: &str) -> bool {
-        // A pattern below our size estimate can be built: the default limit of the library is ten times as large.
+        // The pattern is small enough to be built: the default limit of the library is ten times our maximum.
         self.built.get_or_init(|| Regex::new(&self.source).ok()).as_ref().is_some_and(|regex| regex.is_match(text))
     }
 }

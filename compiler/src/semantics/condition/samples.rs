@@ -31,7 +31,7 @@ impl ComparedLiterals {
     }
 }
 
-/// The first integer beyond which floats are not exact, so that nothing is concluded from larger numbers.
+/// The largest integer up to which floats are exact. Nothing is concluded from larger numbers.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns each of these numbers, and one from every interval between them.

@@ -1,4 +1,4 @@
-//! The `id` of a line that is not valid JSON or too large, so that clients can match the error to their request. Valid
+//! The `id` of a line that is invalid JSON or too large, so that clients can match the error to their request. Valid
 //! lines are left to the parser.
 
 use serde::de::IgnoredAny;

@@ -49,7 +49,7 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// Reads the number of live children. Earlier versions stored a map of them.
+/// Reads the number of live children. Earlier versions stored a map of the children.
 fn read_children<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -115,8 +115,8 @@ impl Account {
             .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
     }
 
-    /// Returns the amount that the account takes from its parent: its reservation, or the used amount if that is
-    /// higher.
+    /// Returns the part of the parent's amount that the account occupies: the reservation, or the used amount if that
+    /// is higher.
     pub fn held(&self) -> Nanos {
         self.reserved.max(self.used())
     }

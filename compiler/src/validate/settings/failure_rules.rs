@@ -1,4 +1,5 @@
-//! Rules of the error classification that never match: an earlier rule has the same condition, or no failure meets it.
+//! Rules of the error classification that never match: an earlier rule has the same condition, or no failure meets the
+//! rule's condition.
 
 use rye_grammar::condition;
 use rye_grammar::data::Node;

@@ -81,8 +81,8 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest spend that the child requests over all routes, with its span; `None` if the child requests none
-/// on some route and takes the remaining amount there.
+/// Returns the lowest spend that the child requests over all routes, with its span; `None` if the child requests no
+/// amount on some route and gets the remaining amount there.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();

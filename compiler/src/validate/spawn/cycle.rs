@@ -27,7 +27,7 @@ pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
 fn certain_edges(graph: &SpawnGraph<'_>) -> DiGraphMap<usize, Span> {
     let mut edges: DiGraphMap<usize, Span> = DiGraphMap::new();
     for (place, node) in graph.nodes.iter().enumerate() {
-        // A hook that may not fire can end the recursion.
+        // A hook that does not fire in every thread can end the recursion.
         for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
             if let Some(child) = edge.child.filter(|child| !edges.contains_edge(place, *child)) {
                 edges.add_edge(place, child, edge.start.span);

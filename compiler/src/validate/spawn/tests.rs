@@ -59,7 +59,7 @@ fn unbounded_spawn_cycle_is_reported_and_bounded_is_not() {
     assert_eq!(spawn_codes(&[("a", tool, "", by_tool)], ""), ["spawn::cycle"]);
     let always = "hooks: [{id: again, event: agent_end, action: {primary: execute, item_type: directive, item_id: b}}]";
     assert!(spawn_codes(&[("b", ALL, "", "Do it.")], always).contains(&"spawn::cycle".to_owned()));
-    // A hook that may not fire can end the recursion.
+    // A hook that does not fire in every thread can end the recursion.
     let perhaps = "hooks: [{id: again, event: agent_end, condition: 'cost.turns < 3', action: {primary: execute, item_type: directive, item_id: b}}]";
     assert!(!spawn_codes(&[("b", ALL, "", "Do it.")], perhaps).contains(&"spawn::cycle".to_owned()));
 }

@@ -10,7 +10,7 @@ use crate::error::DriveError;
 use crate::event::{HookEvaluation, HookOutcome, HookVerdict, InputExpansion};
 use crate::machine::HookRun;
 
-/// The name under which the transcript records problems of an expansion, beside the hooks.
+/// The name under which the transcript lists problems of an expansion among the evaluated hooks.
 const EXPANSION: &str = "expansion";
 
 /// Returns the answer of the hooks with the expanded text. If the message calls an unknown skill or prompt template,

@@ -38,7 +38,7 @@ impl EmbeddedDriver {
         let status = Some(Status::Running);
         let (cost, synced, spawns) = (Some(cost), Some(synced), raised.map(|limits| limits.spawns));
         changes.push(self.update(RowUpdate { status, cost, synced, spawns, ..RowUpdate::default() }));
-        // The raise is applied once; a repeated one returns the first answer.
+        // The raise is applied once; a repeated raise returns the first answer.
         changes.extend(raised.map(|limits| Change::Ledger(LedgerStep::raise(&self.id, limits.spend))));
         changes.push(Change::Ledger(LedgerStep::issue(&self.id, turn, attempt, amount)));
         match self.engine.writer.commit(changes).await?.pop() {

@@ -234,7 +234,7 @@ impl EmbeddedDriver {
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
 
-    /// Checks that a thread with these grants can run a tool with these parameters. Returns the reason if it cannot.
+    /// Checks that a thread with these grants can run a tool with these parameters. Otherwise returns the reason.
     pub(crate) async fn check_ready(
         &self,
         item_id: &ItemId,
@@ -405,7 +405,7 @@ impl EmbeddedDriver {
     }
 }
 
-/// A tool as found: its declaration, and the file it was read from.
+/// A tool that was found in a space: its declaration, and the file that contains it.
 struct FoundTool {
     spec: Arc<ToolSpec>,
     space: Space,
@@ -458,7 +458,7 @@ pub(crate) fn check_unchanged(
     Err(format!("`{id}` changed after this thread's plan was compiled"))
 }
 
-/// Returns the error for a host or folder that the tool needs and that no grant opens.
+/// Returns the error for a host or folder that the tool needs and that no grant covers.
 fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
     use crate::machine::gate::is_folder_inside;
     use rye_compiler::semantics::needs::is_host_inside;

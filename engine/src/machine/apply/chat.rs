@@ -118,7 +118,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     }
     let unsent = state.mail.steering.drain(..).chain(state.mail.following.drain(..));
     match ended.status {
-        // The messages arrived after the last turn.
+        // The messages arrived after the last turn of the prompt, so each of them becomes a prompt.
         PromptStatus::Done => {
             let prompts = unsent.map(|message| QueuedMessage { delivery: Delivery::Prompt, ..message });
             chat.queue = prompts.chain(std::mem::take(&mut chat.queue)).collect();

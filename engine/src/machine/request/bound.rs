@@ -21,7 +21,7 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
     known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
 }
 
-/// Bounds the request by the provider's count of the last one. `None` if that count does not cover a prefix of the
+/// Bounds the request by the provider's count of the last request. `None` if that count does not cover a prefix of the
 /// request: the context was edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;

@@ -15,7 +15,7 @@ use crate::event::{
 use crate::message::Message;
 use crate::thread::{Cost, Status};
 
-/// Ends the prompt that has run, starts the next one, or waits for one.
+/// Ends the prompt that has run, starts the next prompt, or waits for a prompt.
 pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
@@ -156,7 +156,8 @@ pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) 
     events
 }
 
-/// Returns the start and the interruption of the continued thread's prompt, if it has not started in this thread.
+/// Returns the events that start and interrupt the unfinished prompt of the continued thread; `None` if that prompt has
+/// started in this thread.
 pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Option<[EventBody; 2]> {
     let ContinuedPrompt { number, limits, capped } = state.unstarted_continuation()?;
     let limits = limits_from_here(state, &limits);

@@ -41,7 +41,7 @@ fn detached_call_spawns_and_is_answered_at_once() {
     play.run();
     assert_eq!(play.ended().status, Status::Completed);
     assert_eq!(intents(&play), [(1, "a/write".to_owned(), true), (2, "a/read".to_owned(), true)]);
-    // The intent is recorded before the driver spawns, and the answers contain the driver's ids.
+    // The intent is recorded before the driver spawns, and the answers contain the thread ids that the driver returned.
     let names = play.names();
     let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
     assert!(at("child_intended") < at("child_spawned") && at("child_spawned") < at("tool_call_result"), "{names:?}");

@@ -252,7 +252,7 @@ fn closed_session_opens_again_with_the_same_conversation() {
         .iter()
         .filter(|event| matches!(&event.body, EventBody::CognitionIn(input) if input.source == MessageSource::Prompt));
     assert_eq!(prompts.count(), 2);
-    // Neither the closed hour nor the wait for a prompt counts.
+    // Neither the hour in which the session was closed nor the wait for a prompt counts as owned time.
     assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
 }
 

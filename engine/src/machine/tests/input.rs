@@ -196,7 +196,7 @@ fn continuation_delivers_the_queue_of_the_continued_thread() {
     assert_eq!(play.requests.len(), 3);
     assert_eq!(user_texts(&play, 1).last().map(String::as_str), Some("follow"));
     assert_eq!(user_texts(&play, 2).last().map(String::as_str), Some("later"));
-    // The messages were accepted in the continued thread.
+    // The messages were accepted in the continued thread, so this thread does not accept them again.
     assert_eq!(accepted(&play).len(), 0);
 }
 

@@ -93,13 +93,14 @@ fn fallback_model_answers_if_the_model_is_unavailable() {
     assert_eq!(play.requests.iter().map(|r| r.cue.attempt).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 0]);
     assert_eq!(play.ended().cost.spend, 2 * 2 * 120_000, "two turns at the price of the other");
     assert!(!play.names().contains(&"hook_point"), "nothing has failed for good");
-    // The model was removed, or access is denied.
+    // These codes mean that the model was removed or that access to it is denied.
     for code in [401, 402, 404, 410] {
         let mut play = SimulatedThread::new(plan.clone(), vec![status(code, &[]), text("done")]);
         play.run();
         assert_eq!((play.ended().status, models(&play).len()), (Status::Completed, 2), "{code}");
     }
-    // The request is invalid, so another model cannot help. If the fallback fails too, the thread ends.
+    // If the request is invalid (400), another model cannot help. If the fallback model is unavailable too (404 twice),
+    // the thread ends.
     for replies in [vec![status(400, &[])], vec![status(404, &[]), status(404, &[])]] {
         let (all, mut play) = (replies.len(), SimulatedThread::new(plan.clone(), replies));
         play.run();

@@ -40,7 +40,7 @@ fn text_that_stays_cut_is_an_error_with_the_partial_text() {
     assert_eq!((play.ended().status, code(&play)), (Status::Error, "output_truncated"));
     assert_eq!((play.requests.len(), play.ended().result.as_deref()), (5, Some("aaaaa")));
     assert_eq!(play.ended().stop_reason, Some(StopReason::Length));
-    // Without another turn, nothing is requested.
+    // If the limit allows no further turn, the thread does not request the rest of the reply.
     let mut plan = plan();
     plan.limits.turns = 1;
     let mut play = SimulatedThread::new(plan, vec![cut("a")]);

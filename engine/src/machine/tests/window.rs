@@ -63,7 +63,7 @@ fn full_window_hands_over_before_every_kind_of_request() {
     open(&mut play, ThreadOrigin::Resume);
     while play.step() {}
     assert_eq!((play.ended().status, play.requests.len()), (Status::Continued, 0), "resume");
-    // In a fresh thread or a continuation, a handoff would leave nothing out.
+    // In a fresh thread or a continuation, a handoff could not shorten the conversation.
     for origin in [ThreadOrigin::Run, ThreadOrigin::Child, ThreadOrigin::Handoff] {
         let mut play = SimulatedThread::new(plan.clone(), vec![text("done")]);
         open(&mut play, origin);

@@ -332,7 +332,7 @@ fn usage(reported: &Value) -> Option<Usage> {
 
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
-        // The second line holds the names that compatible servers use.
+        // OpenAI sends `stop`; compatible servers send the other names.
         "stop" | "stop_sequence" | "eos" | "eos_token" | "end_turn" | "end" | "complete" | "completed" => {
             StopReason::EndTurn
         }

@@ -70,7 +70,7 @@ async fn step_depends_only_on_the_request() {
     assert_eq!(answer(1, 3).await.unwrap().content[1], text("two"));
     assert_eq!(answer(1, u32::MAX).await.unwrap().content[1], text("two"));
     assert_eq!(answer(2, 0).await.unwrap().stop, StopReason::Length);
-    // Repeated out of order, the answers are the same.
+    // If the calls are repeated in another order, the replies stay the same.
     assert_eq!(answer(1, 0).await.unwrap_err().status, Some(429));
     let over = answer(3, 0).await.unwrap_err();
     assert_eq!((over.stage, over.code.as_deref()), (FailedStage::Setup, Some(SCRIPT_ERROR)));

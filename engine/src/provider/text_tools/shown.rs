@@ -5,7 +5,8 @@ use super::{CALL_END, CALL_START};
 /// The state between two pieces of text.
 #[derive(Debug, Default)]
 pub(super) struct CallFilter {
-    /// The current line without the calls that ended in it. `done` is the number of its bytes that were returned.
+    /// The current line, without the calls that ended in this line. `done` is the number of bytes of the line that were
+    /// returned.
     line: String,
     done: usize,
     place: LinePlace,

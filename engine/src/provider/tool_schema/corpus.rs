@@ -22,7 +22,7 @@ fn of(property: Value) -> Value {
     json!({"type": "object", "properties": {"a": property}, "required": ["a"]})
 }
 
-/// Shapes that tools of MCP servers and Python frameworks have.
+/// Returns schemas in the shapes that MCP servers and Python frameworks produce.
 pub fn hand_written() -> Vec<SchemaCase> {
     let nested = json!({
         "type": "object",
@@ -385,7 +385,7 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
         .collect()
 }
 
-/// The places of a parameter's schema below the root: a name, and a function that nests a schema and a value of that
+/// A place of a parameter's schema below the root: its name, and a function that nests a schema and a value of that
 /// schema.
 type Nesting = (&'static str, fn(Value, Value) -> (Value, Value));
 

@@ -68,7 +68,7 @@ pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, 
             write_json(part, value);
         }
     }
-    // Allocated once: a buffer that grows behind the conversation would copy the conversation.
+    // The buffer is allocated once: a growing buffer would copy the conversation each time that it is reallocated.
     let length: usize = groups.iter().map(EncodedGroup::len).sum();
     let mut bytes = Vec::with_capacity(front.len() + length + back.len() + 3);
     bytes.append(&mut front);

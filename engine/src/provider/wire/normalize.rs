@@ -17,8 +17,9 @@ const MAX_NAME_BYTES: usize = 64;
 /// Text of the first user turn, if the conversation would start with the model or be empty.
 const OMITTED_TURNS: &str = "(earlier messages omitted)";
 
-/// Returns `text` with every character outside `[A-Za-z0-9_-]` replaced by `_`, truncated to 64 bytes with a hash. All
-/// wires accept such a text as the id of a call or the name of a tool; a model may have written any text.
+/// Returns `text` as a plain name: every character outside `[A-Za-z0-9_-]` becomes `_`. A name of more than 64 bytes is
+/// truncated and ends with a hash of `text`. All wires accept a plain name as the id of a call or the name of a tool; a
+/// model may have written any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
 }
@@ -32,7 +33,8 @@ fn is_plain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns the plain name of a text with at most `limit` bytes, of which 17 are a hash.
+/// Returns the plain name of a text. A name of more than `limit` bytes is truncated, and its last 17 bytes are `_` and
+/// a hash.
 pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = text.chars().map(plain).collect();

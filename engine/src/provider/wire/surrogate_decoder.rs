@@ -11,9 +11,9 @@ use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_h
 #[derive(Debug, Default)]
 pub struct SurrogateDecoder<D> {
     decoder: D,
-    /// True once an event had a lone half.
+    /// True once an event had a lone surrogate.
     repaired: bool,
-    /// The first half of a character, if it ended the last displayed piece.
+    /// The first surrogate of a character, if it ended the last displayed piece.
     pending: Option<u32>,
 }
 
@@ -61,7 +61,8 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
 }
 
 impl<D> SurrogateDecoder<D> {
-    /// Joins halves within a displayed piece and with the piece before it.
+    /// Joins matching surrogates within a displayed piece. A surrogate at the end of the piece is held until the next
+    /// piece.
     fn displayed(&mut self, delta: Delta) -> Option<Delta> {
         let mut join = |text: String| {
             let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();

@@ -103,7 +103,7 @@ async fn without_a_key_the_process_signs_with_one_of_its_own() {
     let found = verify_thread(&lab, &engine, &id);
     assert_eq!((found.verdict, &found.faults), (ThreadVerdict::Unproven, &Vec::new()), "{found:?}");
     assert!(found.signed_by.iter().all(|name| name.starts_with(TEMPORARY_KEY_PREFIX)) && !found.signed_by.is_empty());
-    // A signature that cannot be verified would make the file unreadable.
+    // The export is not signed: a signature that cannot be verified would make the file unreadable.
     let export = fs::read_to_string(lab.path().join(layout::export(&"test/reader".parse_id(), &id))).unwrap();
     assert!(export.starts_with("---\ntitle: Thread test/reader-"), "{export}");
     let path = lab.path().join(layout::transcript(&id));

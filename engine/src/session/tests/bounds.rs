@@ -1,6 +1,7 @@
 //! Property: random providers against random trees of threads never bill more than was booked, and never exceed the
-//! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks. A
-//! provider that reports more than was possible is booked as reported, recorded, and not called again.
+//! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks. If a
+//! provider reports more than is possible, the report is booked as received, the excess is recorded, and the provider
+//! is not called again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ fn check_cases(misreporting: bool, check: impl Fn(&Played) -> Result<(), TestCas
         KINDS.into_iter().chain(own).filter(|kind| reached.get(kind).copied().unwrap_or_default() == 0).collect();
     assert!(cases < FULL_RUN || missing.is_empty(), "{missing:?} did not occur in {reached:#?}");
     assert!(!misreporting || reached.get(OVERSPENT).is_some_and(|times| *times > 0), "{reached:#?}");
-    // The figures of the documentation.
+    // The documentation quotes these figures.
     eprintln!("misreporting: {misreporting}, seed {seed}: {:?}", figures.into_inner());
     for (kind, times) in reached {
         eprintln!("{times:>10} {kind}");
@@ -125,7 +126,7 @@ fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again()
                 late += u64::from(call.below_overspent);
                 prop_assert!(late <= 1 && !(misreported && call.below_overspent), "{}: {call:?}", thread.id);
                 misreported |= call.misreported;
-                // The report is booked as it is, and the excess is recorded with it.
+                // The whole reported cost is booked, and the part above the reservation is recorded as overspent.
                 let is_booked = thread.settled.iter().any(|one| one.amount == call.billed && one.overspent > 0);
                 prop_assert!(!call.misreported || is_booked, "{}: {call:?} of {:?}", thread.id, thread.settled);
             }

@@ -1,6 +1,6 @@
-//! Crash recovery: an interrupted run, once recovered, must come to the same result as an undisturbed run. A dozen
-//! scenarios run on a simulated disk whose power fails at every operation, with all, none or any part of the unsynced
-//! data surviving ([`crash_points`]). [`killed`] repeats the scenarios with real processes on a real disk. [`mutants`]
+//! Crash recovery: an interrupted run, once recovered, must have the same result as an undisturbed run. A dozen
+//! scenarios run on a simulated disk whose power fails at every operation. All, none or a random part of the unsynced
+//! data survives ([`crash_points`]). [`killed`] repeats the scenarios with real processes on a real disk. [`mutants`]
 //! skips syncs, which must not go unnoticed.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl CrashWorld {
     }
 }
 
-/// A run that takes longer hangs. The limit leaves time for the checks before each operation.
+/// Maximum duration of a run; a run that takes longer hangs. The duration includes the checks before each operation.
 const RUN_TIMEOUT: Duration = Duration::from_mins(10);
 
 fn process(scenario: &'static CrashScenario, lab: &Lab, outside: &Outside, disk: &Arc<dyn Disk>) -> Result<(), String> {
@@ -80,8 +80,8 @@ fn process(scenario: &'static CrashScenario, lab: &Lab, outside: &Outside, disk:
 #[derive(Debug, Clone)]
 struct UndisturbedRun {
     final_state: FinalState,
-    /// For the mutants: every operation outside the registry's file; of the operations inside that file, the ends of
-    /// the commits and some others.
+    /// The operations at which the mutants are interrupted: every operation outside the registry's file; of the
+    /// operations inside that file, the ends of the commits and some others.
     places: Vec<u64>,
 }
 

@@ -175,7 +175,7 @@ async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
     assert!(late.to_string().contains("duration_seconds_exceeded"), "{late}");
 }
 
-/// An approver that allows every call, answers nothing at a limit, and counts these requests.
+/// An approver that allows every call, never answers a request about a limit, and counts those requests.
 #[derive(Default)]
 struct SilentAtLimits(AtomicUsize);
 
@@ -273,7 +273,8 @@ async fn approval_without_an_answer_in_time_suspends_the_thread() {
     let (_lab, engine, handle) = asking(&clock, "approvals: { timeout_seconds: 5 }\n").await;
     let joined = tokio::spawn(async move { handle.join().await });
     while !joined.is_finished() {
-        // The setting is read after the approval was requested.
+        // The timeout is read from the settings after the approval was requested, so the clock is advanced more than
+        // once.
         tokio::task::yield_now().await;
         clock.advance(1_000);
     }

@@ -41,14 +41,14 @@ enum Silence {
     Within,
 }
 
-/// A silence and its signal: a timeout fires when the silence has started, not after some time.
+/// A silence, and the signal that it has started. A timeout fires at this signal, not after some time.
 #[derive(Clone)]
 struct SilenceSignal {
     when: Silence,
     noticed: Arc<Notify>,
 }
 
-/// A server with an address that changes between threads, and its silence.
+/// The server of the current thread: its address, which changes between threads, and its silence.
 #[derive(Clone)]
 struct MovableServer(Arc<Mutex<(String, Option<SilenceSignal>)>>);
 

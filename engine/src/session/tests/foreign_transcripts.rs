@@ -44,7 +44,7 @@ async fn resume_rejects_a_hook_that_no_file_declares() {
     let compilation = forged(&lab, "plain", |plan| plan.hooks.push(shell()));
     let made = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(made.status, Status::Completed);
-    // A stored plan is only a file of the project.
+    // The stored plan is only a file of the project, so every way to continue its thread is refused.
     let id = thread(&made);
     for refused in [engine.resume(&id, "go on").await, engine.fork(&id, 1, "go on").await, engine.hand_over(&id).await]
     {

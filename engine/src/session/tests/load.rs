@@ -28,7 +28,8 @@ fn leads(children: usize) -> Lab {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_children_take_few_commits() {
     let mut lab = leads(20);
-    // Replies arrive together, and each commit waits for late commits: a busy machine only makes the run longer.
+    // Replies arrive together, and each commit waits for late commits. A busy machine therefore makes the run longer,
+    // but does not change the counts.
     Arc::get_mut(&mut lab.model).unwrap().pause = Duration::from_millis(100);
     let mut options = lab.options();
     options.group_commit = GroupCommit { next: Duration::from_secs(2), longest: Duration::from_secs(20) };

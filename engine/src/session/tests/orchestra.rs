@@ -346,6 +346,6 @@ fn every_operation_declares_its_idempotence() {
     assert_eq!(operations.len(), 11);
     let again = |operation: &&Value| tool.idempotent.covers(&json!({"operation": operation, "thread_id": "a-1"}));
     let never: Vec<&Value> = operations.iter().filter(|operation| !again(operation)).collect();
-    // Each of these operations starts a thread.
+    // Recovery does not repeat these operations, because each of them starts a thread.
     assert_eq!(never, [&json!("resume_thread"), &json!("handoff_thread")]);
 }

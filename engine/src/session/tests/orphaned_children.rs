@@ -40,8 +40,9 @@ struct FirstCallGate {
     passed: AtomicBool,
 }
 
-/// A lab in which `test/low` is handed off after its first turn, which waits for the gate. The threads in `above` start
-/// it, each through the next one, and end.
+/// A lab in which `test/low` is handed off after its first turn, which waits for the gate. Each thread in `above`
+/// starts the next one, and the last one starts `test/low`. The threads in `above` end without waiting for their
+/// children.
 fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
     let (open, opened) = channel();
     let gate = FirstCallGate { opened: Mutex::new(opened), passed: AtomicBool::new(false) };
@@ -49,7 +50,8 @@ fn lab(above: &'static [&'static str]) -> (Lab, Sender<()>) {
         let who = request.cue.directive.as_str();
         let Some(at) = above.iter().position(|name| *name == who) else {
             if !gate.passed.swap(true, Ordering::Relaxed) {
-                // A worker that only blocks keeps the task that it woke last, and no other worker can take it.
+                // Without `block_in_place`, the blocked worker would keep the task that it woke last, and no other
+                // worker could run that task.
                 let opened = tokio::task::block_in_place(|| gate.opened.lock().unwrap().recv());
                 opened.expect("the task of the child ends here");
             }
@@ -88,7 +90,8 @@ async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
     (first.clone(), next.clone())
 }
 
-/// Drops the engine, and waits until no task holds the store: a task that ends last closes the store later.
+/// Drops the engine, and waits until the store is closed. The last task that ends closes the store, even after the
+/// engine was dropped.
 async fn release(engine: Engine, lab: &Lab) {
     drop(engine);
     let disk = RealDisk::open(&lab.path()).unwrap();

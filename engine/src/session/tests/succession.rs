@@ -121,7 +121,7 @@ async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_t
     assert_eq!(texts, ["one", "two", "another two", "another one"]);
     assert_eq!(tree[2].continues.as_deref(), Some(tree[0].thread_id.as_str()));
     assert_eq!(tree[2].after.as_deref(), Some(tree[1].thread_id.as_str()));
-    // The earlier spend of the session counts.
+    // The spend of the earlier threads counts towards the limits of the session.
     let Some(EventBody::Opened(opened)) = last.first().map(|event| &event.body) else { panic!() };
     let whole = plan(&lab).plan.thread_limits();
     assert_eq!(opened.limits.turns, whole.turns - 3);

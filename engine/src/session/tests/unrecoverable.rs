@@ -50,7 +50,7 @@ pub(super) fn dies(lab: &Lab) -> ThreadId {
         let engine = engine(lab, &gate);
         let handle = lab.start(&engine, "parent").await;
         gate.started().await;
-        // A parent of a detached child reaches its own call.
+        // The parent of a detached child does not wait for the child, and runs until a call of its own.
         while lab.model.asked.load(Ordering::Relaxed) < 2 || running(&engine) < 2 {
             tokio::task::yield_now().await;
         }

@@ -31,7 +31,7 @@ pub struct RealDisk {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
-    /// The age of the next handle; the handle with the smallest age is the oldest.
+    /// The age number of the next handle. The handle with the smallest number is the oldest.
     next: u64,
     /// Files whose sync failed when their handle was evicted, so that their next sync fails too.
     failed: BTreeSet<PathBuf>,

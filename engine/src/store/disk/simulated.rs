@@ -13,7 +13,7 @@ mod node;
 pub use node::SplitMix;
 use node::{DiskNode, FileNode, FileWrite, FolderNode, NameChange};
 
-/// A disk on which every change is an operation with a number from 0, with which a test selects the place of a fault.
+/// A disk that numbers its changes from 0, so that a test can select the change at which a fault occurs.
 #[derive(Default)]
 pub struct SimulatedDisk {
     state: Mutex<SimulatedState>,
@@ -159,7 +159,7 @@ fn exists(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
 }
 
-/// The disk space that an operation needs.
+/// The need of an operation for free disk space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpaceNeed {
     Needed,

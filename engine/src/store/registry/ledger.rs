@@ -182,7 +182,7 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Ledger
     let mut table = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
     let mut before = BTreeMap::new();
     for thread in named_threads(operation) {
-        // Read up to the root, or to an account that is already read.
+        // Reads the accounts up to the root, or up to an account that is already read.
         let mut next = Some(thread.to_string());
         while let Some(id) = next.take_if(|id| !before.contains_key(id)) {
             let Some(bytes) = table.get(id.as_str()).map_err(registry_error(DOING))? else { break };

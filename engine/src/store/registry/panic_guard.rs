@@ -155,7 +155,7 @@ mod tests {
         assert!(refused > 20, "{refused}");
     }
 
-    /// Set in the child process of the test below.
+    /// An environment variable that is set in the child process of the test below.
     const CHILD: &str = "TEST_SECOND_PANIC";
     /// Exit code of a child whose abort handler ran.
     const REPORTED: i32 = 7;
@@ -191,9 +191,9 @@ mod tests {
         assert_eq!(child.status.code(), Some(REPORTED), "{}", String::from_utf8_lossy(&child.stderr));
     }
 
-    /// Set to the folder of a damaged registry in the child processes of the test below.
+    /// An environment variable with the folder of a damaged registry, for the child processes of the test below.
     const DAMAGED: &str = "TEST_DAMAGED_REGISTRY";
-    /// Set in the children that embed the engine without an abort handler.
+    /// An environment variable that is set in the child processes without an abort handler.
     const WITHOUT_HANDLER: &str = "TEST_WITHOUT_HANDLER";
 
     /// The end of a child process that opens a damaged registry and writes to it.

@@ -123,9 +123,9 @@ impl RebuiltContents {
         })
     }
 
-    /// Writes the whole new registry under a temporary name, because a partly written registry would look like one
-    /// without threads. Then moves the old registry to `aside`, if both exist, and renames the new one. Returns the new
-    /// path of the old registry.
+    /// Writes the whole new registry under a temporary name, because a partly written registry would look like a
+    /// registry without threads. Then moves the old registry to `aside`, if both exist, and renames the new registry.
+    /// Returns the new path of the old registry.
     fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<Option<PathBuf>, StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);
@@ -197,7 +197,7 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Ends the accounts of children that handed off by opening the accounts of their continuations.
+/// Closes the account of each child that was handed off, and opens the account of the child's continuation.
 fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()

@@ -84,8 +84,8 @@ impl UnsyncedMark {
         }
     }
 
-    /// Syncs the registry and removes the mark. If another process still writes, leaves both to that process, which
-    /// syncs these writes too.
+    /// Syncs the registry and removes the mark. If another process still writes, leaves the sync and the mark to that
+    /// process, whose sync covers these writes too.
     fn release(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.lock.take() else { return Ok(()) };
         drop(shared);
@@ -99,7 +99,7 @@ impl UnsyncedMark {
         if self.disk.exists(registry).map_err(StoreError::io("access", registry))? {
             self.disk.sync(registry).map_err(StoreError::io("sync", registry))?;
         }
-        // After a failed sync, a later one that succeeds proves nothing about the earlier writes.
+        // After a failed sync, a later successful sync proves nothing about the earlier writes.
         if is_intact {
             self.disk.remove(&self.path).map_err(StoreError::io("remove", &self.path))?;
         }

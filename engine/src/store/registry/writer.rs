@@ -16,8 +16,8 @@ use crate::store::StoreError;
 /// Maximum number of lists of changes in one transaction, so that no answer is delayed indefinitely.
 const MAX_BATCH: usize = 512;
 
-/// The maximum times that a commit waits for other commits of the same process, if several threads of the process are
-/// running.
+/// The maximum times that a commit waits for other commits of its process. A commit waits only if several threads of
+/// the process are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
     /// Maximum wait for the next commit.

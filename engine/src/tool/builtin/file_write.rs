@@ -1,5 +1,5 @@
-//! Writes of the file tools in two steps: a write is prepared, the thread records the change, then the file is replaced.
-//! The transcript therefore knows the contents before and after each write, and a rewind can restore them.
+//! Writes of the file tools: a write is prepared, the thread records the change, and then the file is replaced. The
+//! transcript therefore knows the contents before and after each write, and a rewind can restore them.
 
 use std::io::Read;
 

@@ -132,7 +132,7 @@ fn write_replacement(
         rustix::fs::renameat(dir, &temporary, dir, name).map_err(|e| fail(e.into()))
     })();
     if written.is_err() {
-        // The original error is returned. A file that cannot be removed is removed by a later process.
+        // The original error is returned. If the temporary file cannot be removed, a later process removes it.
         rustix::fs::unlinkat(dir, &temporary, AtFlags::empty()).ok();
     }
     written

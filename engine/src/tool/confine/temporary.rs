@@ -39,7 +39,7 @@ pub(super) fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result
             Err(Errno::EXIST) => continue,
             Err(e) => return Err(e.into()),
         };
-        // On a file system without locks, nothing is swept either.
+        // A failure is ignored: on a file system without locks, no leftover file is removed either.
         rustix::fs::flock(&file, FlockOperation::LockExclusive).ok();
         // Another process may have removed the file before the lock was held.
         if has_name(dir, &name, &file) {
@@ -62,7 +62,7 @@ pub(super) fn remove_leftovers(dir: &Dir) {
 }
 
 fn sweep(dir: &Dir) {
-    // A folder that cannot be listed may still be written.
+    // A failure is ignored, because a folder that cannot be listed may still be writable.
     let Ok(listed) = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     else {
         return;
@@ -116,7 +116,7 @@ mod tests {
     fn files_of_killed_writers_are_removed_and_all_others_stay() {
         let place = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(place.path(), ambient_authority()).unwrap();
-        // The end of a process frees its locks, as the end of the file does here.
+        // Dropping the file frees its lock, as the end of a process does.
         let (left, writer) = create_temporary(&dir, None).unwrap();
         drop(writer);
         let (used, _writer) = create_temporary(&dir, Some(Mode::RUSR)).unwrap();

@@ -80,7 +80,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for TaskSupportReader<R> {
             {
                 this.line = copied;
             }
-            // A longer message, and one without an end, is passed on unchanged.
+            // A message that is too long, or that does not end with a newline, is passed on unchanged.
             if end.is_some() || count == 0 || this.line.len() >= MAX_MESSAGE_BYTES {
                 this.returned = Some(0);
             }

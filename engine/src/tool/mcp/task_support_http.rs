@@ -82,7 +82,8 @@ async fn read_document(mut response: reqwest::Response) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Reads events up to the response with this id. Notifications before it say nothing about the list.
+/// Reads events up to the response with this id. Notifications before the response are skipped, because they contain no
+/// part of the list.
 async fn read_event(mut response: reqwest::Response, id: &Value) -> Option<Vec<u8>> {
     let (mut parser, mut received) = (SseParser::default(), 0);
     while let Some(chunk) = response.chunk().await.ok()? {

@@ -296,7 +296,7 @@ async fn tool_that_requires_a_task_is_refused_before_any_call() {
     let found = Items::new(&world);
     let is_usable = |name: &str| found.tool(&ItemId::parse(&format!("mcp/test/{name}")).unwrap()).is_some();
     assert_eq!(["math_add", "say", "slow", "free"].map(is_usable), [true, true, false, true]);
-    // A tool whose server starts to require a task is another definition.
+    // If a server starts to require a task for a tool, the hash of the tool's definition changes.
     let without = listing::McpToolDefinition::new(
         listed[2].name.clone(),
         listed[2].description.clone(),

@@ -124,7 +124,8 @@ impl LineProcess {
     async fn send(&mut self, id: u64, line: &Value) -> Result<Map<String, Value>, LineFailure> {
         let mut bytes = self.first_line.take().unwrap_or_default();
         bytes.extend(encode_line(line));
-        // If the process has closed its input, it has no further answer, or its answer is in its output.
+        // If the process has closed its input, either it sends no further answer, or the answer is already in its
+        // output.
         let written = self.input.write_all(&bytes).await;
         let Some(answer) = self.lines.recv().await else {
             // The output ends before the log does, so the rest of the log needs a moment.

@@ -181,7 +181,7 @@ async fn process_that_ends_restarts_once_a_prompt() {
 
 #[tokio::test]
 async fn repeatable_call_is_sent_again_after_a_crash() {
-    // The first process ends at its first line, each later one answers.
+    // The first process ends at its first line; each later process answers.
     let body = format!("      if [ ! -e PROJECT/once ]; then : > PROJECT/once; exit 1; fi\n{COUNT}");
     let project = PersistentProject::new("helper.yaml", &shell_tool("idempotent: true\n", &body));
     let outcome = project.call(json!({})).await;

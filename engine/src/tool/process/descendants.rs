@@ -166,7 +166,7 @@ impl TaskCount {
     /// Returns true if the program has more processes than [`MAX_PROCESSES`]. The processes are listed only if the
     /// machine has gained more than [`MAX_PROCESSES`] tasks since the start; these tasks may also belong to other
     /// programs. If the machine has gained that many tasks within half a second, listing cannot keep up, and the limit
-    /// is an eighth.
+    /// is an eighth of [`MAX_PROCESSES`].
     ///
     /// # Errors
     ///
@@ -284,7 +284,8 @@ mod linux {
             whole.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
         }
 
-        /// Returns the number of processes and threads of the machine: the second half of the fourth field.
+        /// Returns the number of processes and threads of the machine, from the field `RUNNING/TOTAL` of
+        /// `/proc/loadavg`.
         pub(super) fn all_tasks(&self) -> Option<u64> {
             let mut line = [0_u8; 128];
             let read = self.load.read_at(&mut line, 0).ok()?;

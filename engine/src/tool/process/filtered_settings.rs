@@ -71,8 +71,8 @@ fn read(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the tables of cargo's settings with only the safe keys, where a value is complete on its line and contains
-/// no URL with a user name.
+/// Returns the tables of cargo's settings with only the safe keys. A key is kept only if its value is complete on one
+/// line and contains no URL with a user name.
 fn safe_cargo(text: &str) -> String {
     let mut kept = String::new();
     for line in text.lines().map(str::trim) {

@@ -165,8 +165,8 @@ fn lock_dead(folder: &Path) -> Option<(PathBuf, File)> {
     (is_own && lock.try_lock().is_ok() && has_name(&lock, folder)).then(|| (folder.to_path_buf(), lock))
 }
 
-/// Kills every process whose temporary folder is one of these. The helper of such a process was killed too: otherwise
-/// it would have ended the process.
+/// Kills every process whose temporary folder is in `folders`. The helper of such a process was killed too: otherwise
+/// the helper would have ended the process.
 #[cfg(target_os = "linux")]
 fn end_programs_in(folders: &BTreeSet<&Path>) {
     for _ in 0..KILL_ROUNDS {

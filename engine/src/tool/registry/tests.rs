@@ -158,8 +158,8 @@ fn an_unknown_builtin_names_the_known_ones() {
     );
 }
 
-/// The built-in tools that the compiler accepts are those of the engine: the tools in the registry, and the tool that a
-/// running engine adds.
+/// The built-in tools that the compiler accepts are the built-in tools of the engine: the tools in the registry, and
+/// the tool that a running engine adds.
 #[test]
 fn compiler_and_engine_know_the_same_builtins() {
     let mut names: Vec<String> = ToolRegistry::standard().builtins.into_keys().collect();

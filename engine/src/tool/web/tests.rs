@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Starts a loopback server that answers each request with the result of `answer` for its head and body; bounded.
+/// Starts a loopback server that answers a bounded number of requests, each with the result of `answer` for its head
+/// and body.
 pub(crate) async fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

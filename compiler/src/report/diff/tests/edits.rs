@@ -419,8 +419,8 @@ fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
     compile(world, &CompileRequest::new(ItemId::parse(id).unwrap())).value
 }
 
-/// Removes or changes each line of each file, and compares the results that still compile. The number of the line
-/// selects one of three edits, because a comparison compiles the project again.
+/// Removes or changes each line of each file, and compares the results that still compile. Makes only one of three
+/// edits per line, selected by the line number, because each comparison compiles the project again.
 fn holds_for_each_line(files: &Files, id: &str) -> usize {
     let old = world(files);
     let was = open(&old, id).unwrap();

@@ -33,7 +33,7 @@ pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
 pub struct ForecastReport {
     /// The first request alone, with a reply of maximum length.
     pub first: RunEstimateReport,
-    /// Replies and results of typical length, the constant prefix read from the cache.
+    /// A run with replies and results of typical length, in which the constant prefix is read from the cache.
     pub typical: RunEstimateReport,
     /// Upper bound on every run, with its children, hooks, retries, compaction and handoffs.
     pub worst: WorstCaseReport,
@@ -107,7 +107,7 @@ pub struct ThreadBoundReport {
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnBoundsReport {
-    /// Turns that the spend limit pays for in every run that starts with the planned prompt.
+    /// Minimum number of turns that the limits allow in every run that starts with the planned prompt.
     pub at_least: u64,
     /// The limit that sets `at_least`.
     pub at_least_set_by: String,

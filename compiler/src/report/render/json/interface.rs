@@ -21,7 +21,7 @@ pub struct FieldReport {
     pub value: Option<Value>,
     /// JSON Schema of the values.
     pub schema: Value,
-    /// Reason for the declaration.
+    /// The origin of the declaration, in words.
     pub via: String,
     pub source: Option<SourceReport>,
 }

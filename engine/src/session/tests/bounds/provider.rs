@@ -17,13 +17,14 @@ use crate::provider::{Provider, Wire, encode};
 use crate::retry::SeededJitter;
 use crate::thread_id::ThreadId;
 
-/// The habits of a provider, and the shape of the tree that its replies build.
+/// The behavior of a provider, and the shape of the tree that its replies build.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelBehavior {
     seed: u64,
     /// Bytes of the request's body per token.
     bytes_per_token: u64,
-    /// Percent of the replies without usable usage, and of the calls whose stream is cut or refused.
+    /// Percent of the replies without usable usage, of the calls whose stream is cut, and of the calls that are
+    /// refused.
     silent: u64,
     cut: u64,
     refused: u64,
@@ -63,7 +64,7 @@ pub const LIMITS: [u64; 16] = [
     899_999_999,
 ];
 
-/// Returns a strategy of habits; `misreporting` is true for a provider that reports impossible counts.
+/// Returns a strategy of behaviors; `misreporting` is true for a provider that reports impossible counts.
 pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
     let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
@@ -94,9 +95,9 @@ pub struct Call {
     pub thread: String,
     /// Nano-dollars.
     pub billed: u64,
-    /// The provider reported more than is possible.
+    /// True if the provider reported more than is possible.
     pub misreported: bool,
-    /// The account of the thread, or of an ancestor, was overspent when the call started.
+    /// True if the account of the thread, or of an ancestor, was overspent when the call started.
     pub below_overspent: bool,
 }
 
@@ -247,7 +248,7 @@ impl Provider for RandomProvider {
     }
 }
 
-/// Connects each model to a provider with these habits and the model's own prices.
+/// Connects each model to a provider with this behavior and the model's own prices.
 pub struct RandomProviders(pub ModelBehavior, pub Arc<CallLog>);
 
 impl Providers for RandomProviders {

@@ -41,7 +41,7 @@ pub struct Played {
 }
 
 impl Played {
-    /// Returns each root with the spend of its chain of handoffs, which share the limit of the first.
+    /// Returns each root with the total spend of the root and its continuations, which share the limit of the root.
     pub fn roots(&self) -> impl Iterator<Item = (&PlayedThread, u64)> {
         let firsts = self.threads.iter().filter(|one| one.opened.parent.is_none() && one.continues.is_none());
         firsts.map(|first| (first, self.chain(first).map(|one| one.spent).sum()))
@@ -60,7 +60,7 @@ const DIRECTIVES: &str = "<limits turns=\"4\" spawns=\"6\" depth=\"2\"/><permiss
 const HOOK: &str = "<hooks><hook id=\"note\" event=\"after_step\"><action primary=\"execute\" item_type=\"directive\" \
     item_id=\"test/note\"/></hook></hooks>";
 
-/// A fallback with other prices.
+/// The models of the project. The second one is the fallback and has other prices.
 const MODELS: &str = "models:\n  - { id: scripted, context_window: 200000, max_output: 64000 }\n  \
     - { id: spare, context_window: 200000, max_output: 64000, \
     prices: { input: \"3\", output: \"7\", cache_read: \"0.2\", cache_write: \"4\" } }\n";
@@ -185,7 +185,7 @@ fn read(engine: &Engine, log: &CallLog) -> Played {
     Played { calls, threads, faults, reached }
 }
 
-/// The kinds that a full run must reach with any provider.
+/// The kinds of events that a full run must reach with any provider.
 pub const KINDS: [&str; 17] = [
     "cut stream without usage",
     "cut stream with partial usage",
@@ -206,7 +206,7 @@ pub const KINDS: [&str; 17] = [
     "refused child",
 ];
 
-/// The kind that only a misreporting provider reaches.
+/// The kind of event that only a misreporting provider reaches.
 pub const OVERSPENT: &str = "overspent call";
 
 fn count(events: &[Event], reached: &mut BTreeMap<&'static str, u64>) {

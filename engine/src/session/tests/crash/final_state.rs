@@ -29,7 +29,7 @@ pub struct FinalState {
 #[derive(Debug, Clone)]
 struct ThreadOutcome {
     events: Vec<Value>,
-    /// Row and account.
+    /// The registry row and the ledger account of the thread.
     books: Value,
 }
 
@@ -140,7 +140,7 @@ fn rename(events: Vec<Value>, names: &BTreeMap<String, String>) -> Vec<Value> {
     events.into_iter().map(change).collect()
 }
 
-/// Checks whether a thread is `to`, runs below it, or, if `chain` is set, continues it.
+/// Returns true if a thread is `to`, is a descendant of `to`, or, if `chain` is set, continues `to`.
 fn belongs(name: &str, to: &str, chain: bool) -> bool {
     name.strip_prefix(to)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || (chain && rest.starts_with('\'')))
@@ -179,7 +179,7 @@ impl EventNormalizer<'_> {
         chain.map(|other| self.booked(other, false)).sum()
     }
 
-    /// Normalizes the events: removes additions of a crash and values that differ between runs.
+    /// Normalizes the events: removes the events that a crash adds, and the values that differ between runs.
     fn events(&mut self, events: &[Event]) -> Result<Vec<Value>, String> {
         let mut cut = BTreeSet::new();
         let (mut detached, mut places) = (BTreeSet::new(), BTreeMap::new());
@@ -260,7 +260,7 @@ impl EventNormalizer<'_> {
                 self.handed = opened.origin == ThreadOrigin::Handoff;
                 value["seed"] = 0.into();
                 value["project_path"] = "".into();
-                // The limit as if no earlier call had been cut.
+                // The limit is set to the value that it would have if no earlier call had been cut.
                 value["limits"]["spend"] = (opened.limits.spend + self.booked_before()).into();
                 if self.name.ends_with('\'') {
                     value["limits"]["duration_seconds"] = 0.into();
@@ -271,7 +271,7 @@ impl EventNormalizer<'_> {
                 value["at_seq"] = 0.into();
                 value["at_h"] = "".into();
             }
-            // Estimates count the characters of ids and costs.
+            // These estimates depend on the lengths of ids and costs, which differ between runs.
             EventBody::AttemptIntended(_) => {
                 for estimate in ["input_bound", "worst_case", "max_output"] {
                     value[estimate] = 0.into();

@@ -11,7 +11,7 @@ fn noticed(
     (survival, stride): (Survival, usize),
 ) -> Option<(u64, String)> {
     let mut places = undisturbed(scenario).places;
-    // Start in the middle, where lost data is noticed.
+    // The search starts in the middle of the run, where lost data is noticed soonest.
     let middle = places.len() / 2;
     places.rotate_left(middle);
     places.into_iter().step_by(stride).find_map(|at| {

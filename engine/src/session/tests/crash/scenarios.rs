@@ -30,7 +30,7 @@ pub struct CrashScenario {
     pub is_tree: bool,
     /// True if the timing decides whether a child outlives its parent and moves to another account.
     pub survivors: bool,
-    /// True if the run ends when its money is spent. A cut call then ends it earlier.
+    /// True if the run ends when its money is spent. A cut call then ends the run earlier.
     pub spends_all: bool,
     /// Number of model calls that the server cuts.
     pub cuts: usize,
@@ -88,8 +88,8 @@ fn tree(limits: &str) -> String {
     format!("<limits {limits}/>{TREE}")
 }
 
-/// Sequential calls: idempotent ones, one that must not be repeated, one with a long result, one that writes the
-/// thread's store.
+/// Sequential calls: idempotent calls, a call that must not be repeated, a call with a long result, and a call that
+/// writes the thread's store.
 pub static TOOLS: CrashScenario = CrashScenario::new(
     "tools",
     |lab| lab.directive("root", &permit(&["test.*", "rye.agent.threads.state"]), ""),
@@ -105,7 +105,7 @@ pub static TOOLS: CrashScenario = CrashScenario::new(
 )
 .keyless();
 
-/// Parallel calls, before and after one that runs alone.
+/// Parallel calls, before and after a call that runs alone.
 pub static PARALLEL: CrashScenario = CrashScenario::new(
     "parallel",
     |lab| lab.directive("root", &permit(&["test.*"]), ""),
@@ -200,7 +200,7 @@ pub static SURVIVOR: CrashScenario = CrashScenario {
 
 const FULL: &str = "continuation: { trigger_threshold: 0.0000001 }\n";
 
-/// A root that fills its context and starts a child that fills its own; both continue in a new thread.
+/// A root that fills its context and starts a child that fills its own context. Each continues in a new thread.
 pub static HANDOFF: CrashScenario = CrashScenario::new(
     "handoff",
     |lab| {

@@ -28,7 +28,8 @@ enum UserAction {
 /// Maximum number of actions, more than any scenario needs.
 const MOST: usize = 24;
 
-/// Runs one process, the first or the successor of a dead one, until nothing is left to do or it cannot continue.
+/// Runs one process until nothing is left to do or the process cannot continue. The process is the first one, or the
+/// successor of a dead one.
 pub async fn work(
     scenario: &'static CrashScenario,
     lab: &Lab,

@@ -433,7 +433,7 @@ fn repair_reserves_a_child_that_only_its_own_transcript_records_and_its_live_con
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
         let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
         root.turn(&registry, 1, Some(60));
-        // Started from outside: the parent has no event about it.
+        // The child is started from outside, so the parent has no event about the child.
         let outside = LedgerStep::child(&id("top-1"), FIRST_OUTSIDE_SPAWN, &id("low-1"), Some(400), 0);
         assert!(!registry.commit(&[Change::Ledger(outside)]).unwrap()[0].is_refused());
         let mut child =

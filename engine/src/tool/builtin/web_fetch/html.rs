@@ -137,7 +137,7 @@ impl TextBuilder {
     }
 }
 
-/// Splits off the inside of a tag; a quoted `>` does not end it.
+/// Splits off the inside of a tag; a quoted `>` does not end the tag.
 fn split_tag(from: &str) -> (&str, &str) {
     let mut quote = None;
     for (at, c) in from.char_indices().skip(1) {

@@ -15,7 +15,7 @@ pub enum SyscallVerdict {
     Network,
     /// The call fails with `EPERM`.
     Refuse,
-    /// The call fails with `ENOSYS`, as calls do that are in no class.
+    /// The call fails with `ENOSYS`, like a call that is in no class.
     Absent,
 }
 
@@ -72,7 +72,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("listxattr", 194, 11), ("llistxattr", 195, 12), ("flistxattr", 196, 13), ("removexattr", 197, 14),
         ("lremovexattr", 198, 15), ("fremovexattr", 199, 16),
     ] },
-    // Waiting, timers and clocks that are read.
+    // Waiting, timers, and reading clocks.
     SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("poll", 7, NONE), ("ppoll", 271, 73), ("select", 23, NONE), ("pselect6", 270, 72),
         ("epoll_create", 213, NONE), ("epoll_create1", 291, 20), ("epoll_ctl", 233, 21),
@@ -109,7 +109,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("rseq", 334, 293), ("arch_prctl", 158, NONE), ("sched_yield", 24, 124), ("uretprobe", 335, NONE),
         ("uprobe", 336, NONE), ("riscv_hwprobe", NONE, 258), ("riscv_flush_icache", NONE, 259),
     ] },
-    // Identity and limits: read, or lowered for the caller alone.
+    // Reading identity and limits, or lowering them for the caller alone.
     SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("getpid", 39, 172), ("gettid", 186, 178), ("getppid", 110, 173), ("getpgrp", 111, NONE),
         ("getpgid", 121, 155), ("getsid", 124, 156), ("setpgid", 109, 154), ("setsid", 112, 157),
@@ -135,7 +135,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("connect", 42, 203), ("bind", 49, 200), ("listen", 50, 201), ("accept", 43, 202),
         ("accept4", 288, 242),
     ] },
-    // Data of sockets that exist.
+    // Sending and receiving data on existing sockets.
     SyscallClass { verdict: SyscallVerdict::Allow, calls: &[
         ("sendto", 44, 206), ("recvfrom", 45, 207), ("sendmsg", 46, 211), ("recvmsg", 47, 212),
         ("sendmmsg", 307, 269), ("recvmmsg", 299, 243), ("shutdown", 48, 210), ("getsockname", 51, 204),

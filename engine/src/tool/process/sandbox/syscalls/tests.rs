@@ -63,8 +63,8 @@ impl Filters {
         Self { arch, programs: filters_for(arch, sockets).unwrap() }
     }
 
-    /// Returns the combined result of all filters: the strictest action; of equal actions, that of the filter that was
-    /// installed last.
+    /// Returns the combined result of all filters: the strictest action. If several filters have this action, the
+    /// filter that was installed last determines the result.
     fn answer_to(&self, audit_arch: u32, call: u32, arguments: [u64; 6]) -> FilterAnswer {
         let mut strictest = 0x7fff_0000_u32;
         for program in self.programs.iter().rev() {
