@@ -74,7 +74,9 @@ impl ChainHash {
     fn next(self, parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(self.0);
-        parts.iter().for_each(|part| hasher.update(part));
+        for part in parts {
+            hasher.update(part);
+        }
         Self(hasher.finalize().into())
     }
 

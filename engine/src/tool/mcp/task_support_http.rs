@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -44,10 +44,9 @@ impl TaskSupportClient {
     /// Requests a list of tools. `None` if the response is anything but a list; `rmcp` then repeats the request, which
     /// changes nothing on the server, and explains the response.
     async fn list_tools(&self, head: &RequestHead, message: &Value) -> Option<StreamableHttpPostResponse> {
-        let mut request = self.0.post(&*head.uri).header(ACCEPT, [EVENT_STREAM, JSON].join(", ")).json(message);
-        for (name, value) in &head.headers {
-            request = request.header(name, value);
-        }
+        let headers: HeaderMap = head.headers.clone().into_iter().collect();
+        let accepted = [EVENT_STREAM, JSON].join(", ");
+        let mut request = self.0.post(&*head.uri).header(ACCEPT, accepted).headers(headers).json(message);
         if let Some(token) = &head.token {
             request = request.bearer_auth(token);
         }
