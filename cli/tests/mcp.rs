@@ -132,7 +132,7 @@ fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
         assert_eq!(ended, Some(code), "{shown}");
         let is_added = code == 0;
         assert_eq!(place.project().join(".mcp.json").exists(), is_added, "{shown}");
-        let items = std::fs::read_dir(place.project().join(".ai/tools/mcp/sums")).map(Iterator::count).unwrap_or(0);
+        let items = std::fs::read_dir(place.project().join(".ai/tools/mcp/sums")).map_or(0, Iterator::count);
         assert_eq!(items > 0, is_added, "{shown}");
     }
     let trusted = place.run_ok(&["trust", "--list"]);
