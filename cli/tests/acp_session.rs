@@ -128,7 +128,7 @@ fn options_set_the_model_the_budget_and_the_mode() {
         ("speed", "fast", "unknown option `speed`"),
         ("budget", "much", "not an amount of dollars"),
         ("budget", "900", "may spend at most $5"),
-        ("model", "absent/absent", "no provider has a model or tier"),
+        ("model", "absent/absent", "unknown provider `absent`"),
     ] {
         let error = client.fail("session/set_config_option", set(id, value));
         assert!(error["data"].as_str().unwrap().contains(reason), "{error}");

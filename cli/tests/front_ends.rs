@@ -426,7 +426,7 @@ fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
 }
 
 /// Fields that differ between two runs of the same front end, and those that state which front end it is.
-const OWN_FIELDS: [&str; 26] = [
+const OWN_FIELDS: [&str; 27] = [
     "ts",
     "h",
     "s",
@@ -443,6 +443,7 @@ const OWN_FIELDS: [&str; 26] = [
     "after",
     "duration_ms",
     "carried_ms",
+    "asked_ms",
     "elapsed_ms",
     "attended",
     "settings",

@@ -41,7 +41,7 @@ for line in sys.stdin:
 "#;
 
 /// The processes that are killed together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Killed {
     Rye,
     /// The program and all of its helpers, as by a supervisor that kills a whole group of processes.
@@ -55,6 +55,14 @@ struct KilledCommand {
     input: fn() -> String,
     /// Returns true if the process is in the state.
     is_due: fn(&Leftovers) -> bool,
+}
+
+/// The result of an attempt to kill a command.
+struct KillOutcome {
+    /// False if the command ended before the kill.
+    was_killed: bool,
+    /// True if a helper was running, which removes the temporary folder of its program.
+    had_helper: bool,
 }
 
 /// A project with a folder of its own for temporary files.
@@ -147,8 +155,8 @@ impl Leftovers {
         processes.collect()
     }
 
-    /// Starts a command, waits until a kill is due, and kills it. Returns false if the command ended before.
-    fn kill(&self, command: &KilledCommand, how: Killed) -> bool {
+    /// Starts a command, waits until a kill is due, and kills it.
+    fn kill(&self, command: &KilledCommand, how: Killed) -> KillOutcome {
         std::fs::remove_file(self.place.project().join("out/started")).ok();
         self.events_before.set(self.events());
         let mut child = self
@@ -163,27 +171,30 @@ impl Leftovers {
         stdin.write_all((command.input)().as_bytes()).ok();
         let started = Instant::now();
         let mut was_killed = false;
+        let mut had_helper = false;
         while !was_killed && child.try_wait().unwrap().is_none() {
             assert!(started.elapsed() < SOON, "{:?} is never due", command.args);
             was_killed = (command.is_due)(self);
             std::thread::sleep(Duration::from_micros(300));
         }
         if was_killed {
-            self.kill_processes(&mut child, how);
+            had_helper = self.kill_processes(&mut child, how);
         }
         child.wait().unwrap();
-        was_killed
+        KillOutcome { was_killed, had_helper }
     }
 
-    fn kill_processes(&self, child: &mut Child, how: Killed) {
-        let helpers = match how {
-            Killed::Rye => Vec::new(),
-            Killed::RyeAndHelpers => self.processes(),
-        };
+    /// Kills a command. Returns true if a helper of the command was running.
+    fn kill_processes(&self, child: &mut Child, how: Killed) -> bool {
         let is_helper = |line: &str| line.contains(" __supervise ") || line.contains(" __attend ");
-        let pids = helpers.into_iter().filter(|(_, line)| is_helper(line)).map(|(pid, _)| pid);
-        let pids: Vec<String> = std::iter::once(child.id()).chain(pids).map(|pid| pid.to_string()).collect();
+        let helpers: Vec<u32> =
+            self.processes().into_iter().filter(|(_, line)| is_helper(line)).map(|(pid, _)| pid).collect();
+        let mut pids = vec![child.id().to_string()];
+        if how == Killed::RyeAndHelpers {
+            pids.extend(helpers.iter().map(u32::to_string));
+        }
         Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status().unwrap();
+        !helpers.is_empty()
     }
 
     /// Waits until no process is left.
@@ -256,13 +267,16 @@ fn killed_commands_leave_nothing_after_the_next_run() {
         // Because the number of commands is odd, two consecutive rounds kill each command in both ways.
         let how = if n % 2 == 0 { Killed::Rye } else { Killed::RyeAndHelpers };
         let what = format!("kill {n}: {:?}, {how:?}", command.args);
-        killed += usize::from(left.kill(command, how));
+        let outcome = left.kill(command, how);
+        killed += usize::from(outcome.was_killed);
         match how {
-            Killed::Rye => {
-                // The helpers clean up without the killed process.
+            // The helpers clean up without the killed process.
+            Killed::Rye if outcome.had_helper => {
                 left.wait_for_processes(&what);
                 assert_eq!(left.temporary_paths(), Vec::<PathBuf>::new(), "{what}");
             }
+            // Without a helper, the next run removes the folder.
+            Killed::Rye => left.wait_for_processes(&what),
             Killed::RyeAndHelpers => swept += left.temporary_paths().len(),
         }
         left.run("quick");

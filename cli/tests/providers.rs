@@ -214,7 +214,7 @@ fn unlisted_model_of_the_user_has_a_plan_and_no_price() {
     let add = "rye providers add anthropic/claude-new";
     assert!(limited.stderr.contains("limit::unpriced") && limited.stderr.contains(add), "{}", limited.stderr);
     for (model, help) in
-        [("claude-new", "--model PROVIDER/claude-new"), ("antropic/claude-new", "PROVIDER/antropic/claude-new")]
+        [("claude-new", "--model PROVIDER/claude-new"), ("antropic/claude-new", "did you mean `anthropic/claude-new`?")]
     {
         let refused = place.rye(&["plan", "hello", "--model", model]);
         assert_eq!(refused.code, Some(1), "{model}: {}", refused.stderr);

@@ -161,7 +161,8 @@ fn build_settings_schema(file: &SettingsFile) -> Value {
     with_header(file.about, schema, definitions)
 }
 
-/// Converts the shape of a setting. The schema requires no keys, because the file of another space may have them.
+/// Converts the shape of a setting. The schema requires keys in the items of a list only: an item replaces the item of
+/// another space as a whole, and any other mapping is merged with the file of another space.
 fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
@@ -181,7 +182,15 @@ fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) ->
         SettingShape::NamedValues(names, value) => close_object(
             names.iter().map(|name| ((*name).to_owned(), build_shape_schema(value, definitions))).collect(),
         ),
-        SettingShape::List(item) => json!({"type": "array", "items": build_shape_schema(item, definitions)}),
+        SettingShape::List(item) => {
+            let mut items = build_shape_schema(item, definitions);
+            if let (SettingShape::Map(keys), Some(map)) = (item, items.as_object_mut()) {
+                let required: Vec<&str> =
+                    keys.iter().filter(|field| field.is_required).map(|field| field.key).collect();
+                map.insert("required".into(), json!(required));
+            }
+            json!({"type": "array", "items": items})
+        }
         SettingShape::Failure => definitions.condition(),
         SettingShape::Pattern => json!({"type": "string"}),
         SettingShape::Opaque | SettingShape::Documentation(_) => json!({}),
@@ -422,7 +431,18 @@ fn check_file() -> Value {
 
 /// Returns the schema of `assertions.yaml`: a list of assertions.
 fn assertion_file() -> Value {
-    let assertion = close_object(assertions::KEYS.iter().map(|key| ((*key).to_owned(), json!({}))).collect());
+    let field = |key: &&str| {
+        let schema = match *key {
+            "id" => json!({"type": "string", "pattern": "\\S"}),
+            "severity" => json!({"enum": ["error", "warning"]}),
+            _ => json!({}),
+        };
+        ((*key).to_owned(), schema)
+    };
+    let mut assertion = close_object(assertions::KEYS.iter().map(field).collect());
+    if let Some(map) = assertion.as_object_mut() {
+        map.insert("required".into(), json!(["id"]));
+    }
     let property = |key: &&str| {
         let schema = match *key {
             "assertions" => json!({"type": ["array", "null"], "items": assertion}),

@@ -105,7 +105,7 @@ fn claims_hold_for_generated_projects() {
     assert!(plans >= 10 * least && refused >= 3 * least && calls_in_regions >= 10 * least, "{counts:?}");
     assert!(routed >= 5 * least && depends >= least && removed >= 10 * least && regions >= 3 * least, "{counts:?}");
     assert!(calls_without_region * 50 <= calls_in_regions, "{counts:?}");
-    assert!(without_effect * 10 >= least && vacuous * 4 >= least, "{counts:?}");
+    assert!(without_effect * 10 >= least && vacuous * 5 >= least, "{counts:?}");
     assert!(open * 20 >= least && never * 4 >= least && unknown_plans * 4 >= least, "{counts:?}");
 }
 

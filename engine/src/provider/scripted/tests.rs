@@ -171,7 +171,7 @@ async fn first_missing_fragment_is_reported() {
 #[test]
 fn invalid_script_is_refused_with_its_step() {
     let refused = |text: &str| Script::parse(text).unwrap_err().0;
-    assert_eq!(refused("[]"), "a script is a mapping with `steps`");
+    assert_eq!(refused("[]"), "a script is a mapping with `steps`: write `steps:` above the list");
     assert!(refused("{stebs: []}").starts_with("unknown key `stebs`"));
     assert_eq!(refused("{steps: {}}"), "`steps` is a list of steps");
     assert_eq!(refused("{threads: []}"), "`threads` maps directive ids to steps");

@@ -74,7 +74,7 @@ async fn child_requesting_more_than_available_is_refused() {
     assert_eq!(result.status, Status::Completed, "{result:?}");
     for (why, text) in answers(&engine, &result) {
         assert_eq!(why, ResultKind::Refused);
-        assert!(text.starts_with("spend_exceeded: the child requests $5, and $0.0"), "{text}");
+        assert!(text.starts_with("spend_exceeded: the child requires $5, but only $0.0"), "{text}");
     }
     assert_eq!(rows(&engine).len(), 1, "no thread is made");
 }

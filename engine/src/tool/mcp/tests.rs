@@ -333,7 +333,7 @@ fn servers_of_both_files_are_merged() {
         (Some("{"), None, "cannot be read"),
         (Some(r#"{"mcpServers": []}"#), None, "not a list"),
         (Some(r#"{"mcpServers": {"a": {}}}"#), None, "neither a `command` nor a `url`"),
-        (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "has the name `a_b` too"),
+        (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "has the id `a_b` too"),
         (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "not a web address"),
         (
             Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#),
