@@ -93,6 +93,7 @@ impl SessionTask {
         let mut pending: VecDeque<PendingPrompt> = VecDeque::new();
         let mut waiting = WaitingQuestions::default();
         let mut is_open = true;
+        let mut is_prompt_running = false;
         loop {
             tokio::select! {
                 command = self.commands.recv(), if is_open => match command {
@@ -103,7 +104,9 @@ impl SessionTask {
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
-                        self.session.interrupt();
+                        if is_prompt_running || !pending.is_empty() {
+                            self.session.interrupt();
+                        }
                         self.session.close();
                     }
                 },
@@ -131,7 +134,11 @@ impl SessionTask {
                             for update in self.mapper.event(&event.body, false) {
                                 self.open.update(update);
                             }
+                            if let EventBody::PromptStarted(_) = &event.body {
+                                is_prompt_running = true;
+                            }
                             if let EventBody::PromptEnded(_) = &event.body {
+                                is_prompt_running = false;
                                 grants.end_prompt();
                             }
                             self.answer_prompts(&event.body, &mut pending);
@@ -255,7 +262,8 @@ impl SessionTask {
         let handled = if let EventBody::UserInput(input) = body {
             input.handled.then_some(&input.id)
         } else if let EventBody::CommandRan(ran) = body {
-            ran.action.delivery().is_none().then_some(&ran.id)
+            // An answer for the next prompt starts no prompt, whose end the client could wait for.
+            matches!(ran.action.delivery(), None | Some(Delivery::NextTurn)).then_some(&ran.id)
         } else {
             None
         };
