@@ -1,14 +1,15 @@
-//! Validates the lines of a connection against the official schema of the Agent Client Protocol, version 1.
+//! Validates the lines of a connection against the schema of the Agent Client Protocol, version 1. The library of the
+//! protocol derives the schema from its types.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use agent_client_protocol::v1::schema as v1;
 use jsonschema::Validator;
+use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
-
-const SCHEMA: &str = include_str!("../fixtures/acp/schema.json");
 
 /// The validators of one method.
 #[derive(Default)]
@@ -24,18 +25,48 @@ pub struct AcpSchema {
     methods: BTreeMap<String, MethodSchema>,
 }
 
+/// Returns the definitions of all messages of the protocol, by type name.
+fn definitions() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    generator.subschema_for::<v1::ClientRequest>();
+    generator.subschema_for::<v1::ClientResponse>();
+    generator.subschema_for::<v1::ClientNotification>();
+    generator.subschema_for::<v1::AgentRequest>();
+    generator.subschema_for::<v1::AgentResponse>();
+    generator.subschema_for::<v1::AgentNotification>();
+    generator.subschema_for::<v1::ProtocolLevelNotification>();
+    generator.subschema_for::<v1::Error>();
+    Value::Object(generator.take_definitions(true))
+}
+
+/// Returns the schema of a JSON-RPC message: a request, a notification, a result or an error.
+fn envelope() -> Value {
+    let id = json!({"type": ["string", "integer", "null"]});
+    let version = json!({"const": "2.0"});
+    let message = |required: &[&str], mut properties: Value| {
+        properties["jsonrpc"] = version.clone();
+        json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+    };
+    json!({"oneOf": [
+        message(&["jsonrpc", "id", "method"], json!({"id": id, "method": {"type": "string"}, "params": {}})),
+        message(&["jsonrpc", "method"], json!({"method": {"type": "string"}, "params": {}})),
+        message(&["jsonrpc", "id", "result"], json!({"id": id, "result": {}})),
+        message(&["jsonrpc", "id", "error"], json!({"id": id, "error": {"type": "object"}})),
+    ]})
+}
+
 impl AcpSchema {
     /// Returns the schema, which is compiled once for a process.
     pub fn get() -> &'static Self {
         static PARSED: OnceLock<AcpSchema> = OnceLock::new();
         PARSED.get_or_init(|| {
-            let whole: Value = serde_json::from_str(SCHEMA).unwrap();
+            let definitions = definitions();
             let of = |name: &str| {
                 let reference = format!("#/$defs/{name}");
-                jsonschema::validator_for(&json!({"$ref": reference, "$defs": whole["$defs"]})).unwrap()
+                jsonschema::validator_for(&json!({"$ref": reference, "$defs": definitions})).unwrap()
             };
             let mut methods: BTreeMap<String, MethodSchema> = BTreeMap::new();
-            for (name, definition) in whole["$defs"].as_object().unwrap() {
+            for (name, definition) in definitions.as_object().unwrap() {
                 let Some(method) = definition["x-method"].as_str() else { continue };
                 let method = methods.entry(method.to_owned()).or_default();
                 if name.ends_with("Response") {
@@ -44,7 +75,7 @@ impl AcpSchema {
                     method.params = Some(of(name));
                 }
             }
-            Self { line: jsonschema::validator_for(&whole).unwrap(), error: of("Error"), methods }
+            Self { line: jsonschema::validator_for(&envelope()).unwrap(), error: of("Error"), methods }
         })
     }
 
