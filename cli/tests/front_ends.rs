@@ -161,7 +161,7 @@ fn typed(step: ChatStep) -> String {
     }
 }
 
-/// Returns the type of the event that ends a step.
+/// Returns the type of the event, or the hook point, that ends a step.
 fn last_event(step: ChatStep) -> &'static str {
     match step {
         ChatStep::Say(text) if text.starts_with("/where") => "command_ran",
@@ -170,7 +170,8 @@ fn last_event(step: ChatStep) -> &'static str {
         ChatStep::Say(_) | ChatStep::Bounded(..) | ChatStep::With(..) => "prompt_ended",
         ChatStep::Mode(_) => "mail",
         ChatStep::Shell(..) => "shell_ran",
-        ChatStep::RewindAndSay(..) => "opened",
+        // A message that arrives earlier is recorded before the hooks.
+        ChatStep::RewindAndSay(..) => "thread_continued",
         ChatStep::Name(_) => "named",
     }
 }
@@ -194,7 +195,8 @@ fn transcripts(place: &TestProject) -> Vec<Vec<Value>> {
 }
 
 fn count(place: &TestProject, kind: &str) -> usize {
-    transcripts(place).iter().flatten().filter(|event| event["type"] == kind).count()
+    let is_of_kind = |event: &&Value| event["type"] == kind || event["point"] == kind;
+    transcripts(place).iter().flatten().filter(is_of_kind).count()
 }
 
 /// Performs an action and waits until its event is recorded.
