@@ -38,7 +38,8 @@ pub fn annotate(path: &str, text: String) -> String {
     format!("# yaml-language-server: $schema={up}{inside}/{schema}.json\n{text}")
 }
 
-/// Writes to the project the schema that is named in the comment of a new YAML file.
+/// Writes the JSON Schema for a new YAML file at `path` to the project, where the file's `yaml-language-server` comment
+/// expects it. Does nothing for other files.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {

@@ -61,8 +61,8 @@ pub struct Violation {
     pub because: Vec<String>,
 }
 
-/// An assertion without a witness. A witness is a thread for which the assertion would have the opposite result if one
-/// function of the assertion had the opposite result.
+/// An assertion that may hold vacuously, because no thread is a witness for it. A thread is a witness if flipping the
+/// result of one of the assertion's functions flips the result of the assertion for this thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WithoutWitness {
     pub assertion: String,

@@ -17,7 +17,8 @@ use crate::semantics::facts::Facts;
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     pub inputs: Inputs<'l>,
-    /// Resolves a request to a model id (the leaf's own request, or the composed one); `None` if it is unknown.
+    /// Resolves a model request to a model id. The argument is the leaf's own request or the composed one, `None` if
+    /// there is none. Returns `None` if the model is unknown.
     pub model: &'l dyn Fn(Option<&ModelRequest>) -> Option<String>,
 }
 

@@ -44,7 +44,8 @@ const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
     ("zsh", "sh"),
 ];
 
-/// Extensions of programs in languages whose tools need a declaration, and of declarations in another format.
+/// Extensions of files that cannot be tools by themselves: programs in languages that need a YAML declaration, and data
+/// formats (JSON, TOML, XML) in which a tool cannot be declared.
 const PROGRAM_EXTENSIONS: [&str; 38] = [
     "awk", "bat", "c", "cc", "clj", "cmd", "cpp", "cs", "dart", "ex", "exe", "exs", "fish", "go", "groovy", "hs",
     "java", "jl", "json", "json5", "jsonc", "kt", "lua", "nim", "nu", "php", "pl", "ps1", "r", "rb", "rs", "scala",

@@ -89,9 +89,9 @@ impl EngineContext {
         same.then_some(()).ok_or_else(changed)
     }
 
-    /// Starts a thread below another: writes its row and reserves `named` or the rest of the parent's money. `linked`
-    /// is the thread that the new thread continues; the row of `linked` gets the link. If this fails, removes
-    /// everything that was written.
+    /// Starts a child thread: writes its registry row and reserves money of the parent for it: `named`, the requested
+    /// amount in nano-dollars, else all that the parent has left. `linked` is the thread that the new thread continues;
+    /// its row gets the link. If the start fails, everything that was written is removed.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,

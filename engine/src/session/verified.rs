@@ -41,7 +41,7 @@ pub(crate) enum TranscriptTrust {
     Bounded,
 }
 
-/// The start of a thread, with its plan.
+/// The statements of a transcript about its own start, which are checked against its plan and other threads.
 struct ThreadClaims {
     opened: Opened,
     plan_id: String,

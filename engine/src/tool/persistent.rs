@@ -243,7 +243,8 @@ impl PersistentTool {
     }
 }
 
-/// Converts an answer to a result: `error` of a line without `action`, else `result`, else the line without its id.
+/// Converts a reply line to the outcome of the call. If the line has no `action`, the outcome is its `error` or its
+/// `result`. Otherwise, or if it has neither, the outcome is the whole line without `id`.
 fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
     answer.shift_remove("id");
     if !answer.contains_key("action") {

@@ -305,7 +305,7 @@ fn add_finding(
     });
 }
 
-/// Returns the values that a fact can have in both plans.
+/// Returns the domain of a fact if it is the same in both plans; otherwise the fact stays unconstrained.
 fn possible_values(
     event: HookPoint,
     path: &Path,

@@ -15,7 +15,8 @@ const MAX_PARTS: usize = 6;
 /// A separator of substrings that occurs in none of them.
 pub const SEPARATOR: &str = "\u{1}";
 
-/// The chosen cells of each input, then the chosen results of each predicate.
+/// A region of the input space, as one set per dimension: for each input the indexes of its cells, then for each
+/// predicate the results it may have (0 is false, 1 is true).
 pub type CellBox = Vec<BTreeSet<usize>>;
 
 /// The literals that the conditions of a directive compare an input with.

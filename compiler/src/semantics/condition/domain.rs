@@ -1,6 +1,6 @@
-//! Evaluation of a condition over every value that its facts can have: if the values are few, "depends" becomes
-//! "always" or "never" (`language.md` 5 and 7). This module only chooses the values; the shared evaluator evaluates the
-//! condition.
+//! Refinement of unknown verdicts: if the facts of a condition have few possible values, tries all of them, so that an
+//! unknown verdict can become true or false (`language.md` 5 and 7). This module chooses the values and passes each
+//! combination to the shared evaluator.
 
 use rye_grammar::condition::Path;
 use serde_json::{Number, Value};
