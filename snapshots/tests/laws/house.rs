@@ -129,7 +129,9 @@ fn libraries_of_the_terminal_and_of_editors_stay_in_their_folder() {
         let shown = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
         let text = fs::read_to_string(&path).unwrap();
         for (library, folder) in folders {
-            let is_allowed = shown.starts_with(folder) || shown.ends_with("laws/house.rs");
+            // The schema that tests validate lines against is derived from the types of the library.
+            let is_test_schema = library.starts_with("agent_client") && shown == "cli/tests/support/acp_schema.rs";
+            let is_allowed = shown.starts_with(folder) || is_test_schema || shown.ends_with("laws/house.rs");
             assert!(is_allowed || !text.contains(library), "`{shown}` names `{library}`");
         }
     }
