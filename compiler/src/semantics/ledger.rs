@@ -37,8 +37,9 @@ pub enum Operation {
     Raise { thread: String, spend: Nanos },
     /// Moves a live child, with its reservation, to an ancestor of its parent.
     Move { thread: String, to: String },
-    /// Ends a child and opens the account of its continuation below the same parent, with the child's remaining amount,
-    /// at most `most`. The parent may be draining, because its reservation already contains the money.
+    /// Ends a thread and opens the account of its continuation below the same parent, if there is one. The continuation
+    /// gets the thread's remaining amount, at most `most`. The parent may be draining, because its reservation already
+    /// contains the money.
     HandOver { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
@@ -91,8 +92,6 @@ pub enum Refusal {
     NoRaise { thread: String },
     #[error("children are still live")]
     LiveChildren { children: u64 },
-    #[error("the thread has no parent")]
-    NoParent { thread: String },
     #[error("the new parent is not an ancestor of the thread's parent")]
     NotAnAncestor { thread: String, to: String },
 }
@@ -249,16 +248,18 @@ impl Ledger {
     fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
         self.check_unregistered(next)?;
         let account = self.open_account(thread)?;
-        let parent = account.parent().ok_or_else(|| Refusal::NoParent { thread: thread.to_owned() })?.to_owned();
+        let parent = account.parent().map(str::to_owned);
         let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
         // An account with live children is not released yet: its reservation decreases by the amount for the
         // continuation.
         if account.children() > 0 {
             self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         }
-        self.accounts.insert(next.to_owned(), Account::new(Some(parent.clone()), amount));
+        self.accounts.insert(next.to_owned(), Account::new(parent.clone(), amount));
         // The continuation is added first, so that a draining parent is not released with the child that ends.
-        self.update(&parent, |account| account.add_child(amount))?;
+        if let Some(parent) = parent {
+            self.update(&parent, |account| account.add_child(amount))?;
+        }
         self.drain(thread)?;
         Ok(LedgerReply::Reserved { amount })
     }

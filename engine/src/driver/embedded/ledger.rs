@@ -143,18 +143,16 @@ impl EmbeddedDriver {
     }
 
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
-    /// continuation of a child takes over the rest of the child's reservation, because an ended parent could not
-    /// reserve money again.
+    /// continuation takes over the rest of the reservation from the ledger, which also counts descendants that the
+    /// transcript of this thread does not record. An ended parent could not reserve the money again.
     async fn continuation(
         &self,
         next: &ThreadId,
         ContinuationRow { limits, plan_id }: &ContinuationRow,
     ) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
-        let (row, account) =
-            self.engine.read_registry(move |registry| Ok((registry.thread(&id)?, registry.account(&id)?))).await?;
+        let row = self.engine.read_registry(move |registry| registry.thread(&id)).await?;
         let mut row = row.ok_or_else(|| StoreError::UnknownThread { thread: self.id.to_string() })?;
-        let is_child = account.is_some_and(|account| account.parent().is_some());
         if row.parent.is_none() {
             row.root = next.clone();
         }
@@ -169,12 +167,7 @@ impl EmbeddedDriver {
             ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, ..row }
         };
         let put = Change::PutContinuation { thread: self.id.clone(), row: Box::new(row) };
-        Ok(if is_child {
-            vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, limits.spend)), put]]
-        } else {
-            let end = Change::Ledger(LedgerStep::end(&self.id));
-            vec![vec![end], vec![put, Change::Ledger(LedgerStep::register(next, limits.spend))]]
-        })
+        Ok(vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, limits.spend)), put]])
     }
 
     /// Returns the changes that move surviving children and their reservations to the nearest living ancestor. If no

@@ -182,3 +182,50 @@ async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_settled(&engine, &root);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn continuation_of_a_root_does_not_get_the_money_of_a_grandchild_that_outlives_its_parent() {
+    let (open, opened_gate) = channel::<()>();
+    let gate = Mutex::new(opened_gate);
+    let mut lab = Lab::new(move |request| {
+        let is_first = request.cue.turn == Some(0);
+        Ok(match request.cue.directive.as_str() {
+            "test/root" if is_first && request.turns.len() == 1 => {
+                calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/middle"}))])
+            }
+            "test/root" => hands_over(request),
+            "test/middle" if is_first => calls(&[start_async("test/low")]),
+            "test/middle" => reply_text("done"),
+            _ => {
+                let opened = tokio::task::block_in_place(|| gate.lock().unwrap().recv());
+                opened.expect("the task of the grandchild ends here");
+                reply_text("late")
+            }
+        })
+    });
+    Arc::get_mut(&mut lab.model).unwrap().usage = Usage { input: 4_000, output: 10, cache_read: 0, cache_write: 0 };
+    lab.write("a.txt", &"a line of some length that repeats\n".repeat(3000));
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.05 }\n");
+    for (name, spend) in [("root", "8"), ("middle", "7"), ("low", "0.5")] {
+        lab.directive(name, &format!("<limits spend=\"{spend}\"/>{DIRECTIVES}"), "");
+    }
+    let engine = lab.engine();
+    let result = lab.run(&engine, "root").await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
+    open.send(()).unwrap();
+    let (first, next) = handed_over(&engine).await;
+    assert_eq!((first.directive.as_str(), first.parent.as_ref()), ("test/root", None));
+    assert_eq!(opened(&engine, &next.id).limits.spend, 8_000_000_000 - first.cost.spend - 500_000_000);
+    let low = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();
+    let spent = |thread: &ThreadId| engine.account(thread).unwrap().unwrap().spent().to_u64();
+    assert_eq!(spent(&first.id), first.cost.spend + low.cost.spend, "the account of the first thread paid for it");
+    assert_eq!(faults(&engine), Vec::<String>::new());
+    release(engine, &lab).await;
+    std::fs::remove_file(lab.path().join(".ai/state/threads/registry.redb")).unwrap();
+    let repaired = crate::threads::Threads::repair(&lab.path()).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    let engine = lab.engine();
+    let account = |thread: &ThreadId| engine.account(thread).unwrap().unwrap();
+    assert_eq!(account(&first.id).spent().to_u64(), first.cost.spend + low.cost.spend);
+    assert_eq!(account(&next.id).reserved().to_u64(), 7_500_000_000 - first.cost.spend);
+}

@@ -101,7 +101,7 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
-    /// Closes a child's account and opens the account of its continuation with the remaining amount, at most `most`.
+    /// Closes a thread's account and opens the account of its continuation with the remaining amount, at most `most`.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };

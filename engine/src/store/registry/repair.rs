@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::WriteTransaction;
-use rye_compiler::semantics::ledger::{Ledger, LedgerReply, Operation, Refusal};
+use rye_compiler::semantics::ledger::{Account, AccountStatus, Ledger, LedgerReply, Operation, Refusal};
 
 use super::changes::{insert_json, put_row};
 use super::ledger::{LedgerStep, LedgerStepKey, RecordedOperation};
@@ -105,7 +105,7 @@ impl RebuiltContents {
         set_continued_by(&mut folds);
         reopen_handoffs(&mut folds);
         hand_over(&mut folds);
-        reserve_unrecorded(&mut folds);
+        open_unrecorded(&mut folds);
         count_descendants(&mut folds);
         let (ledger, answers, refused) = replay_ledger(&folds);
         (report.threads, report.refused) = (folds.len(), refused);
@@ -197,7 +197,7 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Closes the account of each child that was handed off, and opens the account of the child's continuation.
+/// Closes the account of each thread that was handed off, and opens the account of the thread's continuation.
 fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()
@@ -216,10 +216,10 @@ fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// Reserves the spend of children that their parents do not record: children started with `rye run --parent`, and
-/// children whose line in the parent's transcript was lost. The first line of the child names the parent and the
-/// amount.
-fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
+/// Opens the accounts that no other thread records: of children started with `rye run --parent`, of children whose line
+/// in the parent's transcript was lost, and of continuations whose first thread is missing. The first line of such a
+/// thread names the parent and the amount.
+fn open_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let opened = |step: &LedgerStep| match &step.operation {
         Operation::Register { thread, .. }
         | Operation::Reserve { thread, .. }
@@ -236,9 +236,12 @@ fn reserve_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let steps = folds.values().flat_map(|folded| &folded.steps);
     let known: BTreeSet<String> = steps.filter_map(|(_, step)| opened(step)).collect();
     for folded in folds.values_mut().filter(|folded| !known.contains(folded.row.id.as_str())) {
-        let (Some(parent), Some(spawn)) = (&folded.row.parent, folded.row.spawn) else { continue };
         let (ts, spend) = folded.opened;
-        folded.steps.insert(0, (ts, LedgerStep::child(parent, spawn, &folded.row.id, Some(spend), 0)));
+        let step = match (&folded.row.parent, folded.row.spawn) {
+            (Some(parent), Some(spawn)) => LedgerStep::child(parent, spawn, &folded.row.id, Some(spend), 0),
+            _ => LedgerStep::register(&folded.row.id, spend),
+        };
+        folded.steps.insert(0, (ts, step));
     }
 }
 
@@ -289,6 +292,9 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
         let mut is_stuck = true;
         while let Some(((_, index), steps)) = ready.pop_first() {
             let Some(((_, step), rest)) = steps.split_first() else { continue };
+            if step.step == LedgerStepKey::End {
+                move_survivors(&mut ledger, step.thread.as_str());
+            }
             match ledger.apply(&step.operation) {
                 LedgerReply::Refused { refusal } => {
                     waiting.push(steps);
@@ -317,6 +323,32 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
         }
     }
     (ledger, answers, refused)
+}
+
+/// Moves the live children of a thread that ends to its nearest open ancestor, or to the root if no ancestor is open, as
+/// the end of a thread does. Transcripts do not record these moves.
+fn move_survivors(ledger: &mut Ledger, thread: &str) {
+    if ledger.account(thread).is_none_or(|account| account.children() == 0) {
+        return;
+    }
+    let parent_of = |ledger: &Ledger, id: &str| ledger.account(id).and_then(Account::parent).map(str::to_owned);
+    let (mut to, mut next, mut seen) = (None, parent_of(ledger, thread), BTreeSet::new());
+    while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
+        let is_open = ledger.account(&id).is_some_and(|account| account.status() == AccountStatus::Open);
+        next = parent_of(ledger, &id).filter(|_| !is_open);
+        to = Some(id);
+    }
+    let Some(to) = to else { return };
+    let is_live = |account: &Account| account.parent() == Some(thread) && account.status() != AccountStatus::Released;
+    let live: Vec<String> =
+        ledger.accounts().filter(|(_, account)| is_live(account)).map(|(id, _)| id.to_owned()).collect();
+    for child in live {
+        // The child keeps its place below the ended thread if the move is refused; no money is lost.
+        let moved = ledger.apply(&Operation::Move { thread: child.clone(), to: to.clone() });
+        if let LedgerReply::Refused { refusal } = moved {
+            tracing::debug!(child, ?refusal, "a child was not moved in the rebuilt ledger");
+        }
+    }
 }
 
 fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {

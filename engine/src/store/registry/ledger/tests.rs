@@ -173,7 +173,27 @@ fn handed_over_money_is_not_held_twice_while_children_of_the_first_thread_live()
         ask(&registry, LedgerStep::end(thread));
     }
     assert_eq!(registry.account(&root).unwrap().unwrap().remaining(), Nanos(1_000));
-    assert!(matches!(ask(&registry, LedgerStep::hand_off(&root, &id("r-2"), 1)), LedgerReply::Refused { .. }));
+}
+
+#[test]
+fn continuation_of_a_root_gets_no_more_than_the_ledger_has_left() {
+    let registry = registry();
+    let [root, child, grandchild, next] = ["r-1", "c-1", "g-1", "r-2"].map(id);
+    ask(&registry, LedgerStep::register(&root, 1_000));
+    ask(&registry, LedgerStep::child(&root, 1, &child, Some(600), 0));
+    ask(&registry, LedgerStep::child(&child, 1, &grandchild, Some(500), 0));
+    // The child ends before the grandchild, which moves to the root with its reservation.
+    ask(&registry, LedgerStep::move_child(&child, &grandchild, &root));
+    ask(&registry, LedgerStep::end(&child));
+    // The transcript of the root records neither the grandchild nor its reservation.
+    let answer = ask(&registry, LedgerStep::hand_off(&root, &next, 1_000));
+    assert_eq!(answer, LedgerReply::Reserved { amount: Nanos(500) });
+    let account = |thread: &ThreadId| registry.account(thread).unwrap().unwrap();
+    assert_eq!((account(&root).reserved(), account(&next).reserved()), (Nanos(500), Nanos(500)));
+    assert_eq!((account(&root).status(), account(&next).parent()), (AccountStatus::Draining, None));
+    ask(&registry, LedgerStep::settle(&grandchild, 1, 0, 500));
+    ask(&registry, LedgerStep::end(&grandchild));
+    assert_eq!((account(&root).status(), account(&root).spent()), (AccountStatus::Released, Nanos(500)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct FoldedThread {
     pub children: BTreeMap<u64, ThreadId>,
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
-    /// The reservation of a child that continues another one, in nano-dollars.
+    /// The reservation of a thread that continues another one after a handoff, in nano-dollars.
     pub handed_over: Option<u64>,
     /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
@@ -55,14 +55,13 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         intended: BTreeMap::new(),
         over: None,
     };
-    if opened.parent.is_none() {
+    let handed_over = (opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
+    if opened.parent.is_none() && handed_over.is_none() {
         fold.steps.push((first.ts, LedgerStep::register(thread, opened.limits.spend)));
     }
     for event in events {
         fold.event(event);
     }
-    let handed_over =
-        (opened.parent.is_some() && opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
     Some(FoldedThread { handed_over, opened: (first.ts, opened.limits.spend), ..fold.end() })
 }
 
