@@ -68,6 +68,10 @@ pub struct Cost {
     pub cached_tokens: u64,
     /// Spend in nano-dollars.
     pub spend: u64,
+    /// Nano-dollars reserved for descendants that were alive when their parent ended; not part of `spend`. A prompt of a
+    /// chat counts this amount against its spend limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outstanding: u64,
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked_ms: u64,
@@ -77,8 +81,8 @@ pub struct Cost {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_zero(ms: &u64) -> bool {
-    *ms == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Cost {
@@ -91,6 +95,7 @@ impl Cost {
             output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
             cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
             spend: self.spend.saturating_sub(before.spend),
+            outstanding: self.outstanding.saturating_sub(before.outstanding),
             asked_ms: self.asked_ms.saturating_sub(before.asked_ms),
             unpriced: self.unpriced && self.turns > before.turns,
         }
@@ -103,6 +108,7 @@ impl Cost {
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.spend = self.spend.saturating_add(other.spend);
+        self.outstanding = self.outstanding.saturating_add(other.outstanding);
         self.asked_ms = self.asked_ms.saturating_add(other.asked_ms);
         self.unpriced |= other.unpriced;
     }

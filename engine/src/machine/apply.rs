@@ -369,6 +369,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     }
     // Child tokens count only for the child; spend counts for both.
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
+    state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
 }
 
 /// Starts a call of a group, or the spawn of the call's child.

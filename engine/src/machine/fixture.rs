@@ -267,6 +267,8 @@ pub(crate) struct SimulatedThread {
     pub events: Vec<Event>,
     pub now: i64,
     pub replies: VecDeque<Result<Reply, CallError>>,
+    /// The cost that every awaited child reports at its end.
+    pub child_cost: Cost,
     /// Answers of hooks by point, in order; `None` once the list is empty.
     pub hooks: BTreeMap<HookPoint, VecDeque<HookOutcome>>,
     pub requests: Vec<Request>,
@@ -291,6 +293,7 @@ impl SimulatedThread {
             events: Vec::new(),
             now: 1_000_000,
             replies: replies.into(),
+            child_cost: Cost { spend: 500, ..Cost::default() },
             hooks: BTreeMap::new(),
             requests: Vec::new(),
             dispatched: Vec::new(),
@@ -408,7 +411,7 @@ impl SimulatedThread {
                         spawn: child.spawn,
                         thread_id: child.thread_id,
                         status: Status::Completed,
-                        cost: Cost { spend: 500, ..Cost::default() },
+                        cost: self.child_cost,
                         answer: Some(Box::new(CallAnswer::text("child done", false))),
                     });
                 }

@@ -396,14 +396,31 @@ impl ThreadState {
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the nano-dollars that are neither spent nor reserved for a living child.
+    /// Returns the nano-dollars that are neither spent nor reserved for a living child. In a chat, a descendant that the
+    /// current prompt started and that outlived its parent counts with its whole reservation: the thread does not see
+    /// the end of that descendant.
     pub fn available_spend(&self) -> u64 {
         self.remaining_spend(self.limits.spend)
     }
 
     fn remaining_spend(&self, limit: u64) -> u64 {
-        let held: u64 = self.children.values().filter(|c| c.ended.is_none()).map(|c| c.spend).sum();
-        limit.saturating_sub(self.cost.spend).saturating_sub(held)
+        let current = self.chat.as_ref().and_then(|chat| chat.current);
+        let outstanding = current.map_or(0, |current| self.cost.since(&current.cost_before).outstanding);
+        limit.saturating_sub(self.cost.spend).saturating_sub(self.held_by_children()).saturating_sub(outstanding)
+    }
+
+    /// Returns the nano-dollars that are reserved for living children.
+    fn held_by_children(&self) -> u64 {
+        self.living_children().map(|(_, child)| child.spend).sum()
+    }
+
+    /// Returns the cost of the thread if the thread ends now.
+    pub fn final_cost(&self) -> Cost {
+        Cost {
+            outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),
+            asked_ms: u64::try_from(self.clock.asked_ms).unwrap_or(0),
+            ..self.cost
+        }
     }
 
     /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the

@@ -186,7 +186,7 @@ fn end_without_edge(walk: WalkContext<'_>) -> WalkResult {
             code: "plan_unsound".into(),
             message: format!("the plan's graph has no edge from `{node}` for outcome `{outcome}`"),
         }),
-        cost: walk.state.cost,
+        cost: walk.state.final_cost(),
     };
     WalkResult { decision: StepResult::Write(vec![EventBody::Ended(Box::new(ended))]) }
 }

@@ -116,12 +116,7 @@ impl EngineContext {
         let cost = self.read_registry(move |registry| {
             let (mut cost, mut next) = (Cost::default(), Some(first));
             while let Some(row) = next.take().map(|id| registry.thread(&id)).transpose()?.flatten() {
-                cost.turns += row.cost.turns;
-                cost.input_tokens += row.cost.input_tokens;
-                cost.output_tokens += row.cost.output_tokens;
-                cost.cached_tokens += row.cost.cached_tokens;
-                cost.spend = cost.spend.saturating_add(row.cost.spend);
-                cost.asked_ms = cost.asked_ms.saturating_add(row.cost.asked_ms);
+                cost.add(&row.cost);
                 next = row.continued_by.filter(|by| *by != row.id);
             }
             Ok(cost)

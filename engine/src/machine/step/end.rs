@@ -14,7 +14,7 @@ use crate::machine::effect::Effect;
 use crate::machine::facts;
 use crate::machine::state::{ReplyDefect, ThreadState};
 use crate::retry;
-use crate::thread::{Cost, RunError, Status};
+use crate::thread::{RunError, Status};
 
 /// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
 pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
@@ -82,7 +82,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         missing: Vec::new(),
         stop_reason: state.stop_reason.clone(),
         error,
-        cost: Cost { asked_ms: u64::try_from(state.clock.asked_ms).unwrap_or(0), ..state.cost },
+        cost: state.final_cost(),
     };
     let failed = |code: &str, message: String| Some(RunError { code: code.to_owned(), message });
     if state.mail.killed {

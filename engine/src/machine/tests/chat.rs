@@ -128,6 +128,29 @@ fn spend_of_a_prompt_stays_within_its_limit() {
 }
 
 #[test]
+fn descendant_that_outlives_its_parent_counts_against_its_prompt_only() {
+    let child = || call("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}));
+    let replies = vec![calls(&[child()]), text("never requested"), text("two")];
+    let mut play = chat(replies, &["one", "two"]);
+    let limit = play.plan.limits.spend;
+    // The child has ended, and its own child holds all but 1,000 nano-dollars of the prompt's limit.
+    play.child_cost.outstanding = limit - 2 * 120_000 - 500 - 1_000;
+    play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Limit, Some("spend_exceeded")), (PromptStatus::Done, None)]);
+    assert_eq!(play.requests.len(), 2, "one request for each prompt");
+    let ended = ended_prompts(&play);
+    assert_eq!((ended[0].cost.outstanding, ended[1].cost.outstanding), (play.child_cost.outstanding, 0));
+}
+
+#[test]
+fn end_of_a_thread_reports_the_reservations_of_its_living_children() {
+    let detached = call("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": true}));
+    let mut play = SimulatedThread::new(plan(), vec![calls(&[detached]), text("done")]);
+    play.run();
+    assert_eq!((play.ended().cost.spend, play.ended().cost.outstanding), (2 * 120_000, 1_000));
+}
+
+#[test]
 fn refusal_ends_only_its_prompt() {
     let refused =
         reply(vec![ContentBlock::Text { text: "no".into() }]).map(|reply| Reply { stop: StopReason::Refusal, ..reply });

@@ -153,11 +153,16 @@ impl Verifier<'_> {
 }
 
 fn describe(cost: Cost) -> String {
-    let Cost { turns, input_tokens, output_tokens, cached_tokens, spend, asked_ms: approval_ms, unpriced } = cost;
+    let Cost { turns, input_tokens, output_tokens, cached_tokens, spend, outstanding, asked_ms: approval_ms, unpriced } =
+        cost;
     let spend = crate::thread::dollars(spend);
+    let outstanding = match outstanding {
+        0 => String::new(),
+        held => format!(", ${} held by living descendants", crate::thread::dollars(held)),
+    };
     let approvals = if approval_ms == 0 { String::new() } else { format!(", {approval_ms} ms of approvals") };
     let unknown = if unpriced { " and unknown costs" } else { "" };
     format!(
-        "{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}{unknown}{approvals}"
+        "{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}{unknown}{outstanding}{approvals}"
     )
 }
