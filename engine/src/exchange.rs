@@ -64,6 +64,9 @@ pub struct ThreadPosition {
     /// For a child thread, its number among its parent's children, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
+    /// For a child thread, its limit `duration_seconds`, which the remaining time of its parent bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<u64>,
     /// The children that the thread has started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<StartedChild>,

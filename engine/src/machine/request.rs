@@ -53,12 +53,15 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
         let thread_id = child.thread_id.clone()?;
         Some(StartedChild { spawn: *spawn, thread_id, last_thread_id: child.last_thread_id.clone() })
     };
+    let launch = state.launch.as_ref();
+    let parent = launch.and_then(|launch| launch.parent.as_ref());
     ThreadPosition {
         directive: plan.directive.to_string(),
         turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
         attempt: state.failures,
-        thread: state.launch.as_ref().map(|launch| launch.thread_id.clone()).unwrap_or_default(),
-        spawn: state.launch.as_ref().and_then(|launch| launch.parent.as_ref()).map(|parent| parent.spawn),
+        thread: launch.map(|launch| launch.thread_id.clone()).unwrap_or_default(),
+        spawn: parent.map(|parent| parent.spawn),
+        duration_seconds: parent.and(launch).map(|launch| launch.limits.duration_seconds),
         children: state.children.iter().filter_map(started).collect(),
     }
 }

@@ -26,6 +26,10 @@ pub struct RecordedRequest {
     /// The tool results since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
+    /// The limit `duration_seconds` of a child. It depends on the time that the parent had left, so a line may name the
+    /// current limit where the recorded line names this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<u64>,
 }
 
 impl RecordedRequest {
@@ -43,6 +47,7 @@ impl RecordedRequest {
             tools: Some(request.tools.iter().map(|tool| tool.name.to_string()).collect()),
             user: Some(texts(false)),
             results: Some(texts(true)),
+            duration_seconds: request.cue.duration_seconds,
         }
     }
 
@@ -55,6 +60,9 @@ impl RecordedRequest {
             tools: self.tools.filter(|tools| before.is_none_or(|b| b.tools.as_ref() != Some(tools))),
             user: self.user.filter(|texts| !texts.is_empty()),
             results: self.results.filter(|texts| !texts.is_empty()),
+            duration_seconds: self
+                .duration_seconds
+                .filter(|limit| before.is_none_or(|before| before.duration_seconds != Some(*limit))),
         }
     }
 
@@ -68,21 +76,30 @@ impl RecordedRequest {
     /// The first difference: the location, the recorded line, and the current line.
     pub(super) fn check(&self, request: &Request) -> Result<(), String> {
         let now = Self::from_request(request);
+        let durations = self.duration_seconds.zip(now.duration_seconds);
         if let (Some(then), Some(now)) = (&self.system, &now.system) {
-            compare_text("the system prompt", then, now)?;
+            compare_text("the system prompt", then, now, durations)?;
         }
         if let (Some(then), Some(now)) = (&self.tools, &now.tools) {
-            compare_text("the palette", &then.join("\n"), &now.join("\n"))?;
+            compare_text("the palette", &then.join("\n"), &now.join("\n"), None)?;
         }
-        compare_texts("user message", self.user.as_deref(), now.user.as_deref())?;
-        compare_texts("tool result", self.results.as_deref(), now.results.as_deref())
+        compare_texts("user message", self.user.as_deref(), now.user.as_deref(), durations)?;
+        compare_texts("tool result", self.results.as_deref(), now.results.as_deref(), durations)
     }
 }
 
-fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) -> Result<(), String> {
+/// The recorded and the current limit `duration_seconds` of a child.
+type Durations = Option<(u64, u64)>;
+
+fn compare_texts(
+    what: &str,
+    then: Option<&[String]>,
+    now: Option<&[String]>,
+    durations: Durations,
+) -> Result<(), String> {
     let (Some(then), Some(now)) = (then, now) else { return Ok(()) };
     for (n, (then, now)) in (1..).zip(then.iter().zip(now)) {
-        compare_text(&format!("{what} {n}"), then, now)?;
+        compare_text(&format!("{what} {n}"), then, now, durations)?;
     }
     if then.len() == now.len() {
         return Ok(());
@@ -95,7 +112,7 @@ fn compare_texts(what: &str, then: Option<&[String]>, now: Option<&[String]>) ->
 /// # Errors
 ///
 /// Returns the first line that differs.
-fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
+fn compare_text(place: &str, then: &str, now: &str, durations: Durations) -> Result<(), String> {
     if then == now {
         return Ok(());
     }
@@ -111,7 +128,10 @@ fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
     loop {
         line += 1;
         let (before, after) = (then.next(), now.next());
-        if before != after || before.is_none() {
+        if before.is_none() && after.is_none() {
+            return Ok(());
+        }
+        if !before.zip(after).is_some_and(|(before, after)| lines_match(before, after, durations)) {
             return Err(format!(
                 "{place} differs in line {line}: recorded was {}, now it is {}",
                 short(before),
@@ -119,6 +139,24 @@ fn compare_text(place: &str, then: &str, now: &str) -> Result<(), String> {
             ));
         }
     }
+}
+
+/// Returns true if two lines are equal, except for the limit `duration_seconds` of the thread.
+fn lines_match(then: &str, now: &str, durations: Durations) -> bool {
+    let Some((recorded, current)) = durations.filter(|_| then != now) else { return then == now };
+    let (recorded, current) = (recorded.to_string(), current.to_string());
+    let mut parts = split_numbers(then).zip(split_numbers(now));
+    split_numbers(then).count() == split_numbers(now).count()
+        && parts.all(|(then, now)| then == now || (then == recorded && now == current))
+}
+
+/// Splits a line into numbers and the texts between them.
+fn split_numbers(line: &str) -> impl Iterator<Item = &str> {
+    line.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).scan(0, move |start, part| {
+        let range = *start..*start + part.len();
+        *start = range.end;
+        line.get(range)
+    })
 }
 
 #[cfg(test)]
@@ -139,6 +177,28 @@ mod tests {
         assert_eq!(recorded.system.as_deref(), Some("You are ${thread_id}."));
         assert_eq!(recorded.check(&in_thread("a-2")), Ok(()));
         assert!(recorded.clone().without_unchanged(Some(&recorded)).system.is_none());
+    }
+
+    #[test]
+    fn remaining_time_of_the_parent_is_not_a_difference() {
+        let with_limit = |seconds: u64, line: &str| {
+            let mut request = minimal_request();
+            request.cue.duration_seconds = Some(seconds);
+            request.turns = vec![user(vec![text(line)])];
+            request
+        };
+        let recorded = RecordedRequest::from_request(&with_limit(598, "Limits: 15 turns, 598 seconds; 600 words"));
+        let check = |seconds: u64, line: &str| recorded.check(&with_limit(seconds, line));
+        assert_eq!(check(600, "Limits: 15 turns, 600 seconds; 600 words"), Ok(()));
+        assert_eq!(check(99, "Limits: 15 turns, 99 seconds; 600 words"), Ok(()));
+        for (seconds, line) in [
+            (600, "Limits: 15 turns, 599 seconds; 600 words"),
+            (600, "Limits: 16 turns, 600 seconds; 600 words"),
+            (600, "Limits: 15 turns, 600 seconds; 598 words"),
+            (600, "Limits: 15 turns, 600 seconds; 600 words 1"),
+        ] {
+            assert!(check(seconds, line).unwrap_err().starts_with("user message 1 differs in line 1"), "{line}");
+        }
     }
 
     #[test]
