@@ -10,9 +10,11 @@ mod acp_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::Duration;
 
-use acp::{AcpClient, acp_project, asked, prompt, text, updates};
+use acp::{AcpClient, LINE_TIMEOUT, acp_project, asked, prompt, text, updates, wait_for_exit};
 use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
 
@@ -25,14 +27,31 @@ fn project(steps: &str) -> TestProject {
 const CALL: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
 
 #[test]
+#[should_panic(expected = "the agent wrote nothing for 50ms")]
+fn test_client_fails_if_the_agent_is_silent() {
+    let mut client = AcpClient::start(&project("{ text: Done. }"));
+    client.line_timeout = Duration::from_millis(50);
+    client.read();
+}
+
+#[test]
 fn client_that_closes_its_output_ends_the_agent_without_an_error() {
     let place = project("Done.");
-    let AcpClient { mut process, input, output, cwd, .. } = AcpClient::start(&place);
+    let mut command = place.command(&["acp", "talk", "--script", "script.yaml"]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}});
+    writeln!(input, "{begin}").unwrap();
+    let mut first = String::new();
+    let mut output = BufReader::new(output);
+    output.read_line(&mut first).unwrap();
+    assert!(first.contains("loadSession"), "{first}");
     drop(output);
     // Nothing reads the response to this request.
-    let request = json!({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {"cwd": cwd, "mcpServers": []}});
-    writeln!(input.as_ref().unwrap(), "{request}").unwrap();
-    assert_eq!(process.wait().unwrap().code(), Some(0));
+    let cwd = place.project().display().to_string();
+    let request = json!({"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": cwd, "mcpServers": []}});
+    writeln!(input, "{request}").unwrap();
+    assert_eq!(wait_for_exit(&mut process, LINE_TIMEOUT).code(), Some(0));
     drop(input);
 }
 
@@ -93,7 +112,7 @@ fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
     let mut client = AcpClient::start(&place);
     let session = client.new_session();
     let id = client.send("session/prompt", prompt(&session, "wait"));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     client.notify("session/cancel", json!({"sessionId": session}));
     assert_eq!(client.wait(id).response["result"]["stopReason"], "cancelled");
     client.end();
@@ -106,11 +125,11 @@ fn stop_signal_interrupts_the_prompt_and_parks_the_session() {
         let mut client = AcpClient::start(&place);
         let session = client.new_session();
         client.send("session/prompt", prompt(&session, "wait"));
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
         let process = client.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
         // The input stays open.
-        assert!(client.process.wait().unwrap().success(), "SIG{signal}");
+        assert!(wait_for_exit(&mut client.process, LINE_TIMEOUT).success(), "SIG{signal}");
         assert_eq!(place.json(&["threads", "show", &session]).1["status"], "idle", "SIG{signal}");
     }
 }

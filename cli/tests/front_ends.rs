@@ -491,11 +491,10 @@ fn first_difference(one: &[String], other: &[String]) -> String {
     format!("item {at} of {} and {}:\n{:?}\n{:?}", one.len(), other.len(), one.get(at), other.get(at))
 }
 
-// shows: interactive 7.1, S4 golden: one script with every stage gives equal requests and events over five front ends
-#[test]
-fn one_script_gives_the_same_events_and_requests_over_five_front_ends() {
-    let server = server(ApiFormat::Anthropic);
-    let place = project(&server, ApiFormat::Anthropic);
+/// Performs the script over every front end, with a model on this wire.
+fn compare_front_ends(wire: ApiFormat) {
+    let server = server(wire);
+    let place = project(&server, wire);
     let mut known: Option<(Vec<String>, Vec<String>)> = None;
     for name in FRONT_ENDS {
         let mut front_end = start(name, &place);
@@ -504,18 +503,39 @@ fn one_script_gives_the_same_events_and_requests_over_five_front_ends() {
         }
         // A hook hides its message from the user, never from the model.
         if let Some(shown) = front_end.close() {
-            assert!(shown.contains("A note.") && !shown.contains("A hidden note."), "{name}: {shown}");
+            assert!(shown.contains("A note.") && !shown.contains("A hidden note."), "{wire:?} {name}: {shown}");
         }
         let found = (events(&place), take_requests(&server));
-        assert_eq!(found.1.len(), REQUESTS, "{name}");
+        assert_eq!(found.1.len(), REQUESTS, "{wire:?} {name}");
         assert!(found.1.iter().all(|request| request.contains("A note.") && request.contains("A hidden note.")));
+        // The output of `!` reaches the model, the output of `!!` never.
+        assert!(found.1.iter().any(|request| request.contains("echo shown")), "{wire:?} {name}");
+        assert!(!found.1.iter().any(|request| request.contains("hidden\\n") || request.contains("echo hidden")));
         std::fs::remove_dir_all(place.project().join(".ai/state")).unwrap();
         std::fs::remove_file(place.project().join("notes.txt")).unwrap();
         let Some((events, requests)) = &known else {
             known = Some(found);
             continue;
         };
-        assert!(*requests == found.1, "{name}: request {}", first_difference(requests, &found.1));
-        assert!(*events == found.0, "{name}: event {}", first_difference(events, &found.0));
+        assert!(*requests == found.1, "{wire:?} {name}: request {}", first_difference(requests, &found.1));
+        assert!(*events == found.0, "{wire:?} {name}: event {}", first_difference(events, &found.0));
     }
+}
+
+macro_rules! front_ends_on_each_wire {
+    ($($name:ident: $wire:ident;)*) => {$(
+        // shows: interactive 7.1, S4 golden: one script with every stage gives equal requests and events over five front ends
+        // shows: interactive 7.8: the output of `!!` is in no request
+        #[test]
+        fn $name() {
+            compare_front_ends(ApiFormat::$wire);
+        }
+    )*};
+}
+
+front_ends_on_each_wire! {
+    one_script_gives_the_same_events_and_requests_over_five_front_ends: Anthropic;
+    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_chat: Openai;
+    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_responses: Responses;
+    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_gemini: Gemini;
 }

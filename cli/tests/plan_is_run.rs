@@ -8,6 +8,9 @@ mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Write;
+use std::process::Stdio;
+
 use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use rye_compiler::semantics::money::Nanos;
@@ -281,4 +284,89 @@ fn text_parsed_tools_match_the_plan_on_every_wire() {
         let (code, proof) = place.json(&["threads", "prove", thread]);
         assert_eq!((code, &proof["proved"]), (Some(0), &json!(true)), "{proof}");
     }
+}
+
+/// Starts a chat against a recorder; returns the plan of the chat, its first request and its thread.
+fn planned_and_sent_chat(place: &TestProject, wire: ApiFormat, prompt: &str) -> (Value, Value, String) {
+    let recorder = Recorder::start(vec![wire.text_reply()]);
+    let variables = wire.names().2;
+    let model = format!("{}/fast", wire.names().1);
+    let plan = place.run_ok(&["plan", "talk", "--chat", "--model", &model, "--format", "json"]);
+    let mut command = place.command(&["chat", "talk", "--model", &model]);
+    command
+        .env(format!("{variables}_API_KEY"), "secret-of-the-test")
+        .env(format!("{variables}_BASE_URL"), &recorder.url);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{prompt}").unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Noted.\n"), "{}", done.stderr);
+    let sent = serde_json::from_slice(&recorder.requests.lock().unwrap()[0].body).unwrap();
+    let (_, listed) = place.json(&["threads", "list", "--limit", "1"]);
+    let thread = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    (serde_json::from_str(&plan).unwrap(), sent, thread)
+}
+
+/// Returns a project with the directive `talk`, and the parts of a chat that the bits of `parts` select.
+fn chat_project(parts: u32) -> TestProject {
+    let place = TestProject::own();
+    let has = |bit: u32| parts & (1 << bit) != 0;
+    let tools = if has(0) { "<tool>rye.file-system.*</tool>" } else { "<tool>rye.file-system.read</tool>" };
+    let talk = rye::talk_directive(4, tools).replace(" provider=\"scripted\"", "");
+    let talk = if has(1) {
+        talk.replace("Answer briefly.", "Answer ${directive} briefly in \"quotes\" \\ and é🦀.")
+    } else {
+        talk
+    };
+    place.write(".ai/directives/talk.md", &talk);
+    if has(2) {
+        place.write("AGENTS.md", "Use tabs.\n");
+        place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+    }
+    if has(3) {
+        place.write(".ai/config/agent/chat.yaml", "append_system: house/rules\n");
+        place.write(".ai/knowledge/house/rules.md", "---\nname: rules\ndescription: d\n---\n\nNo rush.\n");
+    }
+    if has(4) {
+        place.write("../user/.ai/AGENTS.md", "Prefer small changes.\n");
+    }
+    place
+}
+
+/// Compares the first requests of twenty chats on a wire with their plans.
+fn compare_chats(wire: ApiFormat) {
+    for selected in 0..20 {
+        let place = chat_project(selected);
+        let prompt = format!("prompt {selected} with \"quotes\", é🦀 and ${{prompt}}");
+        let (plan, sent, thread) = planned_and_sent_chat(&place, wire, &prompt);
+        let (system, message, tools) = parts(wire, &sent);
+        assert_eq!(plan["system"]["text"], json!(system), "{selected}");
+        let pending = plan["first_message"]["pending"].as_array().unwrap();
+        let names: Vec<&str> = pending.iter().map(|one| one["placeholder"].as_str().unwrap()).collect();
+        assert_sent(&plan["first_message"], &message, &names);
+        assert_eq!(names.last(), Some(&"prompt"), "{selected}");
+        assert!(message.ends_with(&format!("\n\n{prompt}")), "{selected}: {message}");
+        assert_eq!(planned_definitions(&plan), definitions(&tools), "{selected}");
+        if selected % 7 == 0 {
+            let (code, proof) = place.json(&["threads", "prove", &thread]);
+            let proved = (code, &proof["proved"], &proof["plan_id"]);
+            assert_eq!(proved, (Some(0), &json!(true), &plan["plan_id"]), "{selected}: {proof}");
+        }
+    }
+}
+
+macro_rules! chats_on_each_wire {
+    ($($name:ident: $wire:ident;)*) => {$(
+        // shows: interactive 7.11: plan = sent: first request of 20 chats on 4 wires equals `rye plan --chat` around `${prompt}`
+        #[test]
+        fn $name() {
+            compare_chats(ApiFormat::$wire);
+        }
+    )*};
+}
+
+chats_on_each_wire! {
+    first_requests_of_twenty_chats_match_their_plans: Anthropic;
+    first_requests_of_twenty_chats_match_their_plans_with_openai_chat: Openai;
+    first_requests_of_twenty_chats_match_their_plans_with_openai_responses: Responses;
+    first_requests_of_twenty_chats_match_their_plans_with_gemini: Gemini;
 }

@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -24,11 +26,15 @@ pub fn acp_project(tool: &str, steps: &str) -> TestProject {
     place
 }
 
+/// Maximum time between two lines of the agent that a test waits for.
+pub const LINE_TIMEOUT: Duration = Duration::from_mins(2);
+
 /// A client with a connection to `rye acp`.
 pub struct AcpClient {
     pub process: Child,
     pub input: Option<ChildStdin>,
-    pub output: BufReader<ChildStdout>,
+    lines: Receiver<String>,
+    pub line_timeout: Duration,
     last: u64,
     /// Methods of the requests without a response, by id.
     sent: BTreeMap<u64, String>,
@@ -58,10 +64,14 @@ impl AcpClient {
         let mut command = place.command(args);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
+        let (sender, lines) = channel();
+        // The thread ends with the output of the agent.
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let mut client = Self {
             process,
             input,
-            output,
+            lines,
+            line_timeout: LINE_TIMEOUT,
             last: 0,
             sent: BTreeMap::new(),
             permission: Some("once"),
@@ -96,9 +106,16 @@ impl AcpClient {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}), None);
     }
 
+    /// Returns the next message; fails if the agent has ended or writes nothing for too long.
     pub fn read(&mut self) -> Value {
-        let mut line = String::new();
-        assert!(self.output.read_line(&mut line).unwrap() > 0, "the agent has ended");
+        let line = match self.lines.recv_timeout(self.line_timeout) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => panic!("the agent has ended; open requests: {:?}", self.sent),
+            Err(RecvTimeoutError::Timeout) => {
+                self.process.kill().unwrap();
+                panic!("the agent wrote nothing for {:?}; open requests: {:?}", self.line_timeout, self.sent);
+            }
+        };
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let answers = if message.get("method").is_none() { message["id"].as_u64() } else { None };
         let method = answers.and_then(|id| self.sent.remove(&id));
@@ -189,7 +206,23 @@ impl AcpClient {
     /// Ends the input and waits for the end of the agent.
     pub fn end(mut self) {
         self.input = None;
-        assert!(self.process.wait().unwrap().success());
+        let status = wait_for_exit(&mut self.process, self.line_timeout);
+        assert!(status.success(), "{status}");
+    }
+}
+
+/// Waits for the end of an agent; kills it and fails if it takes too long.
+pub fn wait_for_exit(process: &mut Child, timeout: Duration) -> ExitStatus {
+    let until = Instant::now() + timeout;
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > until {
+            process.kill().unwrap();
+            panic!("the agent does not end within {timeout:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -4,18 +4,23 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::chat_schema::ChatSchema;
 use crate::rye::TestProject;
 
+/// Maximum time between two lines that a test waits for.
+const LINE_TIMEOUT: Duration = Duration::from_mins(2);
+
 /// A session whose client reads and writes lines.
 pub struct ChatClient {
     pub child: Child,
     pub stdin: ChildStdin,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    lines: Receiver<String>,
     /// The lines read so far.
     pub seen: Vec<Value>,
 }
@@ -23,13 +28,32 @@ pub struct ChatClient {
 impl ChatClient {
     /// Starts a session with these arguments and `script.yaml`.
     pub fn start(place: &TestProject, args: &[&str]) -> Self {
-        let args = [&["chat", "--format", "json", "--script", "script.yaml"], args].concat();
+        Self::start_with_model(place, &[&["--script", "script.yaml"], args].concat())
+    }
+
+    /// Starts a session with these arguments, and the model of its directive.
+    pub fn start_with_model(place: &TestProject, args: &[&str]) -> Self {
+        let mut client = Self::spawn(place, args);
+        client.read_until(|line| line["event"]["type"] == "plan_bound");
+        client
+    }
+
+    /// Opens a session again, with these arguments and `script.yaml`.
+    pub fn reopen(place: &TestProject, args: &[&str]) -> Self {
+        Self::spawn(place, &[&["--script", "script.yaml"], args].concat())
+    }
+
+    fn spawn(place: &TestProject, args: &[&str]) -> Self {
+        let args = [&["chat", "--format", "json"], args].concat();
         let mut child =
             place.command(&args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut client = Self { child, stdin, lines: BufReader::new(stdout).lines(), seen: Vec::new() };
-        client.read_until(|line| line["event"]["type"] == "plan_bound");
-        client
+        let (sender, lines) = channel();
+        // The thread ends with the output of the session.
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self { child, stdin, lines, seen: Vec::new() }
     }
 
     pub fn write(&mut self, request: &Value) {
@@ -40,8 +64,9 @@ impl ChatClient {
     /// Reads lines up to one that fits.
     pub fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
-            ChatSchema::get().check_output(&line);
+            let Some(line) = next_line(&self.lines, &mut self.child) else {
+                panic!("the session has ended: {:?}", self.seen.last())
+            };
             self.seen.push(line.clone());
             if fits(&line) {
                 return line;
@@ -60,14 +85,27 @@ impl ChatClient {
         self.read_until(|line| line["event"]["type"] == name)
     }
 
-    pub fn end(mut self) -> Vec<Value> {
-        drop(self.stdin);
-        for line in self.lines {
-            let line = serde_json::from_str(&line.unwrap()).unwrap();
-            ChatSchema::get().check_output(&line);
-            self.seen.push(line);
+    pub fn end(self) -> Vec<Value> {
+        let Self { mut child, stdin, lines, mut seen } = self;
+        drop(stdin);
+        while let Some(line) = next_line(&lines, &mut child) {
+            seen.push(line);
         }
-        assert!(self.child.wait().unwrap().code().is_some());
-        self.seen
+        assert!(child.wait().unwrap().code().is_some());
+        seen
     }
+}
+
+/// Returns the next line; `None` at the end of the output. Fails if no line arrives.
+fn next_line(lines: &Receiver<String>, child: &mut Child) -> Option<Value> {
+    let line = match lines.recv_timeout(LINE_TIMEOUT) {
+        Ok(line) => serde_json::from_str::<Value>(&line).unwrap(),
+        Err(RecvTimeoutError::Disconnected) => return None,
+        Err(RecvTimeoutError::Timeout) => {
+            child.kill().unwrap();
+            panic!("the session wrote nothing for {LINE_TIMEOUT:?}");
+        }
+    };
+    ChatSchema::get().check_output(&line);
+    Some(line)
 }

@@ -158,6 +158,7 @@ fn repeated_call_ids_are_encoded_once() {
     }
 }
 
+// shows: interactive 7.8: seven kinds converted, `!!` never on any of four wires
 #[test]
 fn seven_kinds_reach_every_wire_and_an_excluded_command_reaches_none() {
     let call = ToolCall { id: "call".to_owned(), name: "read".to_owned(), input: json!({}) };

@@ -1,0 +1,218 @@
+//! Tests of the stages of a prompt through `rye chat --format json`: handled messages, transformed messages with images,
+//! the hooks of results, and the hooks of messages for resumed and forked threads.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/chat_client.rs"]
+mod chat_client;
+#[path = "support/chat_schema.rs"]
+mod chat_schema;
+#[path = "support/recorder.rs"]
+mod recorder;
+#[path = "support/rye.rs"]
+mod rye;
+
+use chat_client::ChatClient;
+use recorder::{ApiFormat, Recorder};
+use rye::{TestProject, talk_directive};
+use serde_json::{Value, json};
+
+const TOOLS: &str = "<tool write=\"out/\">rye.bash.bash</tool><tool>rye.file-system.read</tool>";
+
+/// Returns a project with the directive `talk`, whose commands need no approval, these hooks and this script.
+fn project(hooks: &str, steps: &str) -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, TOOLS));
+    place.write(".ai/config/agent/hooks.yaml", &format!("hooks:\n{hooks}"));
+    place.write("script.yaml", &format!("steps: [{steps}]"));
+    place.write("out/log", "");
+    place.write("guest.txt", "Ada");
+    place
+}
+
+/// Two calls in a row, the first of which waits for the file `out/go`.
+const WAITING_CALLS: &str = "{ tool_calls: [\
+    { name: rye_bash_bash, input: { command: 'while [ ! -e out/go ]; do sleep 0.02; done' } }, \
+    { name: rye_bash_bash, input: { command: 'echo ran >> out/log' } }] }";
+
+fn of_type<'a>(seen: &'a [Value], name: &str) -> Vec<&'a Value> {
+    seen.iter().map(|line| &line["event"]).filter(|event| event["type"] == name).collect()
+}
+
+fn of_point<'a>(seen: &'a [Value], point: &str) -> Vec<&'a Value> {
+    of_type(seen, "hook_point").into_iter().filter(|event| event["point"] == point).collect()
+}
+
+/// Starts a session whose commands need no approval.
+fn start(place: &TestProject) -> ChatClient {
+    let mut client = ChatClient::start(place, &["talk"]);
+    client.ask(json!({"type": "mode", "mode": "auto", "confirm": true}));
+    client
+}
+
+// shows: interactive 7.3: handled (idle, steer, follow-up): 0 requests, 0 tools skipped
+#[test]
+fn handled_messages_cause_no_request_and_skip_no_tool() {
+    let place = project(
+        "  - { id: swallow, event: input, condition: \"text == 'status?'\", action: handled }\n",
+        &format!("{WAITING_CALLS}, {{ text: Done. }}, {{ text: Never. }}"),
+    );
+    let mut client = start(&place);
+    let handled = |client: &mut ChatClient, verb: &str| {
+        client.ask(json!({"type": verb, "message": "status?"}));
+        let input = client.event("user_input");
+        assert_eq!((&input["event"]["raw"], &input["event"]["handled"]), (&json!("status?"), &json!(true)), "{input}");
+    };
+    handled(&mut client, "prompt");
+    client.ask(json!({"type": "prompt", "message": "work"}));
+    client.event("tool_started");
+    handled(&mut client, "steer");
+    handled(&mut client, "follow_up");
+    place.write("out/go", "");
+    client.event("prompt_ended");
+    handled(&mut client, "prompt");
+    client.ask(json!({"type": "close"}));
+    let seen = client.end();
+    // One request for the calls, one for the answer to their results.
+    assert_eq!(of_type(&seen, "attempt_intended").len(), 2);
+    let results: Vec<&Value> = of_type(&seen, "tool_call_result").iter().map(|result| &result["why"]["kind"]).collect();
+    assert_eq!(results, ["ran", "ran"]);
+    assert_eq!(place.read("out/log"), "ran\n");
+    assert_eq!((of_type(&seen, "prompt_started").len(), of_type(&seen, "user_input").len()), (1, 5));
+}
+
+/// Returns a PNG of one pixel.
+fn pixel() -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0]);
+    bytes
+}
+
+// shows: interactive 7.4: transform chain keeps images; sees raw `/skill:x`
+#[test]
+fn transform_chain_keeps_images_and_sees_the_call_of_a_skill() {
+    for wire in ApiFormat::ALL {
+        let server = Recorder::start(vec![wire.text_reply()]);
+        let place = project(
+            "  - { id: first, event: input, condition: \"text == '/skill:tidy now'\", action: { transform: \"${text} (a)\" } }\n  \
+               - { id: second, event: input, condition: \"text == '/skill:tidy now (a)'\", action: { transform: \"${text} (b)\" } }\n",
+            "",
+        );
+        let talk = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
+        place.write(".ai/directives/talk.md", &talk);
+        place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+        place.write(
+            ".ai/config/agent/providers/local.yaml",
+            &format!(
+                "id: local\nwire: {}\nbase_url: {}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
+                 - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n",
+                wire.names().0,
+                server.url
+            ),
+        );
+        std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
+        let mut client = ChatClient::start_with_model(&place, &["talk"]);
+        client.ask(json!({"type": "prompt", "message": "/skill:tidy now", "images": ["pixel.png"]}));
+        let input = client.event("user_input")["event"].clone();
+        assert_eq!(input["raw"], "/skill:tidy now", "{wire:?}");
+        client.event("prompt_ended");
+        client.end();
+        let text = input["text"].as_str().unwrap();
+        assert!(text.starts_with("<skill name=\"tidy\""), "{wire:?}: {text}");
+        assert!(text.ends_with("Tidy up.\n</skill>\n\nnow (a) (b)"), "{wire:?}: {text}");
+        assert_eq!((&input["images"][0]["width"], &input["expansions"][0]["item"]), (&json!(1), &json!("tidy")));
+        let requests = server.requests.lock().unwrap();
+        let body = String::from_utf8_lossy(&requests[0].body).into_owned();
+        assert!(body.contains("now (a) (b)") && body.contains("iVBORw0KGgo"), "{wire:?}: {body}");
+    }
+}
+
+// shows: interactive 7.9: blocked, skipped: no `tool_result` hook; skip text literal
+#[test]
+fn hooks_of_results_run_only_for_calls_that_ran() {
+    let place = project(
+        "  - { id: forbid, event: tool_call, condition: 'call.input.command contains \"forbidden\"', action: { block: { reason: not here } } }\n  \
+           - { id: mark, event: tool_result, action: { modify: { content: \"[mod] ${result.content}\" } } }\n",
+        &format!(
+            "{{ tool_calls: [{{ name: rye_bash_bash, input: {{ command: 'echo forbidden' }} }}] }}, {WAITING_CALLS}, {{ text: Done. }}"
+        ),
+    );
+    let mut client = start(&place);
+    client.ask(json!({"type": "prompt", "message": "work"}));
+    client.event("tool_call_result");
+    client.event("tool_started");
+    client.ask(json!({"type": "steer", "message": "stop after this"}));
+    client.event("user_input");
+    place.write("out/go", "");
+    client.event("prompt_ended");
+    let seen = client.end();
+    let results: Vec<(&Value, &str)> = of_type(&seen, "tool_call_result")
+        .iter()
+        .map(|result| (&result["why"]["kind"], result["content"].as_str().unwrap()))
+        .collect();
+    assert_eq!(results.len(), 3, "{results:?}");
+    assert_eq!((results[0].0, results[0].1), (&json!("blocked"), "not here"));
+    assert_eq!(results[1].0, "ran", "{results:?}");
+    assert_eq!((results[2].0, results[2].1), (&json!("skipped"), "Skipped due to queued user message"));
+    let changed = of_point(&seen, "tool_result");
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    assert_eq!(changed[0]["answer"]["content"], "[mod] [exit code 0]");
+    assert_eq!(place.read("out/log"), "");
+}
+
+// shows: interactive 7.10: resume and fork messages run intake and delivery hooks
+#[test]
+fn messages_for_resumed_and_forked_threads_run_the_hooks_of_a_prompt() {
+    let place = project(
+        "  - { id: checked, event: input, action: { transform: \"${text} (checked)\" } }\n  \
+           - { id: note, event: before_agent_start, action: { message: { content: \"A note.\" } } }\n  \
+           - { id: tone, event: before_agent_start, action: { system_prompt: { append: \"Be kind.\" } } }\n",
+        "{ text: One. }, { text: Two. }, { text: Three. }",
+    );
+    let thread_of = |line: &Value| line["thread_id"].as_str().unwrap().to_owned();
+    let ran = |place: &TestProject, args: &[&str]| {
+        let (code, done) = place.json(&[args, &["--script", "script.yaml"]].concat());
+        assert_eq!(code, Some(0), "{args:?}: {done}");
+        thread_of(&done)
+    };
+    let checks = |thread: &str, text: &str| {
+        let events = place.transcript(thread);
+        let at = |what: &str, is_it: &dyn Fn(&Value) -> bool| {
+            events.iter().position(is_it).unwrap_or_else(|| panic!("{text}: no {what}"))
+        };
+        let ends_with = |event: &Value, sent: &str| {
+            let blocks = event["message"]["content"].as_array();
+            let last = blocks.and_then(|blocks| blocks.last()?["text"].as_str());
+            last.is_some_and(|last| last.ends_with(sent))
+        };
+        let sent =
+            at("message", &|event| event["type"] == "cognition_in" && ends_with(event, &format!("{text} (checked)")));
+        let prepared = events[sent..].iter().find(|event| event["point"] == "before_agent_start").unwrap();
+        let answer = &prepared["answer"];
+        assert_eq!(answer["messages"][0]["content"], "A note.", "{text}: {prepared}");
+        assert!(answer["system"].as_str().is_some_and(|system| system.ends_with("Be kind.")), "{text}: {prepared}");
+    };
+    // A run that is resumed, and forked.
+    let first = ran(&place, &["run", "talk"]);
+    let resumed = ran(&place, &["run", "--resume", &first, "--message", "after the end"]);
+    checks(&resumed, "after the end");
+    let forked = ran(&place, &["run", "--resume", &first, "--fork-at", "1", "--message", "from turn one"]);
+    checks(&forked, "from turn one");
+    // A session that is opened again, and one that is rewound.
+    let mut client = ChatClient::start(&place, &["talk"]);
+    client.ask(json!({"type": "prompt", "message": "begin"}));
+    client.event("prompt_ended");
+    client.end();
+    let (_, listed) = place.json(&["threads", "list", "--limit", "1"]);
+    let session = thread_of(&listed["threads"][0]);
+    let mut client = ChatClient::reopen(&place, &["-c"]);
+    client.ask(json!({"type": "prompt", "message": "opened again"}));
+    client.event("prompt_ended");
+    client.ask(json!({"type": "fork", "prompt": 2}));
+    let opened = client.read_until(|line| line["event"]["type"] == "opened");
+    client.ask(json!({"type": "prompt", "message": "on the branch"}));
+    client.event("prompt_ended");
+    client.end();
+    checks(&session, "opened again");
+    checks(&thread_of(&opened), "on the branch");
+}
