@@ -1,5 +1,5 @@
-//! Names for completion in a shell and in the editor of a chat: models and threads of a project. Unreadable items give no
-//! names.
+//! Names for completion in a shell and in the editor of a chat: models and threads of a project. Unreadable items are
+//! left out.
 
 use std::collections::BTreeSet;
 

@@ -105,7 +105,7 @@ impl RunRequestArgs {
         self.inputs.is_some() || !self.input.is_empty() || !self.given.is_empty()
     }
 
-    /// Adds inputs to those of the command line, which override them.
+    /// Sets inputs that are used where the command line has no value for them.
     #[must_use]
     pub fn with_inputs(self, given: Map<String, Value>) -> Self {
         Self { given: Box::new(given), ..self }

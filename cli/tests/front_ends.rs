@@ -1,5 +1,5 @@
-//! A law: one script gives the same events and the same requests in the terminal, with lines, with JSON requests, over
-//! the Agent Client Protocol and through the library. The script touches every stage of a prompt.
+//! A law: one script leads to the same events and the same requests in the terminal, with lines, with JSON requests,
+//! over the Agent Client Protocol and through the library. The script touches every stage of a prompt.
 
 #![cfg(feature = "acp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -63,8 +63,9 @@ const SCRIPT: [ChatStep; 15] = [
     ChatStep::Name("My work"),
 ];
 
-/// Number of the script's model calls, and the numbers of those that get a call of the tool `write`.
+/// Number of the script's model calls.
 const REQUESTS: usize = 10;
+/// Numbers of the model calls whose reply calls the tool `write`.
 const WRITING_CALLS: [usize; 2] = [5, 7];
 
 const HOOKS: &str = r#"hooks:
@@ -122,7 +123,8 @@ fn project(server: &Recorder, wire: ApiFormat) -> TestProject {
     place
 }
 
-/// Starts a server whose writing calls get a call of the tool `write`, and the others a text.
+/// Starts a server that replies to the model calls in [`WRITING_CALLS`] with a call of the tool `write`, and to the
+/// others with a text.
 fn server(wire: ApiFormat) -> Recorder {
     Recorder::start_with(move |n, _| {
         let is_writing = WRITING_CALLS.contains(&(n % REQUESTS));
@@ -242,7 +244,7 @@ impl FrontEnd for TerminalFrontEnd {
     }
 }
 
-/// A session whose input are lines: typed texts or JSON requests.
+/// A session whose input consists of lines: typed texts or JSON requests.
 struct LinesFrontEnd {
     child: std::process::Child,
     stdin: ChildStdin,
@@ -427,7 +429,7 @@ fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
     }
 }
 
-/// Fields that differ between two runs of the same front end, and those that state which front end it is.
+/// Fields that differ between two runs of the same front end, and fields that state which front end was used.
 const OWN_FIELDS: [&str; 27] = [
     "ts",
     "h",

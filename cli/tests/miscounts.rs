@@ -15,8 +15,8 @@ use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use serde_json::Value;
 
-/// Prices of the test's model in nano-dollars per token: $1 per million input tokens, $5 per million output tokens and
-/// $0.10 per million cached tokens.
+/// Prices of the test's model in nano-dollars per token of input (`INPUT`), output (`OUTPUT`) and cached input
+/// (`CACHE_READ`): $1, $5 and $0.10 per million tokens.
 const INPUT: u64 = 1_000;
 const OUTPUT: u64 = 5_000;
 const CACHE_READ: u64 = 100;
@@ -25,7 +25,7 @@ const REPLY: u64 = 40;
 /// Maximum output tokens of the model.
 const MAX_OUTPUT: u64 = 2_000;
 
-/// Counts of a report: prompt, output and cached tokens, as JSON.
+/// Token counts of a usage report: prompt, output and cached tokens, each as JSON text.
 type Counts = [String; 3];
 
 /// The price that the provider charges for a call.

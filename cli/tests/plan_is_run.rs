@@ -22,7 +22,7 @@ fn planned_and_sent(place: &TestProject, wire: ApiFormat, call: &[&str]) -> (Val
     (plan, sent)
 }
 
-/// Like [`planned_and_sent`] for any model; also returns the result of the run.
+/// Runs a call like [`planned_and_sent`], with any model; also returns the result of the run.
 fn planned_run_and_sent(place: &TestProject, wire: ApiFormat, model: &str, call: &[&str]) -> (Value, Value, Value) {
     let recorder = Recorder::start(vec![wire.text_reply()]);
     let variables = wire.names().2;

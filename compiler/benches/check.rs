@@ -20,7 +20,7 @@ fn fail(error: &dyn Display) -> ! {
     std::process::exit(1)
 }
 
-/// Every file below a folder.
+/// Adds the path of every file below a folder.
 fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| fail(&error));
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -44,7 +44,8 @@ fn load(mut world: MapWorld<'static>, space: Space, root: &Path) -> MapWorld<'st
     world
 }
 
-/// A project of areas, as `generate` of the snapshots writes it: bases, leaves with a note and a palette of their own.
+/// Adds directives in areas, as the program `generate` of the crate `snapshots` writes them: each area has a base, and
+/// leaves with a note and a palette of their own.
 fn areas(mut world: MapWorld<'static>, directives: usize) -> MapWorld<'static> {
     for area in 0..directives.div_ceil(20) {
         let base = format!(

@@ -58,7 +58,7 @@ fn composed(items: &Items<'_>, leaf: &ItemId) -> usize {
     }
 }
 
-/// The files read and parsed before.
+/// Composes a chain whose files were read and parsed before.
 #[divan::bench]
 fn compose_a_chain_of_50(bencher: Bencher<'_, '_>) {
     let (world, leaf) = (chain(), id(&format!("link{}", LINKS - 1)));
@@ -69,7 +69,7 @@ fn compose_a_chain_of_50(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| composed(&items, &leaf));
 }
 
-/// With reading and parsing its 150 files.
+/// Reads and parses the 150 files of a chain, and composes the chain.
 #[divan::bench]
 fn read_and_compose_a_chain_of_50(bencher: Bencher<'_, '_>) {
     let (world, leaf) = (chain(), id(&format!("link{}", LINKS - 1)));
@@ -101,7 +101,8 @@ fn hook_condition(bencher: Bencher<'_, '_>, text: &str) {
     bencher.bench_local(|| condition.evaluate(black_box(&facts)));
 }
 
-/// A call against its own set and its parent's: a dozen patterns, the last of which lets it pass.
+/// Authorizes a call by the set of its thread, with a dozen patterns of which the last one matches, and by the set of
+/// the parent.
 #[divan::bench]
 fn gate_decision(bencher: Bencher<'_, '_>) {
     let wide =

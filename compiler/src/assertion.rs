@@ -146,7 +146,8 @@ fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
     ids
 }
 
-/// Checks each assertion for each thread below one directive; reports the first thread that violates the assertion.
+/// Checks each assertion for the threads that one directive can lead to; reports the first thread that violates the
+/// assertion.
 fn check_assertions(
     items: &Items<'_>,
     assertions: &Assertions,
@@ -248,7 +249,8 @@ fn evaluate_function(
     }
 }
 
-/// Records for each assertion whether it applies to a thread, and whether one of these threads is a witness.
+/// Records each assertion that applies to the directive that is run (the first of `threads`), with true once a thread
+/// is a witness for the assertion.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],

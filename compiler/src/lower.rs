@@ -261,7 +261,7 @@ fn resolve_model(
     shared.catalog().resolve(requested, model).map_err(|error| diagnostics.push(error)).ok()
 }
 
-/// The values that would apply in a plan without inputs and without a parent.
+/// The limits and the model of a plan without inputs and without a parent, and sizes of the plan's first request.
 #[derive(Debug, Clone)]
 pub struct LowerSummary {
     pub limits: Limits,

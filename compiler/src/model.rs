@@ -56,7 +56,7 @@ pub struct ModelSettings {
 /// The model requested by the command line or the parent's call, which overrides the directive's model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelOverride {
-    /// A tier, a model id, or `provider/either`.
+    /// A tier or a model id, optionally with its provider: `provider/fast`.
     pub model: Option<String>,
     pub provider: Option<String>,
     pub unlisted: UnlistedModels,

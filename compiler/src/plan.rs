@@ -133,10 +133,11 @@ pub struct PaletteTool {
     pub description: Arc<str>,
     /// JSON Schema.
     pub schema: Arc<Value>,
-    /// True if calls may run in parallel within one reply (`ToolSpec::parallel`; also fetch).
+    /// True if calls of one reply may run in parallel: as the tool declares (`ToolSpec::parallel`), and for
+    /// `rye_fetch`.
     pub parallel: bool,
-    /// The calls that may be repeated after a crash that left their outcome unknown (`ToolSpec::idempotent`; also
-    /// fetch).
+    /// The calls that may be repeated after a crash that left their outcome unknown: as the tool declares
+    /// (`ToolSpec::idempotent`), and all calls of `rye_fetch`.
     pub idempotent: Idempotence,
     /// Tokens of schema and description as they are sent, counted for the plan's model.
     pub tokens: u64,

@@ -105,7 +105,8 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     to_routing(routes, on, first)
 }
 
-/// Returns the inputs that the chain of a directive declares on any route. Every other input is absent in each run.
+/// Returns the inputs that the chain of a directive declares on any route; every other input is absent in each run. If
+/// no routing hook reads an input, returns only the directive's own inputs.
 fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
     let reads =
         |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));

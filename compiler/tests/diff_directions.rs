@@ -21,7 +21,8 @@ use rye_compiler::report::render::diff::lines;
 use rye_compiler::world::MapWorld;
 use rye_grammar::ItemId;
 
-/// Step through the list in a plain test run, because each comparison compiles all plans that can be started.
+/// A plain test run compares every n-th edit of the list, because each comparison compiles all plans that can be
+/// started.
 const SAMPLE: usize = 4;
 /// Maximum number of harmless edits whose direction may be unknown.
 const MAX_UNKNOWN: usize = 5;

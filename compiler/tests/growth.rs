@@ -71,7 +71,7 @@ fn tools_by_name(parts: usize) -> MapWorld<'static> {
 }
 
 /// Returns directives that all include the same knowledge with repeated paragraphs. Each body repeats one paragraph of
-/// it.
+/// the knowledge.
 fn shared_paragraphs(parts: usize) -> MapWorld<'static> {
     let paragraph = |i: usize| format!("{}\n\n", format!("Rule {} of the house holds. ", i % 25).repeat(10));
     let world = MapWorld::new().project(".ai/knowledge/k.md", repeat(100, paragraph));

@@ -66,7 +66,7 @@ impl RecordWaiter {
 #[derive(Debug)]
 pub struct ControlReceiver {
     receiver: mpsc::UnboundedReceiver<Incoming>,
-    /// Inputs that were received early and put back.
+    /// Inputs that `stopped` received. The next reads return these inputs first.
     again: VecDeque<Incoming>,
     state: StateCell,
 }

@@ -190,7 +190,7 @@ impl DiskWorld {
     fn verify_signature(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
         match self.trust.verify_file(bytes) {
-            // An invalid setting is reported by check and blocks every run; refusing each file would add nothing.
+            // If the setting is invalid, `rye check` reports it and no run starts, so the files need not be refused.
             Ok(SignatureStatus::Unsigned) if self.signature_policy() == Ok(SignaturePolicy::All) => {
                 Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
             }
@@ -233,8 +233,8 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     };
     bytes.truncate(read);
     if read != expected_length {
-        // A short read, or the file grew meanwhile; read one byte beyond the maximum to detect a file that is too
-        // large.
+        // The read was short, or the file grew meanwhile. Reads at most one byte beyond the maximum, to detect a file
+        // that is too large.
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {

@@ -29,7 +29,7 @@ pub trait Driver: Send + Sync {
     /// Returns the turns of the conversation that a call sends to the provider.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
     /// Returns true if the calls of the thread come from a client instead of a model. A reply then costs nothing, and
-    /// the client has no answer to a call before the next barrier.
+    /// the client gets the answer to a call only after the next barrier.
     fn serves_client(&self) -> bool;
     /// Performs an effect and returns its result.
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
@@ -205,7 +205,7 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
     let mut barrier = effect.has_side_effects(&thread.plan);
     if driver.serves_client() {
         if matches!(effect, Effect::CallModel { .. }) && thread.journal.is_durable() {
-            // The next call brings the next write, with the events that can be derived again.
+            // The buffered events can be derived again after a crash, so the next write includes them.
             return Ok(());
         }
         barrier &= !effect.only_reads(&thread.plan);

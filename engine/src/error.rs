@@ -26,8 +26,7 @@ pub enum DriveError {
     /// The project has requirements that the user does not trust; `list` holds them, one line each.
     #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
-    /// The current files differ from the files of the transcript; `list` holds the executables of the plan that no
-    /// current file declares.
+    /// Hooks of the stored plan do not match the current files. `list` holds these hooks, each with its effect.
     #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// No key of the user signed the transcript, and the user did not accept it.

@@ -27,7 +27,7 @@ pub struct EventSink {
     sender: mpsc::UnboundedSender<StreamEvent>,
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
-    /// Threads of whose current reply a piece was dropped. Further pieces of the reply are dropped too.
+    /// Threads whose current reply has lost a piece. Further pieces of the reply are dropped too.
     incomplete: Mutex<BTreeSet<ThreadId>>,
 }
 

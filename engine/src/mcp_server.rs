@@ -53,8 +53,8 @@ pub struct DirectiveServer {
     context: Arc<SessionContext>,
     tools: Arc<[Tool]>,
     tasks: TaskManager,
-    /// The session that all clients without a session share. In the newest protocol over HTTP, every request is
-    /// independent.
+    /// The session that all clients without a session of their own share: in the newest protocol over HTTP, a client
+    /// has no session.
     common: Arc<Session>,
 }
 

@@ -50,7 +50,8 @@ impl ScriptReader for SyntaxTreeReader {
         };
         let stack = if text.len() <= SMALL_SCRIPT_BYTES { SMALL_SCRIPT_STACK_BYTES } else { PARSER_STACK_BYTES };
         std::thread::scope(|scope| {
-            // The parsers recurse as deep as the text nests. The stack is reserved, not used, for ordinary files.
+            // The parsers recurse as deep as the text nests. An ordinary file uses only a small part of the reserved
+            // stack.
             let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
             match thread.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(read)) => read,

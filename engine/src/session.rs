@@ -295,7 +295,7 @@ impl EngineContext {
         self.register(&id, running.clone());
         let engine = Arc::clone(self);
         let lost = failure_result(&thread, &DriveError::Lost("the thread's own".into()));
-        // A future holds each value that is moved into it once per nested future.
+        // The box keeps the futures small: each nested future has its own space for a value that is moved into it.
         let thread = Box::new(thread);
         let working = Arc::clone(self);
         let work = tokio::spawn(async move {

@@ -109,14 +109,14 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
 /// A session that can be opened again or is open.
 #[derive(Debug, Clone)]
 pub struct StoredSession {
-    /// The first thread, whose id is that of the session.
+    /// The first thread, whose id is also the id of the session.
     pub id: ThreadId,
     /// The last thread.
     pub last: ListedThread,
 }
 
-/// Returns the sessions of a project, the most recently changed first. Threads of runs are no sessions, and neither are
-/// chats whose last thread has ended.
+/// Returns the sessions of a project, the most recently changed first. Omits runs, and chats that are neither open nor
+/// can be opened again.
 ///
 /// # Errors
 /// The registry cannot be read.
@@ -145,7 +145,8 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
     Ok(sessions)
 }
 
-/// Returns true if a thread is a chat that has not ended. A thread without a readable start is none.
+/// Returns true if a thread is a chat that is open or can be opened again. Returns false for a running thread whose
+/// start cannot be read.
 fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
     let status = entry.row.status;
     if status == Status::Idle || status.has_ended() {

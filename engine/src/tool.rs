@@ -64,7 +64,7 @@ pub struct Invocation {
     pub may_write_item: Vec<Vec<String>>,
     /// Cancelled when the thread is cancelled.
     pub halt: CancellationToken,
-    /// The counter of running threads, with which a tool runs short blocking I/O.
+    /// The counter of running threads. Short blocking I/O of a tool runs inline if no other thread is running.
     pub thread_count: ThreadCount,
 }
 

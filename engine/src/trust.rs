@@ -24,7 +24,7 @@ pub enum Trust {
     /// Nothing is trusted, because there is no user space to record it.
     #[default]
     Nothing,
-    /// Everything is trusted: the project is the user's own space, or a test's.
+    /// Everything is trusted: the project is the user's own space, or belongs to a test.
     Everything,
     Recorded(TrustFile),
 }

@@ -119,7 +119,7 @@ pub enum Answer {
     Suspend,
 }
 
-/// An item of the live events of a session.
+/// A live event of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveEvent {
     /// An event of a transcript: of the session's thread or of a descendant.
@@ -147,7 +147,7 @@ pub struct LiveEvents {
     queued: Arc<AtomicUsize>,
 }
 
-/// Maximum number of queued items of a subscriber; beyond it, deltas are dropped.
+/// Maximum number of queued live events of a subscriber. While more are queued, deltas are dropped.
 const MAX_QUEUED_ITEMS: usize = 1024;
 
 /// The subscribers of a session.
@@ -192,7 +192,7 @@ impl Hub {
 }
 
 impl LiveEvents {
-    /// Waits for the next item; returns `None` once the thread and all of its descendants have ended.
+    /// Waits for the next live event; returns `None` once the thread and all of its descendants have ended.
     pub async fn next(&mut self) -> Option<LiveEvent> {
         let event = self.receiver.recv().await?;
         self.queued.fetch_sub(1, Ordering::Relaxed);

@@ -89,7 +89,7 @@ pub fn run_case(play: &CaseRun<'_>) -> Result<String, String> {
     Ok(out.replace(&project.display().to_string(), "<project>"))
 }
 
-/// Calls of one group end in any order, so their results are sorted.
+/// Sorts the results of the calls in each group, because the calls end in any order.
 fn in_source_order(events: &mut [Event]) {
     let index =
         |event: &Event| if let EventBody::ToolCallResult(result) = &event.body { Some(result.index) } else { None };

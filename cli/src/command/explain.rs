@@ -72,7 +72,7 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Fine)
 }
 
-/// Returns a page with a heading that fits a code which refuses nothing.
+/// Returns the page of a code; for a warning or advice, the heading `Why it is refused` becomes `Why it is reported`.
 fn with_fitting_heading(page: &str) -> String {
     ["This is a warning", "This is advice"].iter().fold(page.to_owned(), |page, severity| {
         page.replace(&format!("## Why it is refused\n\n{severity}"), &format!("## Why it is reported\n\n{severity}"))

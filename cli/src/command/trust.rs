@@ -281,7 +281,7 @@ fn can_ask(report: &Printer) -> bool {
     report.format() == Format::Human && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Returns the `--project` option that selects the project; empty inside of it.
+/// Returns the `--project` option that selects the project; empty if the working directory is in the project.
 fn project_option(spaces: &Spaces) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let inside = here.is_ok_and(|here| here.starts_with(&spaces.project));

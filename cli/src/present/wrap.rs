@@ -15,7 +15,7 @@ pub enum OutputStream {
     Error,
 }
 
-/// Returns the width to fold at; `None` without a terminal, or if it is too narrow.
+/// Returns the width to fold at; `None` without a terminal, or if the terminal is too narrow.
 pub fn fold_width(stream: OutputStream) -> Option<usize> {
     terminal_columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }
@@ -67,12 +67,13 @@ fn visible_chars(text: &str) -> usize {
     first + parts.map(styled).sum::<usize>()
 }
 
-/// Folds the long lines of a text that is printed to stderr, if it is a terminal.
+/// Folds the long lines of a text for stderr; returns the text unchanged if stderr is no terminal.
 pub fn fold_for_stderr(text: &str) -> String {
     fold_width(OutputStream::Error).map_or_else(|| text.to_owned(), |width| fold(text, width))
 }
 
-/// Folds the long lines of a text for a terminal of this width, unless it is too narrow.
+/// Folds the long lines of a text for a terminal of this width; returns the text unchanged if the terminal is too
+/// narrow.
 pub fn fold_for_columns(text: &str, columns: usize) -> String {
     if columns < MIN_WIDTH_COLUMNS { text.to_owned() } else { fold(text, columns) }
 }

@@ -79,7 +79,8 @@ impl AcpSchema {
         })
     }
 
-    /// Fails unless a line is a valid message. `method` is that of the request which a response answers.
+    /// Fails unless a line is a valid message. For a response, `method` is the method of the request that the response
+    /// answers.
     pub fn check(&self, line: &Value, method: Option<&str>) {
         let fail = |what: &str, fault: String| panic!("{what}: {fault}\n{line:.2000}");
         assert_eq!(line["jsonrpc"], "2.0", "{line}");

@@ -42,7 +42,8 @@ impl TestProject {
         Self { folder, is_own: false, is_changed: AtomicBool::new(true) }
     }
 
-    /// Like [`Self::new`], for a project that the user wrote: trusts it before each command that starts a thread.
+    /// Creates a project like [`Self::new`] that the user wrote: the project is trusted before each command that starts
+    /// a thread.
     pub fn own() -> Self {
         Self { is_own: true, ..Self::new() }
     }

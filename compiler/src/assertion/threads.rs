@@ -31,7 +31,8 @@ const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
 const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum depth below the first thread.
 const MAX_SPAWN_DEPTH: usize = 5;
-/// Maximum number of combinations that are tried; each combination has one pattern of every set.
+/// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
+/// permission set.
 const MAX_CHOICES: usize = 2_000;
 
 pub struct ReachableThreads {

@@ -130,7 +130,8 @@ pub fn leave_out_ungranted_protocols(composed: &mut Composed) {
     composed.ungranted_protocols = left_out;
 }
 
-/// Records the removal with every suppression of that id. Returns true if there is one.
+/// Records in every suppression of `id` that it removes the item or hook declared at `origin`. Returns false if no
+/// suppression has this id.
 pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &DeclaredOrigin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {

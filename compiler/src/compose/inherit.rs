@@ -11,7 +11,7 @@ use crate::item::{Directive, FieldDecl, Items, Permissions};
 use crate::plan::OriginKind;
 use crate::semantics::limits::{LimitSetting, LimitValue};
 
-/// Returns the nearest link's value; the origin points at the declaration of the link.
+/// Returns the value of the link nearest to the leaf that has a value; the origin points at the directive of the link.
 pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<WithOrigin<T>> {
     chain
         .iter()
@@ -19,7 +19,7 @@ pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Opt
         .find_map(|d| of(d).map(|value| WithOrigin { value, origin: DeclaredOrigin::directive(d, d.span) }))
 }
 
-/// Returns the nearest link's value; the origin points at the value.
+/// Returns the value of the link nearest to the leaf that has a value; the origin points at the value itself.
 pub fn inherit_spanned_value<T: Clone>(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> Option<&Spanned<T>>,

@@ -61,7 +61,7 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
-    /// The condition needs a count of tokens several times above the limit.
+    /// The condition is true only at a token count of several times the limit `tokens`.
     #[error("the hook `{id}` fires only if one request takes several times the limit of `tokens`")]
     PastLimit { id: String, span: Span },
     /// The hook fires only for directives of the library or the user; `directive` is the first such directive.

@@ -14,7 +14,7 @@ pub enum ItemError {
     UnusedParameter { name: String, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
-    /// The id of another kind of item in place of a directive's.
+    /// An id that names an item of another kind where the id of a directive is needed.
     #[error("`{id}` is {}, not a directive", kind_with_article(*kind))]
     OtherKind { kind: ItemKind, id: String },
     /// An element, attribute or key outside the closed vocabulary: `what` is its category, `of` its parent.
@@ -364,7 +364,7 @@ impl Problem for ItemError {
     }
 }
 
-/// Returns the use of an item in place of which a directive is needed.
+/// Returns the help for [`ItemError::OtherKind`]: how an item of this kind is used.
 fn other_kind_help(kind: ItemKind, id: &str) -> String {
     match kind {
         ItemKind::Tool => format!(

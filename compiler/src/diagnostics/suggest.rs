@@ -1,8 +1,8 @@
 //! Did-you-mean suggestions: the closest known name, if it is close enough.
 
 /// Returns the candidate closest to `text`; `None` if no candidate is close. A candidate is close if its edit distance
-/// is at most a third of the length of `text`, if it differs only in case, if it is an id with the same last segment in
-/// another folder, or if `text` is its first word.
+/// is at most a third of the length of `text` (at least 1, at most 6), if it differs only in case, if it is an id with
+/// the same last segment in another folder, or if `text` is its first word.
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);

@@ -144,7 +144,8 @@ fn diagnostics_by_identity(report: &CheckReport) -> Identities {
     found
 }
 
-/// Returns true if no diagnostic is new and the fixes removed at least one.
+/// Returns true if no diagnostic is new, and the fixes in `used`, if there are any, removed at least one diagnostic.
+/// Replacements of old words need not remove a diagnostic.
 fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
     let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
     let total = |all: &Identities| all.values().sum::<usize>();

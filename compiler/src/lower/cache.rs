@@ -204,8 +204,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Reports tiers that `agent/models` names and no provider has. Skipped unless a project or user wrote that file,
-    /// because the check reads all provider files.
+    /// Reports tiers that `agent/models` names and no provider has, and aliases that have the name of a tier. Skipped
+    /// unless a project or user wrote that file, because the check reads all provider files.
     pub fn check_tiers(&self, found: &mut Diagnostics) {
         let Ok(id) = ItemId::parse("agent/models") else { return };
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);

@@ -51,7 +51,8 @@ pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
 }
 
-/// Returns the location of the declared limit with the effective value; `None` if a caller set the limit.
+/// Returns the location of the declaration with the effective value, first in the chain, then in the defaults; `None`
+/// if no file declares this value, for example because a caller set the limit.
 pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
     let written = layers.directive.iter().chain(&layers.defaults).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));

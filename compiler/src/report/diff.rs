@@ -177,7 +177,8 @@ fn pair_plans<'c>(
     found
 }
 
-/// Removes the changes that the starting directive already reports; `None` if none is left.
+/// Removes the changes that `root`, the comparison of the starting directive, already contains. `None` if no change is
+/// left and the directive exists on both sides.
 fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));

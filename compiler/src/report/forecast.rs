@@ -18,7 +18,8 @@ pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Frames that one turn adds, each with framing tokens: the reply, a tool result, and one block of each.
+/// Number of frames that one turn adds: two messages (the reply and a tool result), and one block in each. Each frame
+/// adds `MESSAGE_OVERHEAD_TOKENS`.
 const FRAMES_PER_TURN: u64 = 4;
 
 /// Totals of one estimated run.
@@ -89,8 +90,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the tokens by which the bound of a turn exceeds its assumed tokens, until the provider has counted the
-    /// turn.
+    /// Returns the tokens by which the upper bound on a turn's reply and results exceeds their assumed tokens. The
+    /// excess counts until the provider has reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)

@@ -180,8 +180,8 @@ impl Plan {
         }
     }
 
-    /// Returns the turns that the spend limit pays for in every run. Only the first prompt has a bound of its own;
-    /// replies and results have no bound in bytes.
+    /// Returns a lower bound on the turns of every run that the limits allow. The spend limit guarantees one turn at
+    /// most: only the first prompt has a known maximum size, because replies and results have no bound in bytes.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
             return TurnBound::new(self.limits.turns, LimitName::Turns);

@@ -146,8 +146,10 @@ impl WorkspaceScan<'_, '_> {
         self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
     }
 
-    /// Lists the grants of the project's directives, each compiled as a root without inputs. A directive that inherits
-    /// its permissions is listed if a directive that could start it can pass on more than an untrusted project may use.
+    /// Lists the requirements of the project's directives, each compiled as a root without inputs: grants, items of the
+    /// user space, texts of continuations, and scripts. A directive that inherits its permissions is listed if the user
+    /// has directives, or if a directive of the project has more grants than an untrusted project may use: such a
+    /// directive could start the inheriting one.
     fn directives(&self) -> Vec<TrustRequirement> {
         let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());

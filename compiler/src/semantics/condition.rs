@@ -137,8 +137,8 @@ impl Condition {
         Self { roots: roots(&root), directive_parts: parts.into(), root }
     }
 
-    /// Returns true if the condition is false for this directive, whatever the other facts are. Few instructions, because
-    /// a check asks this for every hook and every directive; false if only an evaluation can tell.
+    /// Returns true if the condition is false for this directive, whatever the other facts are. Returns false if only
+    /// an evaluation can decide. The function is cheap, because a check calls it for every hook and every directive.
     pub fn rules_out(&self, directive: &str) -> bool {
         self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }

@@ -38,8 +38,8 @@ pub enum Operation {
     /// Moves a live child, with its reservation, to an ancestor of its parent.
     Move { thread: String, to: String },
     /// Ends a thread and opens the account of its continuation below the same parent, if there is one. The continuation
-    /// gets the thread's remaining amount, at most `most`. The parent may be draining, because its reservation already
-    /// contains the money.
+    /// gets the thread's remaining amount, at most `most`. The parent is allowed to be draining, because its
+    /// reservation already contains the money.
     HandOver { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },

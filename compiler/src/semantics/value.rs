@@ -128,7 +128,7 @@ impl Num {
         }
     }
 
-    /// Returns the whole number, if it is one and not negative.
+    /// Returns the number as an unsigned integer; `None` if the number is negative, has a fraction or is too large.
     pub fn to_u64(self) -> Option<u64> {
         match self {
             Self::Int(n) => u64::try_from(n).ok(),

@@ -85,11 +85,12 @@ struct SchemaChecker<'a, 'n> {
     author: SchemaAuthor,
 }
 
-/// The position of a schema in the whole.
+/// The position of a schema within the schema of all parameters.
 #[derive(Clone, Copy)]
 struct Position {
     depth: usize,
-    /// True if the schema is part of another schema (`allOf`, `if` …), which may declare the properties of this one.
+    /// True if the schema is a part of another schema (`allOf`, `if` …). The other schema may declare the properties
+    /// that this schema requires.
     composed: bool,
 }
 

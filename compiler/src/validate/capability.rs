@@ -29,7 +29,7 @@ pub struct PatternMatcher {
     reaches: HashMap<String, PatternMatch>,
     /// Capability groups; read when the first pattern matches nothing.
     groups: Option<Vec<CapabilityGroup>>,
-    /// Key: the span of the base's `<permissions>` and the pattern.
+    /// Proofs that the grants of a base cover a pattern, by the span of the base's `<permissions>` and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
@@ -289,7 +289,7 @@ fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissio
     }
 }
 
-/// Reports `net` and `write` grants that the sandbox of a program cannot apply as written: paths that grant no folder,
+/// Reports paths of `write` that grant no folder, and grants to a program that its sandbox cannot apply as written:
 /// hosts (the sandbox allows the whole network or none of it), and the project folder (the sandbox allows changes of
 /// existing entries only).
 fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {

@@ -35,7 +35,7 @@ pub enum BoundCause {
     Retries,
     /// The context windows of the provider files.
     Windows,
-    /// Requests of a usual size, none of which takes several times the token limit.
+    /// The assumption that no request uses several times the token limit.
     Overshoot,
 }
 
@@ -44,8 +44,8 @@ impl BoundCause {
         [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction, Self::Retries, Self::Windows];
 }
 
-/// The highest usage of a context window that a condition can meet. An estimate may exceed the window, but no request
-/// is several times as large as the window.
+/// The highest possible usage of a context window, as a multiple of its size. An estimate may exceed the window, but no
+/// request is several times as large as the window.
 const MAX_USAGE_RATIO: f64 = 4.0;
 
 /// Requests between two checks of the token limit: a summary of the conversation, and the request itself.
@@ -55,8 +55,8 @@ const REQUESTS_PER_CHECK: u64 = 2;
 /// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens of a large request. The bound includes them, so that one large request alone does not pass the bound of a
-/// small limit.
+/// Tokens of a large request, which are added to the bound: under a small limit, a single large request must not exceed
+/// the bound.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
@@ -136,8 +136,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. `is_usual`
-    /// assumes that no request takes several times the token limit.
+    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. If `is_usual`
+    /// is true, the bound assumes that no request uses several times the token limit.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,

@@ -454,8 +454,9 @@ fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)
 }
 
-/// Returns the tools that a condition requires of a call: `call.item_id == "…"` or `call.item_id in […]`, or the same
-/// forms with `call.name`, alone or in `&&`.
+/// Returns the tools that a condition requires of a call, by `call.item_id == "…"` or `call.item_id in […]`, or by the
+/// same forms with `call.name`: alone, as a part of `&&`, or in every part of `||`. `None` if the condition requires no
+/// tool.
 fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
         ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),

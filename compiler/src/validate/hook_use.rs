@@ -161,7 +161,8 @@ impl HookUses {
     }
 
     /// Records a directive that could not be composed. The hooks of its chain count as firing, as far as the chain can
-    /// be followed; if a link cannot be read, any hook may fire.
+    /// be followed, and so do the hooks of files whose condition is not false for its id. If a link cannot be read, any
+    /// hook may fire.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
@@ -301,7 +302,8 @@ impl ConditionVerdicts {
     }
 }
 
-/// Reports hooks of the project's files that can never run, because an earlier hook always fires and stops later hooks.
+/// Reports hooks of the project's files that can never run, because an earlier hook stops later hooks and fires always
+/// or under the same condition. Returns the spans of the reported hooks.
 pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =

@@ -219,8 +219,8 @@ impl Chunk {
     }
 }
 
-/// Returns the units: every directive of any space, and every other item of the project except settings, even if
-/// nothing references it. Exports of finished threads are skipped.
+/// Returns the units: every item of the project except settings, even if nothing references the item. Exports of
+/// finished threads are skipped.
 pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind, &'l ItemId)> {
     let of = |(kind, list): (ItemKind, &'l Arc<[Entry]>)| {
         let mut before = None;

@@ -118,7 +118,7 @@ impl InputUses {
         }
     }
 
-    /// Records a directive that could not be composed on every route.
+    /// Records a directive that could not be composed on at least one route.
     pub fn add_uncomposed(&mut self) {
         self.incomplete = true;
     }

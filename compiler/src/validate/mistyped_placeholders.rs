@@ -152,7 +152,8 @@ fn find_in_line<'t>(
     }
 }
 
-/// Returns the input that braces around this text were probably meant for; `None` if the braces are plain text.
+/// Checks if the text in braces is a mistyped placeholder, and returns the declared input that it names, if there is
+/// one. `None` if the braces are plain text.
 fn intended_input<'t>(
     inside: &'t str,
     double: bool,

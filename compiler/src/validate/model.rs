@@ -75,7 +75,8 @@ impl ModelIds {
         self.ids.iter().any(|id| id == text)
     }
 
-    /// Suggests the model id for a text that is not one.
+    /// Suggests a model id for a text that is no model id: the model of the tier that the text names, else the closest
+    /// id.
     pub fn suggestion(&self, text: &str) -> Option<String> {
         let of_tier = self.resolve_tier(text).map(str::to_owned);
         of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))

@@ -45,7 +45,7 @@ impl TextFrequencies {
     }
 }
 
-/// The reported parts. The first affected directive of each part is the example.
+/// The reports by the span of the changing part. Each report names the first affected directive as an example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
     reported: BTreeMap<Span, ContextError>,

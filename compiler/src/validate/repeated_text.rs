@@ -53,15 +53,16 @@ struct ParagraphIndex {
     repeated: Vec<(Occurrence, Occurrence)>,
 }
 
-/// Paragraphs by text, and indexes by list of texts. Most directives share the knowledge of their bases; with the
-/// cache, the work grows with the size of the texts and not with the number of directives.
+/// A cache of the paragraphs of each text, and of the `ParagraphIndex` of each list of texts. Most directives share
+/// the knowledge of their bases; with the cache, the work grows with the size of the texts and not with the number of
+/// directives.
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<[Paragraph]>>>,
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }
 
-/// Repetitions by the places of both paragraphs. The first affected directive is the example.
+/// Repetitions by the places of both paragraphs. Each repetition names the first affected directive as an example.
 #[derive(Default)]
 pub struct RepeatedParagraphs {
     found: BTreeMap<(Span, Span), (u64, String)>,
@@ -150,7 +151,7 @@ impl ParagraphCache {
     }
 }
 
-/// Returns true if the first request contains the knowledge of a hook.
+/// Returns true if the first request of a thread can contain the knowledge of a hook.
 fn is_sent(hook: &ComposedHook) -> bool {
     hook.is_live() && matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted)
 }

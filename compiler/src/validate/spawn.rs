@@ -48,7 +48,7 @@ pub enum SpawnSource {
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
     /// A call in the body. `free` is true for a call of the thread tool, because such a call may set limits of its own.
     Body { free: bool },
-    /// A grant of this one directive.
+    /// A grant that names exactly the directive that it allows to start.
     Grant,
 }
 

@@ -445,7 +445,7 @@ fn merge_enums(branches: &[Value]) -> Option<Value> {
     Some(json!({"type": kind, "enum": values}))
 }
 
-/// Allows null as well.
+/// Returns a schema that also accepts null.
 fn or_null(schema: Value) -> Value {
     let Value::Object(mut map) = schema else { return schema };
     if let Some(Value::Array(any)) = map.get_mut("anyOf") {
@@ -468,7 +468,8 @@ fn first_alternative(map: &mut Map<String, Value>) -> Option<&mut Map<String, Va
     map.get_mut("anyOf")?.as_array_mut()?.first_mut()?.as_object_mut()
 }
 
-/// Puts the annotations of the whole before those of an alternative.
+/// Adds the annotations of the whole schema to an alternative: its description is put before the alternative's own
+/// description, its other annotations replace those of the alternative.
 fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>) {
     for (key, value) in outer {
         let both = match (key.as_str(), value.as_str(), map.get(&key).and_then(Value::as_str)) {

@@ -84,7 +84,8 @@ impl OracleCondition {
         }
     }
 
-    /// Calls `visit` for every comparison and pattern with its path, for the values at which the result can change.
+    /// Calls `visit` with the path of every comparison and pattern, and a value of the path at which the result can
+    /// change.
     pub fn visit_literals(&self, visit: &mut dyn FnMut(&str, &Value)) {
         match self {
             Self::All(all) | Self::Any(all) => all.iter().for_each(|one| one.visit_literals(visit)),

@@ -289,8 +289,8 @@ fn check(given: &Map<String, Value>, declared: &[Input]) -> Result<(), Refused> 
     if declared.iter().any(is_missing) { Err(Refused::Missing) } else { Ok(()) }
 }
 
-/// Returns at most `most` calls of `main`. In these calls, each input has the values at which a condition can change,
-/// and no value.
+/// Returns at most `most` calls of `main`. The calls combine, for each input, the values at which the result of a
+/// condition can change, and the input without a value.
 pub fn enumerate(
     project: &RandomProject,
     most: usize,

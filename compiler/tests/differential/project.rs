@@ -133,7 +133,7 @@ impl RandomProject {
         for n in 0..=rng.below(6) {
             project.hooks.push(RandomHook::generate(rng, &format!("hook{n}"), &names));
         }
-        // Another sequence, so that the projects of a seed stay the same.
+        // The assertions use a random sequence of their own, so that the projects of a seed stay the same.
         let rng = &mut Rng::new(seed ^ 0x5eed);
         project.assertions = (0..=rng.below(2)).map(|n| RandomAssertion::generate(rng, n)).collect();
         project
@@ -200,7 +200,7 @@ impl RandomAssertion {
         Value::Object(data)
     }
 
-    /// Returns true if no answer of the gates violates the assertion.
+    /// Returns true if the assertion holds for every combination of passed and missing gates.
     pub fn is_vacuous(&self) -> bool {
         let mut names: Vec<&String> = self.gates.iter().map(|(gate, _)| gate).collect();
         names.sort();

@@ -1,4 +1,4 @@
-//! A seeded pseudo-random generator (`splitmix64`) of generated tests.
+//! A seeded pseudo-random generator (`splitmix64`) for generated tests.
 
 pub struct Rng(u64);
 

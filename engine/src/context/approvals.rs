@@ -51,8 +51,8 @@ pub trait ApprovalHandler: Send + Sync {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval>;
 }
 
-/// The policy for requests that need an approval: calls, and reached limits that a hook escalates. Each embedder
-/// chooses a policy.
+/// The policy for approval requests: for calls, and for reached limits that a hook escalates. Each embedder chooses a
+/// policy.
 #[derive(Clone)]
 pub enum ApprovalPolicy {
     /// A handler decides.
@@ -66,7 +66,7 @@ pub enum ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Returns false if the policy allows every call that needs an approval without a request.
+    /// Returns false if the policy allows every call without requesting an approval.
     pub fn is_attended(&self) -> bool {
         match self {
             Self::Allow => false,

@@ -17,7 +17,8 @@ use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 
-/// Maximum duration of reading ignore files. After it, the list is rendered without them.
+/// Maximum time to apply the ignore files to the project's tools. If more time is needed, the text also lists ignored
+/// tools.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Number of cached texts of `capabilities.md`. Threads of one plan share a text.

@@ -206,7 +206,7 @@ impl EngineContext {
         }
     }
 
-    /// Keeps the process from being idle until the returned guard is dropped.
+    /// Makes the process count as waiting for a child until the returned guard is dropped.
     pub fn await_child_guard(self: &Arc<Self>) -> AwaitedChildGuard {
         self.live().attended += 1;
         AwaitedChildGuard(Arc::clone(self))
@@ -268,7 +268,7 @@ impl EngineContext {
 /// Interval between two polls of the inboxes of running threads.
 const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Polls the inboxes until no thread runs. A message may be delivered twice, because its file was not removed yet. The
+/// Polls the inboxes until no thread runs. A message is delivered again if its file has not been removed yet; the
 /// receiver then recognizes the id of the message.
 async fn watch_inboxes(engine: Weak<EngineContext>) {
     loop {

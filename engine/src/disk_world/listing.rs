@@ -84,8 +84,8 @@ impl Listing {
                         match dir.metadata(&path) {
                             Ok(metadata) => metadata.is_dir(),
                             Err(error) if is_own => return Err(super::open_error(space, &path, &error)),
-                            // In a folder of another client, a link may lead out of the space. That link is not an
-                            // item, and the listing does not fail because of it.
+                            // In a folder of another client (`.claude`, `.agents`), a link may lead out of the space.
+                            // That link is not an item, and the listing does not fail because of it.
                             Err(_) => {
                                 others.push(path.into());
                                 continue;

@@ -86,7 +86,8 @@ impl Watcher {
             // A name that is not Unicode is not the name of an item.
             let Ok(name) = name.to_str() else { continue };
             let path = format!("{folder}/{name}");
-            // The folders of other clients contain state beside the items. Changes of state are ignored.
+            // The folders of other clients (`.claude`, `.agents`) contain state beside the items. Changes of state are
+            // ignored.
             if !folder.starts_with(".ai") && !ItemKind::ALL.iter().any(|kind| kind.concerns(&path)) {
                 continue;
             }

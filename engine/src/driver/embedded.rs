@@ -232,7 +232,7 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns the signal of work that was cut at the deadline.
+    /// Returns the signal of work that was cut at the deadline. The time of the signal is the deadline or later.
     fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
         let signal = self.at(fact);
         Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }
@@ -324,7 +324,8 @@ impl Driver for EmbeddedDriver {
                             expand::expand_message(&self.engine, &run, answer, &mut considered).await?;
                     }
                     if matches!(answer, HookOutcome::Failed { .. }) && acts.is_overdue() {
-                        // The duration limit ends the thread, not the hook that it interrupted.
+                        // The duration limit interrupted the hook. The limit ends the thread, so the failure of the
+                        // hook does not count.
                         answer = HookOutcome::None;
                     }
                     let (kept, point, subject) = (acts.take_writes(), run.point, run.subject);

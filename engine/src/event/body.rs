@@ -38,7 +38,7 @@ pub struct Opened {
     /// Seed of the backoff jitter, so that a replay waits equally long.
     pub seed: u64,
     pub project_path: String,
-    /// True if an approver is available.
+    /// False if the approval policy allows every call without requesting an approval.
     #[serde(default)]
     pub attended: bool,
     /// Images of the first message.
@@ -115,7 +115,7 @@ pub struct Continues {
     /// The previous thread of the session, if it differs from `thread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Prompts of the session so far.
+    /// Number of prompts of the session so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompts: u64,
     /// Ids of layers that the conversation contains already.
@@ -139,7 +139,7 @@ pub struct SystemPrompt {
     pub layers: Vec<String>,
 }
 
-/// Contributors to the first user message, before and after the body.
+/// The ids of the hooks and items whose texts precede and follow the body in the first user message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextInjected {
     pub before: Vec<String>,

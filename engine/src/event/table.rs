@@ -435,7 +435,8 @@ mod tests {
             fields.extend(row.fields);
             assert_eq!(keys, fields, "{}", row.name);
             assert_eq!(written["type"], row.name);
-            // A line writes the fields of an event under their own names.
+            // A transcript line contains the event's fields and the line's own fields, so no field may have a reserved
+            // name.
             assert!(row.fields.iter().all(|field| !RESERVED_FIELDS.contains(&field.trim_start_matches('_'))));
         }
     }

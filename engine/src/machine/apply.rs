@@ -382,7 +382,7 @@ fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPha
     }
 }
 
-/// Makes a group the current one, when its first event is applied.
+/// Makes a group the current group when the first event of the group is applied.
 fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
@@ -561,7 +561,8 @@ pub(crate) fn limit_mut<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'
         "spend" => Some(&mut limits.spend),
         "spawns" => Some(&mut limits.spawns),
         "duration_seconds" => Some(&mut limits.duration_seconds),
-        // `depth` belongs to the tree of threads, and `output` is only a request to the model.
+        // No message raises these limits: `depth` belongs to the tree of threads, and `output` is only a request to the
+        // model.
         _ => None,
     }
 }

@@ -217,7 +217,7 @@ impl Effect {
                     Some(HookCall::Execute { .. } | HookCall::Sign { .. }) => true,
                     Some(HookCall::Fetch { .. }) | None => false,
                 };
-                // The export is written before the hooks of the end.
+                // At the end of a thread, the driver writes the export before it runs the hooks.
                 let is_end = run.ended.is_some();
                 is_end || plan.hooks.iter().any(|hook| hook.event == run.point && hook.is_live() && acts(&hook.action))
             }

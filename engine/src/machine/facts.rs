@@ -51,7 +51,8 @@ pub(super) fn point_facts(
         HookPoint::AgentEnd => {
             put("turn", state.cost.turns.into());
             put("result", state.last_text().unwrap_or_default().into());
-            // The valid outputs of the last incomplete return: a complete return ends the thread without this point.
+            // These are the valid outputs of the last incomplete return: after a complete return, the hooks of this
+            // point do not run.
             put("outputs", state.partial_outputs.clone().map_or(Value::Null, Value::Object));
         }
         HookPoint::Limit => {

@@ -58,7 +58,7 @@ impl<T> Deref for Allowed<T> {
     }
 }
 
-/// An authorized call with its position in the reply and the access of its run.
+/// An authorized call: its position in the reply, and the folders and hosts that it may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dispatch {
     pub turn: u64,
@@ -506,7 +506,7 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
 }
 
 /// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
-/// risk. For a thread without an approver, the check only warns (`language.md` 9).
+/// risk. If the approval policy of the thread requests no approvals, the call runs nevertheless (`language.md` 9).
 ///
 /// # Errors
 ///

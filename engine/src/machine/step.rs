@@ -88,8 +88,8 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
     events
 }
 
-/// Returns the event of the duration limit if it is reached at `now`, or would be during a wait of `delay_ms`. The event
-/// has the time that the thread used: a wait that does not fit is never made.
+/// Returns the event of the duration limit if it is reached at `now`, or would be during a wait of `delay_ms`. The
+/// event states the time that the thread has used, without the wait: a wait that does not fit is never made.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);
@@ -190,7 +190,7 @@ fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
     match point {
         HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Gives(Outcome::Pass),
         HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Gives(Outcome::Pass),
-        // The hooks have seen the message before it entered the conversation.
+        // The intake has run the hooks of these points before the message entered the conversation.
         HookPoint::Input | HookPoint::Command => StepResult::Gives(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),
         HookPoint::ResolveExtends

@@ -18,7 +18,7 @@ pub(super) enum StepResult {
     Do(Effect),
     /// Events have to be written; no effect is needed.
     Write(Vec<EventBody>),
-    /// The outcome, which the state determines.
+    /// The step has an outcome, which the state determines.
     Gives(Outcome),
 }
 

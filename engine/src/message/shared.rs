@@ -82,7 +82,7 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns the last renamed message if `is_same` accepts it, else the one that `rename` makes.
+    /// Returns the last renamed message if `is_same` accepts it, otherwise the message that `rename` creates.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,7 +19,7 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinit
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, WireEncoding};
 
-/// Name of the wire on parts that only this wire understands.
+/// The name of this wire, which marks parts that only this wire understands.
 pub const WIRE: &str = "gemini";
 
 /// Prefix of the ids that we generate for calls without an id; never sent to the server.

@@ -185,7 +185,7 @@ impl Endpoint {
         error
     }
 
-    /// Returns the key of the requests, which a provider may return in a reply.
+    /// Returns the key that the requests contain. A provider may repeat the key in a reply.
     pub fn key(&self) -> Option<&ApiKey> {
         self.key.as_ref()
     }

@@ -20,7 +20,7 @@ use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, ToolCall, WireEncoding, calls_in};
 
-/// Name of the wire on blocks that only this wire understands.
+/// The name of this wire, which marks content blocks that only this wire understands.
 pub const WIRE: &str = "openai-chat";
 
 /// Maximum size of the id of a call, in bytes.

@@ -16,7 +16,7 @@ const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
-    /// Takes an event; returns the deltas to display.
+    /// Processes an event; returns the deltas to display.
     fn push(&mut self, event: &SseEvent) -> Vec<Delta>;
 
     /// Returns true after the final event, or an error; later events are ignored.

@@ -16,7 +16,8 @@ use super::{LiteralReader, parse_number, push_entry, syntax_error};
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
-/// Maximum estimated nesting, above that of any real script and within the stack: the parser recurses without a limit.
+/// Maximum estimated depth of nesting. The parser recurses without a limit: its stack suffices for this depth, and real
+/// scripts nest less deeply.
 const MAX_ESTIMATED_DEPTH: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -461,8 +461,8 @@ impl EngineContext {
         blocking(name).await
     }
 
-    /// Starts a child that has no transcript, from the child's row and plan and the parent's transcript. The parent may
-    /// wait for the child. `None` if no call started the child.
+    /// Starts a child that has no transcript. The start parameters come from the child's row and plan and from the
+    /// parent's transcript. Returns `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,

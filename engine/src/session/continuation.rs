@@ -321,7 +321,7 @@ impl EngineContext {
         let plan_check = self.plan_check.clone();
         let compiled = self.with_world(move |world| {
             let request = CompileRequest::new(directive);
-            // The continuation directive receives the inputs of the thread that the directive declares.
+            // Of the thread's inputs, the continuation directive receives the inputs that it declares itself.
             let declared = compile(world, &request).value.map(|compilation| compilation.plan.interface.inputs);
             let is_declared = |name: &str| declared.as_ref().is_some_and(|inputs| inputs.contains_key(name));
             let given = inputs.into_iter().filter(|(name, _)| is_declared(name)).collect();
@@ -345,7 +345,7 @@ pub(super) fn mode_of(state: &ThreadState) -> ChatMode {
     state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default()
 }
 
-/// Returns the messages of a thread that its continuation delivers.
+/// Returns the messages that wait in a thread and are delivered by the thread's continuation.
 pub(super) fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
     let due = undelivered_prompt(state).map(|message| message.id.as_str());
     state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()

@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 3;
 struct Descendant {
     row: ThreadRow,
     liveness: Liveness,
-    /// Started with `rye run --parent`, so that no transcript names it.
+    /// True if `rye run --parent` started the descendant, so that no transcript of a parent names the descendant.
     is_outside: bool,
 }
 

@@ -21,7 +21,7 @@ const MAX_LISTED_CALLS: usize = 100;
 /// The capability of every item: the user restores files, so no grant of a thread bounds the writes.
 const EVERY_ITEM: &str = "rye.*";
 
-/// The files that a rewind to the state before a prompt concerns.
+/// The files that a rewind to the state before a prompt can restore or has restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRewind {
     /// Sorted by path.
@@ -60,7 +60,7 @@ pub enum RewindState {
     Removable,
     /// The file has its old contents already.
     Unchanged,
-    /// The file was changed by something else since; it stays as it is.
+    /// Something else changed the file after the last recorded write, so the rewind does not change the file.
     Changed,
     /// The old contents were too large to be kept, or the file cannot be read.
     Unavailable,

@@ -68,7 +68,7 @@ pub(super) struct ScriptedModel {
     pub pause: Duration,
     /// The usage that every reply reports.
     pub usage: Usage,
-    /// True if the replies stand for the calls of a client.
+    /// True if the replies represent calls of a client.
     pub is_client: bool,
 }
 

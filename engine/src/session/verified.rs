@@ -239,8 +239,8 @@ impl EngineContext {
     }
 
     /// Checks the folded state of an unverified transcript. The user must accept a raised limit, an approved call, a
-    /// headless start although an approver is present, and a waiting control message that does not just stop the
-    /// thread.
+    /// start under a policy that requests no approvals (unless the policy of this process requests none either), and a
+    /// waiting control message that does not just stop the thread.
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,

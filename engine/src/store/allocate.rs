@@ -19,7 +19,7 @@ const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
-    /// Folders above the threads' folders whose names this process has synced.
+    /// The folders of directives' categories whose names this process has synced.
     synced: Mutex<BTreeSet<PathBuf>>,
     /// The last number allocated for a directive and second, at which the next allocation starts.
     last: Mutex<Option<(ItemId, u64, u64)>>,

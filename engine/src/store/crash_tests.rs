@@ -365,8 +365,8 @@ fn every_skipped_sync_of_a_registry_loses_something() {
     };
     let (undisturbed, _) = life(None, None);
     let (operations, syncs) = (undisturbed.operations(), undisturbed.counters().all_syncs());
-    // The syncs are three of the store's folders with the mark, one of the thread's folder, four of the transcript
-    // (three writes and its name), and one of the closed registry.
+    // Three syncs are for the store's folders and the mark, one is for the thread's folder, four are for the transcript
+    // (three writes and its name), and one is for the registry when it is closed.
     assert_eq!(syncs, 3 + 1 + 4 + 1);
     for skipped in 0..syncs {
         let is_noticed = (0..=operations).rev().any(|at| {

@@ -21,7 +21,7 @@ const MAX_REDIRECTS: usize = 5;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The hosts that a tool may reach, and the limits on its time and size.
+/// The hosts that a tool may reach, and the limits on the time of a request and the size of its response.
 #[derive(Debug, Clone)]
 pub struct WebClient {
     /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.

@@ -130,7 +130,7 @@ pub fn count_refused(mut run: Command) -> usize {
     printed.matches("refused ").count()
 }
 
-/// Runs all attempts as this user, or as another one.
+/// Runs all attempts as the user `uid`, or as the current user if `uid` is `None`.
 fn attempt_all(uid: Option<u32>) {
     if !is_offered(6, true) || !has_python() {
         return;

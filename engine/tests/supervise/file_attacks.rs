@@ -146,7 +146,8 @@ fn content(machine: &Machine) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Runs all attempts as this user, or as another one, without and with a grant of the network.
+/// Runs all attempts as the user `uid`, or as the current user if `uid` is `None`; without and with a grant of the
+/// network.
 fn attempt_all(uid: Option<u32>) {
     if !is_offered(6, true) || !has_python() {
         return;

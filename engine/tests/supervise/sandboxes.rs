@@ -202,8 +202,8 @@ fn nothing_outside_is_read() {
     assert_eq!(machine.run_unsandboxed("echo $SECRET_API_KEY"), "\n");
 }
 
-/// Tests the keys of a user space inside and outside the home folder and of the project, with the project in every
-/// position relative to them.
+/// Tests that no program reads the keys, trust records and state of the user space and of the project. The project lies
+/// beside, inside, above or at the place of the user space or the home folder.
 fn keys_are_out_of_reach() {
     if !is_offered(3, false) {
         return;

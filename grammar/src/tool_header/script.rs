@@ -35,7 +35,7 @@ pub struct EntrySignature {
     pub required: usize,
     /// True if the function takes any number of positional arguments.
     pub is_variadic: bool,
-    /// True if a parameter without a default can be given by its name only.
+    /// True if a parameter without a default can be passed by its name only.
     pub requires_names: bool,
 }
 

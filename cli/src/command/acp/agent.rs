@@ -96,7 +96,7 @@ pub fn initialize() -> InitializeResponse {
         .delete(SessionDeleteCapabilities::new());
     let capabilities = AgentCapabilities::new()
         .load_session(true)
-        // The session's model decides; a prompt that it does not accept gets an error.
+        // The agent announces images even if a session's model accepts none; a prompt with images then gets an error.
         .prompt_capabilities(PromptCapabilities::new().embedded_context(true).image(true))
         .session_capabilities(sessions);
     InitializeResponse::new(ProtocolVersion::V1)

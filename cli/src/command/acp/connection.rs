@@ -1,5 +1,5 @@
-//! The connection to the client: which method of the agent answers which message. A request that takes time runs beside the
-//! connection, so that a notification can overtake it.
+//! The connection to the client: selects the method of the agent that answers a message. A request that takes time runs
+//! beside the connection, so that a notification can overtake it.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -104,7 +104,7 @@ pub async fn connect(agent: &Arc<RyeAgent>) -> Result<(), Error> {
         .await
 }
 
-/// Responds with a result once it is there.
+/// Responds to a request once its result is available, without blocking the connection.
 fn respond_later<T: JsonRpcResponse>(
     connection: &ConnectionTo<Client>,
     responder: Responder<T>,

@@ -1,4 +1,5 @@
-//! Inputs that a directive requires and the command line does not give: the client asks its user for them.
+//! Inputs that a directive requires and that the command line does not contain: the client asks its user for the
+//! values.
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
@@ -20,8 +21,8 @@ use crate::workspace::Spaces;
 /// An input without a value.
 type MissingInput = (String, InterfaceField);
 
-/// Returns the required inputs of a directive that the command line does not give. A directive that cannot be composed
-/// has none; its compilation reports the errors.
+/// Returns the required inputs of a directive that have no value on the command line. Returns no inputs for a directive
+/// that cannot be composed, because the compilation reports its errors.
 pub fn missing(directive: &str, call: &RunRequestArgs, spaces: &Spaces) -> Result<Vec<MissingInput>, CommandError> {
     let world = spaces.open()?;
     let id = parse_directive_id(directive)?;

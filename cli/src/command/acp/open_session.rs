@@ -1,4 +1,4 @@
-//! An open session as the requests of the client reach it: modes, options, extensions, closing.
+//! An open session, and the operations that requests of the client perform on it: modes, options, extensions, closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ impl OpenSession {
         self.commands.is_closed()
     }
 
-    /// Returns the modes of the session; `None` if it has ended.
+    /// Returns the modes of the session; `None` if the session has ended.
     pub fn modes(&self) -> Option<SessionModeState> {
         self.requests.control.live_state().as_ref().map(mode_of).map(mode_state)
     }
@@ -98,7 +98,7 @@ impl OpenSession {
         }
     }
 
-    /// Sends the configuration options once another thread continues the session than before.
+    /// Waits until a thread other than `before` continues the session, then sends the configuration options.
     pub async fn send_options_after(&self, before: &ThreadId) {
         let control = &self.requests.control;
         loop {
@@ -119,7 +119,7 @@ impl OpenSession {
     /// Performs a request of the chat.
     ///
     /// # Errors
-    /// Returns the reason why the session refuses it.
+    /// Returns the reason why the session refuses the request.
     pub async fn answer(&self, verb: ChatVerb) -> Result<Option<Value>, String> {
         let response = self.requests.answer(ChatRequest { id: Value::Null, verb }).await;
         response.error.map_or(Ok(response.data), Err)
@@ -128,7 +128,7 @@ impl OpenSession {
     /// Sets the mode.
     ///
     /// # Errors
-    /// There is no such mode, or the user declines what it allows more.
+    /// There is no such mode, or the mode allows more than the current one and the user declines it.
     pub async fn set_mode(&self, mode: &str) -> Result<(), Error> {
         self.change(|confirm| mode_request(mode, confirm)).await
     }
@@ -136,7 +136,7 @@ impl OpenSession {
     /// Sets a configuration option. Returns all options.
     ///
     /// # Errors
-    /// There is no such option or value, or the user declines what it allows more.
+    /// There is no such option or value, or the value allows more than the current one and the user declines it.
     pub async fn set_option(
         &self,
         id: &str,
@@ -149,7 +149,7 @@ impl OpenSession {
         Ok(config_options(&values.map_err(|reason| invalid(&reason))?, &live, &self.requests.spaces))
     }
 
-    /// Performs a change. If it allows more, the user is asked first.
+    /// Performs a change. A change that allows more than before needs the consent of the user.
     async fn change(&self, request: impl Fn(bool) -> Result<ChatVerb, String>) -> Result<(), Error> {
         let verb = request(false).map_err(|reason| invalid(&reason))?;
         let Err(reason) = self.answer(verb).await else { return Ok(()) };

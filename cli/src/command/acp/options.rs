@@ -120,7 +120,7 @@ pub fn config_options(values: &OptionValues, live: &LiveState, spaces: &Spaces) 
     vec![of_mode, of_model, budget]
 }
 
-/// Returns the current budget and those below the limits of the session, in ascending order.
+/// Returns the current budget and the entries of [`BUDGETS`] within the limits of the session, in ascending order.
 fn budgets(current: u64, live: &LiveState) -> Vec<u64> {
     let session = live.plan.session_limits.map(|limits| limits.spend);
     let ceiling = live.plan.limit_ceilings.get(&LimitName::Spend).copied();

@@ -262,7 +262,8 @@ impl SessionTask {
         let handled = if let EventBody::UserInput(input) = body {
             input.handled.then_some(&input.id)
         } else if let EventBody::CommandRan(ran) = body {
-            // An answer for the next prompt starts no prompt, whose end the client could wait for.
+            // A command whose answer is kept for the next prompt starts no prompt, so the client must not wait for an
+            // end.
             matches!(ran.action.delivery(), None | Some(Delivery::NextTurn)).then_some(&ran.id)
         } else {
             None
@@ -293,7 +294,7 @@ impl SessionTask {
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         tokio::spawn(async move {
             let answered = open.connection.send_request(request).block_task().await;
-            // A client that cannot answer refuses.
+            // If the client fails to answer, the request counts as refused.
             let outcome = answered.map_or(RequestPermissionOutcome::Cancelled, |response| response.outcome);
             let (answer, problem) = grants.answer(&outcome, &question, &open.requests.spaces);
             if let Some(problem) = problem {

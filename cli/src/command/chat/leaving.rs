@@ -61,7 +61,7 @@ impl BackgroundChoice {
     }
 }
 
-/// The answers of a user who leaves for another session.
+/// The hint that lists the possible answers if children still run and the user opens another session.
 pub const CHILDREN_HINT: &str = "repeat with `children`: `wait` or `cancel`";
 
 /// Returns the question for a user who leaves: `2 children run`, with the keys or words that answer it.

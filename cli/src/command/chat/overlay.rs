@@ -147,7 +147,7 @@ impl Completer {
             }
             _ => Vec::new(),
         };
-        // A name that begins with the typed characters is meant.
+        // If a name begins with the typed characters, other names are left out.
         let has_prefix = names.iter().any(|name| name.starts_with(word));
         let names = names.into_iter().filter(|name| !has_prefix || name.starts_with(word));
         best_matches(names.map(|name| (name, String::new())), word, "")
@@ -179,7 +179,8 @@ fn best_matches(names: impl IntoIterator<Item = (String, String)>, typed: &str, 
 }
 
 /// Returns the distance between a name and the typed characters; `None` if the name does not contain them in the same
-/// order. Gaps increase the distance, and a match at the start of a part of the name reduces it.
+/// order. The distance grows with the length of the name and with each gap before a matching character, unless the
+/// character starts a part of the name.
 fn match_score(name: &str, typed: &str) -> Option<usize> {
     let lower = name.to_lowercase();
     let mut score = name.len();

@@ -34,7 +34,7 @@ impl PlanChanges {
     }
 }
 
-/// The part of a refusal that a confirmation lifts.
+/// The part of a refusal that states how the user confirms the change.
 pub const CONFIRM_HINT: &str = "repeat with `confirm`";
 
 /// The difference that a user requests between a session's plan and its next plan.

@@ -132,7 +132,8 @@ impl RequestHandler {
         sent
     }
 
-    /// Opens another session. Children are cancelled once the session is closing.
+    /// Opens another session with a request for a session change. `children` is the treatment of children that still
+    /// run.
     pub async fn switch(&self, verb: ChatVerb, children: LeftChildren) -> ChatResponse {
         self.answer(ChatRequest { id: Value::Null, verb: verb.with_children(children) }).await
     }
@@ -163,7 +164,7 @@ impl RequestHandler {
     /// Adds images to a message.
     ///
     /// # Errors
-    /// Returns the reason why the session's model does not accept them, or why they cannot be stored.
+    /// Returns the reason why the session's model does not accept the images, or why they cannot be stored.
     pub async fn with_images(&self, input: UserInput, images: Vec<ValidatedImage>) -> Result<UserInput, String> {
         if images.is_empty() {
             return Ok(input);

@@ -199,7 +199,8 @@ impl SessionInput {
         self.start(async move { handler.answer(ChatRequest { id: Value::Null, verb }).await });
     }
 
-    /// Starts a typed command. The lines of a file take effect one after another.
+    /// Starts a typed command. If the lines come from a file, the command starts after the last message has taken
+    /// effect, and the next line is read after the command has taken effect.
     fn start(&mut self, command: impl Future<Output = ChatResponse> + Send + 'static) {
         let handler = Arc::clone(&self.requests);
         let before = self.last_sent.take();

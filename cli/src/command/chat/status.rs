@@ -29,7 +29,7 @@ pub struct SessionStatus {
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
-    /// The cost of the session's earlier threads.
+    /// The cost of the session's earlier threads, in nano-dollars.
     cost_before_thread: u64,
     /// The expected and the highest price of the next request in nano-dollars, while the user is typing.
     next: Option<(u64, u64)>,

@@ -122,7 +122,8 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)
 }
 
-/// Waits until the thread has recorded the answer, and reports if another answer arrived before.
+/// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. Fails if another answer arrived before, or
+/// if the thread has ended.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,

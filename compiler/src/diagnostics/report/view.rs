@@ -20,7 +20,7 @@ pub struct SourceView {
     name: String,
     /// The cleaned text. Its byte length equals that of the source.
     text: Arc<str>,
-    /// The source for columns and line numbers.
+    /// The source as it was read, from which columns and line numbers are computed.
     original: Source,
     base: usize,
 }

@@ -137,7 +137,7 @@ impl<'e> MetadataSections<'e> {
     }
 }
 
-/// Checks `name` and returns the span of labels for this directive.
+/// Checks the attribute `name`. Returns the span at which labels for this directive point.
 fn read_name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {

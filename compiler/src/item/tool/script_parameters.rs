@@ -1,5 +1,5 @@
-//! Scripts that read their parameters where none are: a Python function with a parameter for each value, and a shell
-//! script that reads arguments.
+//! Scripts that read their parameters in the wrong place: a function `execute` that has a parameter for each value,
+//! although a call passes all values as one object, and a shell script that reads arguments.
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
@@ -7,10 +7,10 @@ use rye_grammar::{SourceId, Span};
 
 use crate::diagnostics::ItemError;
 
-/// The number of arguments that `execute` gets at most: the parameters and the folder of the project.
+/// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Reports a script that reads a parameter in a way that gives it none; at most one report a file.
+/// Reports a script that cannot get its parameters in the way it reads them. Only the first such place is reported.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
@@ -36,7 +36,7 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
     }
 }
 
-/// Returns the reason why no call gives the function what it reads.
+/// Returns the reason why the parameters of `execute` do not match the arguments of a call; `None` if they match.
 fn signature_fault(signature: &EntrySignature, declared: &[&str]) -> Option<String> {
     if signature.requires_names {
         return Some("a call gives no arguments by name".to_owned());

@@ -48,7 +48,7 @@ enum HookRole {
     Act,
     /// Lets a thread continue, or raises a limit.
     License,
-    /// Changes data, so it can withhold some of it.
+    /// Changes data, and can therefore withhold a part of the data.
     Filter,
     /// Adds text, or selects the chain. Both are compared elsewhere.
     Text,
@@ -333,8 +333,8 @@ fn possible_values(
     PathValues { domain: known.or(domain), kind }
 }
 
-/// Returns the type of a call's parameter. A parameter that no reachable tool declares has the type text, because no
-/// call contains the parameter.
+/// Returns the type of a call's parameter. `None` if tools declare different types. A parameter that no reachable tool
+/// declares counts as text: no call contains the parameter, so its type makes no difference.
 fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
         return None;

@@ -41,7 +41,7 @@ pub struct Partition {
 enum ValueSet {
     Absent,
     Point(Value),
-    /// Between two neighboring points of an ordered input.
+    /// The values between two neighboring points of an ordered input; `None` means no bound on that side.
     Between(Option<Value>, Option<Value>),
     /// A value that is no point; each entry is true if the value contains the part with the same index.
     Other(Vec<bool>),

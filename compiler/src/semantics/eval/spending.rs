@@ -48,7 +48,7 @@ fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
     }
 }
 
-/// Checks a cost against the limits in the request only, in the same way as the engine.
+/// Checks a cost against those limits that the request contains, in the same way as the engine.
 pub(super) fn check_limits(body: &Value) -> EvalResult {
     let body = expect_object(body, "check_limits")?;
     check_keys(body, "check_limits", &["limits", "cost"])?;

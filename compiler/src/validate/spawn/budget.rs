@@ -89,9 +89,10 @@ pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)>
     requested?.into_iter().min_by_key(|(requested, _)| *requested)
 }
 
-/// Returns the most that a thread can reserve for a child. A call of the thread tool may request less than the child's
-/// own limit (`None`), and a hook may run when the thread needs no further turn. The call that a grant allows counts as
-/// one without limits of its own.
+/// Returns the most that a thread with the limit `spend` can reserve for a child. `None` for a call of the thread tool,
+/// which may request less than the child's own limit. A hook can pass on the whole amount, because the hook may run
+/// when the thread needs no further turn. Other calls, and calls that a grant allows, leave the amount that the thread
+/// keeps for its own last turn.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,

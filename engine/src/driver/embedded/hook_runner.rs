@@ -1,4 +1,4 @@
-//! The actions of hooks, performed by the gate and the code that also perform the thread's own calls.
+//! Runs the actions of hooks, through the same gate and the same code as the thread's own calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

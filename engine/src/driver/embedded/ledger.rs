@@ -144,7 +144,8 @@ impl EmbeddedDriver {
 
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
     /// continuation takes over the rest of the reservation from the ledger, which also counts descendants that the
-    /// transcript of this thread does not record. An ended parent could not reserve the money again.
+    /// transcript of this thread does not record. The reservation is handed over and not released, because a parent
+    /// that has ended could not reserve the money again.
     async fn continuation(
         &self,
         next: &ThreadId,

@@ -419,7 +419,8 @@ struct FoundTool {
     server: Option<mcp::McpServer>,
 }
 
-/// Returns the settings that a tool requests (`CONFIG_RESOLVE`); an empty mapping if no space has them.
+/// Returns the settings that a tool requests (`CONFIG_RESOLVE`): an empty mapping if no space has them, `None` if the
+/// tool requests none.
 fn settings(items: &Items<'_>, spec: &ToolSpec) -> Option<Value> {
     let source = spec.config.as_ref()?;
     let node = match source.mode {

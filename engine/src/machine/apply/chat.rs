@@ -113,7 +113,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     let Some(chat) = &mut state.chat else { return };
     chat.current = None;
     if is_queued {
-        // The message is not part of the conversation.
+        // The message of the prompt was not delivered, so it is held for the user.
         chat.held.extend(chat.queue.pop_front());
     }
     let unsent = state.mail.steering.drain(..).chain(state.mail.following.drain(..));

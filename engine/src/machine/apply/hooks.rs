@@ -43,7 +43,7 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
             }
         }
         HookPoint::Input => screened(state, run),
-        // A command has an event of its own.
+        // The event `CommandRan` applies the answer of a command.
         HookPoint::Command => {}
         HookPoint::ToolResult => modified(state, run),
         HookPoint::Error if run.subject.is_some() => {

@@ -1,5 +1,6 @@
-//! Arguments of `rye/agent/threads/thread_directive`, the tool that starts a child like `rye_execute` on a directive,
-//! with a model and limits of its own. This module parses the arguments; the gate authorizes the start.
+//! Arguments of `rye/agent/threads/thread_directive`. Like `rye_execute` on a directive, this tool starts a child, but
+//! the call can also set the model and the limits of the child. This module parses the arguments; the gate authorizes
+//! the start.
 
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};

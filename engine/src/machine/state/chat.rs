@@ -12,7 +12,7 @@ use crate::thread::Cost;
 /// The state of a chat.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatState {
-    /// Prompts of the session so far.
+    /// Number of prompts of the session so far.
     pub prompts: u64,
     /// The current prompt; `None` while the thread is idle.
     pub current: Option<CurrentPrompt>,

@@ -104,7 +104,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Cancelled, failed("cancelled", "the thread was cancelled".into()));
     }
     match walk.from {
-        // A new thread could not join its text with the text of the cut reply.
+        // A handoff cannot help: a new thread could not join its text with the text of the cut reply.
         (Node::Handoff, _) if !state.conversation.cut_text.is_empty() && !state.is_idle() => {
             let message = "the reply was cut at its output limit, and the context window has no room for the rest";
             return ended(Status::Error, failed(TRUNCATED_CODE, message.to_owned()));

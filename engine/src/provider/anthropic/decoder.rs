@@ -322,7 +322,7 @@ fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "end_turn" | "stop_sequence" => StopReason::EndTurn,
         "tool_use" => StopReason::ToolUse,
-        // The next request continues a paused turn, like a cut one.
+        // The next request continues a paused turn as it continues a cut reply.
         "max_tokens" | "pause_turn" => StopReason::Length,
         "model_context_window_exceeded" => StopReason::ContextWindow,
         "refusal" => StopReason::Refusal,

@@ -174,7 +174,7 @@ fn with_counts(stream: &str, keys: &[&str], value: &str) -> String {
     })
 }
 
-/// Keys of the input, and of the output with the total, wire by wire.
+/// For each wire: the keys of the input counts, and the keys of the output counts and of the total.
 const COUNTS: [(Wire, &[&str], &[&str]); 4] = [
     (Wire::Anthropic, &["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"], &["output_tokens"]),
     (

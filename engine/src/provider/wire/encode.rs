@@ -21,7 +21,8 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// A group of items that the wire sends as one entry of its list, with the text around them.
+/// Items of a turn, and the JSON around them. The group is one entry of the wire's list, or, if `front` and `back` are
+/// empty, each item is an entry.
 pub(in crate::provider) struct EncodedGroup {
     /// JSON in front of the items; empty if each item is an entry of the list.
     pub front: &'static str,

@@ -95,7 +95,7 @@ fn has_call_ids(message: &Message, ids: &[String]) -> bool {
     matches!(message, Message::Assistant { content } if calls_in(content).map(|call| &call.id).eq(ids))
 }
 
-/// Returns a reply whose calls have these ids.
+/// Returns the reply with these ids for its calls, in order.
 fn with_call_ids(message: &Message, ids: &[String]) -> Message {
     let mut message = message.clone();
     if let Message::Assistant { content } = &mut message {
@@ -115,7 +115,7 @@ fn has_result_id(message: &Message, id: &str) -> bool {
     matches!(message, Message::ToolResult { call_id, .. } if call_id == id)
 }
 
-/// Returns a result of the call with this id.
+/// Returns the tool result with `id` as the id of its call.
 fn with_result_id(message: &Message, id: &str) -> Message {
     let mut message = message.clone();
     if let Message::ToolResult { call_id, .. } = &mut message {

@@ -359,7 +359,7 @@ fn a_provider_without_a_key_variable_needs_no_key() {
 #[tokio::test]
 async fn request_that_an_idle_connection_lost_is_sent_again() {
     let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
-    // The first connection answers once and then closes with the second request unanswered.
+    // The first connection answers the first request, and closes without an answer to the second request.
     let first = [answer.to_vec(), vec![ServerMove::Next]].concat();
     let server = ScriptedServer::start_each(vec![first, answer.to_vec()]);
     let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();

@@ -68,7 +68,7 @@ struct Figures {
     booked: u64,
     /// The largest share of its limit that a root spent, in millionths.
     max_share_of_limit: u64,
-    /// The largest share of the booked money of a case that was billed, in millionths.
+    /// The largest share of a case's booked money that the provider billed, in millionths.
     max_billed_of_booked: u64,
 }
 

@@ -21,7 +21,7 @@ use crate::thread::Status;
 
 const OVER: &str = "duration_seconds_exceeded";
 
-/// Models of a loopback server.
+/// Connects every model to a loopback server: the wire, and the URL of the server.
 struct ServerProvider(Wire, String);
 
 impl Providers for ServerProvider {

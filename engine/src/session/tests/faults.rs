@@ -52,7 +52,8 @@ struct SilenceSignal {
 #[derive(Clone)]
 struct MovableServer(Arc<Mutex<(String, Option<SilenceSignal>)>>);
 
-/// A provider that times out at once if the first attempt goes silent, and waits without limit in all others.
+/// A provider that times out at once if the server goes silent in the first attempt, and never times out in other
+/// attempts.
 struct SilenceAwareProvider {
     server: Arc<dyn Provider>,
     silent: Option<SilenceSignal>,

@@ -156,7 +156,7 @@ async fn another_plan_keeps_the_conversation_and_repeats_no_layer() {
     );
     let row = engine.threads().list().unwrap().into_iter().find(|one| one.row.status == Status::Idle).unwrap();
     assert_eq!(row.row.plan_id.as_deref(), Some(id.as_str()));
-    // A control message from the mailbox cannot select a plan.
+    // The opening of the new thread is the opening of the new plan.
     let checked = crate::attest::check_opening(&next.plan, &last);
     assert!(matches!(checked, crate::attest::OpeningCheck::AsPlanned { .. }), "{checked:?}");
 }

@@ -262,10 +262,10 @@ async fn plan_stored_concurrently_is_found() {
     let child = row(&second, "test/child").0;
     let (plan, other) = (child.plan_id.clone().unwrap(), Arc::downgrade(&simulated));
     let name = PathBuf::from(layout::OBJECTS).join(format!("{plan}.new"));
-    // Only the first of the plan's two names is on the disk.
+    // The object of the plan has only its first name, `<hash>.new`.
     simulated.rename(&name.with_extension(""), &name).unwrap();
     simulated.before_reads(move |path| {
-        // A sibling stores the same plan between two checks for it.
+        // A sibling stores the same plan and renames the object while the object is looked up.
         let Some(disk) = other.upgrade().filter(|disk| path == name && disk.exists(path).unwrap()) else { return };
         disk.rename(path, &path.with_extension("")).unwrap();
     });

@@ -215,8 +215,8 @@ impl Disk for RealDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.counters.rename();
         self.root.rename(from, &self.root, to)?;
-        // A renamed file is not written again under its old name. If it was not synced before, later readers must cope
-        // with its contents.
+        // A renamed file is not written again under its old name. If it was not synced before, a power failure can
+        // damage its contents, which readers must then detect.
         self.close_handle(from);
         self.close_handle(to);
         Ok(())
@@ -226,7 +226,7 @@ impl Disk for RealDisk {
         self.counters.rename();
         match self.root.hard_link(from, &self.root, to) {
             Ok(()) => self.remove(from),
-            // The file system has no hard links: the claim is then not atomic between these two calls.
+            // The file system has no hard links. Another process can then create the name between these two calls.
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
                 if self.exists(to)? {
                     return Err(io::ErrorKind::AlreadyExists.into());
@@ -253,7 +253,7 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {
         let file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?.into_std();
-        // Waits for a prober, which holds its shared lock for the duration of one system call.
+        // Waits while another process probes the lock: `is_locked` holds a shared lock for a moment.
         file.lock()?;
         (&file).write_all(contents)?;
         Ok(Box::new(HeldFile { _file: file }))

@@ -426,7 +426,7 @@ impl Disk for SimulatedDisk {
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>> {
         if self.is_locked(path)? {
-            // Processes of a simulation run one after the other, so that nothing could end the wait.
+            // Processes of a simulation run one after the other, so no other process could end the wait.
             return Err(io::ErrorKind::WouldBlock.into());
         }
         match self.create(path, b"") {

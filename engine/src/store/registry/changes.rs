@@ -25,7 +25,7 @@ pub enum Change {
     /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
     /// the existing child.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
-    /// Inserts the row of a thread's continuation, with the remaining spawns of the thread and its descendants.
+    /// Inserts the row of a thread's continuation. The limit on its descendants is the rest of the thread's limit.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },

@@ -138,7 +138,7 @@ impl LineBody for Value {}
 impl LineBody for Map<String, Value> {}
 
 impl LineBody for EventBody {
-    /// A test of the event table checks the names of all fields.
+    /// Returns false: a test of the event table checks that no field has a reserved name.
     fn needs_escape(&self) -> bool {
         false
     }
@@ -179,8 +179,8 @@ pub fn encode<T: LineBody>(
     Ok(hash)
 }
 
-/// Returns the text after the hash of a line without a seal: `","type":"…", …}`. `before` is the number of bytes before
-/// it.
+/// Returns the text after the hash of a line without a seal: `","type":"…", …}`. `before` is the number of bytes of the
+/// line before this text.
 fn encode_fields<T: LineBody>(event: &T, before: usize) -> Result<Vec<u8>, StoreError> {
     let mut text = BoundedText { bytes: b"\"".to_vec(), length: before + 1 };
     let written = if event.needs_escape() {

@@ -30,7 +30,7 @@ impl<'t> SignatureChecker<'t> {
         Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
-    /// Returns the strongest kind of key so far.
+    /// Returns the strongest kind of key among the valid signatures so far.
     pub fn best(&self) -> Option<KeyKind> {
         self.best
     }

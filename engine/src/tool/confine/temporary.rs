@@ -17,7 +17,7 @@ const PREFIX: &str = ".rye-";
 const SUFFIX: &str = ".tmp";
 /// Number of hex digits of a name.
 const DIGITS: usize = 16;
-/// Maximum number of attempts to find a name that is free and stays.
+/// Maximum number of names to try: a name may be taken, or another process may remove the file before it is locked.
 const MAX_ATTEMPTS: usize = 16;
 /// Maximum number of folders that one process searches for leftover files.
 const MAX_SWEPT_FOLDERS: usize = 1_024;

@@ -168,7 +168,7 @@ impl McpServer {
     /// the variables.
     fn named_files(&self) -> Vec<String> {
         let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
-        // A variable that is not set stays as it is written: the server does not start.
+        // If a variable is not set, the text is left unfilled: the server cannot start anyway.
         let fill = |text: &String| expand_variables(text).unwrap_or_else(|_| text.clone());
         let command: Vec<String> = command.iter().map(fill).collect();
         let mut words = files_of_argv(&command);

@@ -13,7 +13,7 @@ use super::descendants::ProcessTable;
 /// Time that the helper has to end every process, before its owner kills them.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Interval between two checks if a helper has ended.
+/// Interval between two checks whether a helper has ended.
 const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum time to wait for the ends of all programs: the time of a helper, and some more for a loaded machine.
 const PROGRAMS_END_TIMEOUT: Duration = Duration::from_secs(4);
@@ -44,7 +44,7 @@ pub async fn wait_programs_ended() -> bool {
     timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()
 }
 
-/// A process group. If there is an `owner` pipe, the helper is its leader.
+/// A process group. If there is an `owner` pipe, the helper is the leader of the group.
 pub(super) struct ProcessGroup {
     live: Option<LiveGroup>,
     pid: Option<Pid>,

@@ -29,7 +29,7 @@ const PREFIX: &str = "rye-";
 /// Number of attempts to create a folder. Another process can mistake a new folder for an abandoned one before the
 /// folder is locked.
 const CREATE_ATTEMPTS: usize = 16;
-/// Maximum number of passes over all processes. A pass finds the processes that were started during the last one.
+/// Maximum number of passes over all processes. A pass finds the processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
 /// Maximum depth of folders that are made readable.

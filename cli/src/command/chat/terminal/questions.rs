@@ -16,7 +16,7 @@ use crate::command::chat::rewind::RewindFiles;
 pub(super) enum KeyQuestion {
     /// Children still run while the user leaves, or opens another session with the command `next`.
     Children { text: String, next: Option<ChatVerb> },
-    /// The parts of a rewind to the state before a prompt.
+    /// A rewind to the state before a prompt: the user chooses to restore the files, the conversation or both.
     Rewind { prompt: u64 },
 }
 
@@ -91,7 +91,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Lists the files of a rewind and asks for its parts.
+    /// Lists the files of a rewind, and asks the user which parts to rewind.
     pub(super) fn ask_rewind(&mut self, data: &Value, prompt: u64) {
         let mut listed = data.clone();
         if let Value::Object(fields) = &mut listed {

@@ -326,7 +326,8 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
 }
 
-/// Decision 0105: a hook file decides what the model of a thread with wide grants reads only if the file is trusted.
+/// Decision 0105: in a thread with wide grants, a hook file that changes the text for the model has an effect only if
+/// the user trusts the file.
 #[test]
 fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
     let granted = "<tool>p.deploy</tool><tool>p.probe</tool>\n\

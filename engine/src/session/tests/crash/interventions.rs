@@ -33,7 +33,7 @@ async fn stop_orphans(engine: &Engine, letter: &ControlMessage) -> Result<(), St
     Err("there is always another orphan".into())
 }
 
-/// Checks that every thread has ended, that no account is open, and that the money equals the transcripts.
+/// Checks that every thread has ended, that no account is open, and that the ledger matches the transcripts.
 fn check_stopped(world: &CrashWorld, engine: &Engine) -> Result<(), String> {
     let threads = engine.threads();
     let listed = threads.list().map_err(|error| error.to_string())?;

@@ -19,8 +19,8 @@ use crate::process::{EndSignal, end_process};
 use crate::store::Disk;
 use crate::store::disk::{DiskStep, RealDisk, StepDecision, SyncSkippingDisk};
 
-/// The variable with the index of the step before which a process is killed. `PROJECT` is the variable with the
-/// project.
+/// The environment variable that holds the index of the step before which a process is killed. The variable `PROJECT`
+/// holds the path of the project.
 const AT: &str = "RYE_TEST_KILLED_AT";
 const PROJECT: &str = "RYE_TEST_KILLED_IN";
 

@@ -87,7 +87,7 @@ fn todo(scenario: &CrashScenario, engine: &Engine, outside: &Outside) -> Result<
     if let Some(message) = scenario.resumes.get(went_on.count()) {
         return Ok(UserAction::Resume(last, message));
     }
-    // The remaining orphans are children whose process died while it waited for them.
+    // The remaining orphans are children whose process died while it waited for their end.
     let orphan = listed.iter().find(|listed| listed.liveness == Liveness::Orphaned);
     Ok(orphan.map_or(UserAction::Nothing, |orphan| UserAction::Recover(orphan.row.id.clone(), Vec::new())))
 }

@@ -224,7 +224,7 @@ type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, LedgerReply)>>;
 fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, recorded: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
     let mut rng = SplitMix::new(worker + 1_000);
-    // The thread never ends, so that no answer is removed.
+    // This thread never ends, because the end of a thread removes its answers.
     let steps = ThreadId::parse(&format!("steps-{worker}")).unwrap();
     for group in 0..50 {
         let mut steps_to_apply = Vec::new();

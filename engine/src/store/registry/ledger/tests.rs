@@ -43,7 +43,7 @@ fn repeated_step_is_applied_once() {
         assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 120)), LedgerReply::Done);
         assert_eq!(spent(&registry, "a-1"), 120);
     }
-    // Another process booked the worst case first; the first settlement counts.
+    // The first settlement counts: a later settlement at the worst case, by another process, changes nothing.
     assert_eq!(ask(&registry, LedgerStep::settle(&root, 1, 0, 300)), LedgerReply::Done);
     assert_eq!(spent(&registry, "a-1"), 120);
     let child = |child: &str| LedgerStep::child(&root, 1, &id(child), None, 500);
@@ -273,7 +273,7 @@ proptest! {
         let mut lists = Vec::new();
         for (index, operation) in operations.into_iter().enumerate() {
             expected.push(vec![ChangeResult::Ledger(ledger.apply(&operation))]);
-            // The steps belong to a thread that never ends, so that no answer is removed.
+            // The steps belong to a thread that never ends, because the end of a thread removes its answers.
             let step = LedgerStepKey::Other(index.to_string());
             lists.push([Change::Ledger(LedgerStep { thread: id("steps"), step, operation })]);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Longest timeout of a line in these tests, in seconds.
+/// A line of the tool file with a timeout, in seconds, that is longer than the calls of these tests take.
 const KEYS: &str = "timeout_seconds: 30\n";
 
 /// Returns the process ids that a tool has written to a file of the project, once the file has this many.
@@ -57,7 +57,7 @@ async fn forked_descendants_end_with_their_tool() {
     let body = "      (sleep 600 & echo $! >> PROJECT/pids); exit 0\n";
     let project = PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", body));
     let outcome = call_with_writes(&project).await;
-    // The open output holds the end of the process back.
+    // The background process keeps the output open, so the call ends only at its timeout.
     assert!(text(&outcome).contains("did not answer within 1 seconds"), "{outcome:?}");
     let ids = process_ids(&project, 1);
     for id in ids {

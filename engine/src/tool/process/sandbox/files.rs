@@ -382,8 +382,8 @@ impl<'w> FileRules<'w> {
         }
     }
 
-    /// Grants a right on a path and everything below it, except for protected paths. A folder that contains one is
-    /// granted entry by entry.
+    /// Grants a right on a path and everything below it, except for protected paths. A folder that contains a protected
+    /// path is granted entry by entry.
     fn grant_place(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         match right {
             FileRight::List | FileRight::Device => return self.add(fd, right),

@@ -108,7 +108,8 @@ fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut 
     }
 }
 
-/// Opens a folder, even if a program has made it unreadable for its owner, who can still use the names in it.
+/// Opens a folder. If a program has removed permissions of the folder's owner, restores them first: an unreadable
+/// folder can still contain names that other programs use.
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {

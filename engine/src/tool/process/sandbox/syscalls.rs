@@ -118,7 +118,7 @@ fn number(arch: TargetArch, x86_64: i64, generic: i64) -> Option<i64> {
 
 /// Returns the rules for arguments that are refused with `EPERM`. The kernel reads each of these arguments as 32 bits.
 fn restrictions() -> Result<NamedRules, BackendError> {
-    // A thread that sets its own limits or scheduling passes 0.
+    // The id 0 is the calling thread. A call with another id is refused.
     let of_another = |index| rule(&[(index, Ne, 0)]);
     let any_of = |index, values: &[u64]| -> Result<Vec<_>, _> {
         values.iter().map(|value| rule(&[(index, Eq, *value)])).collect()
