@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rye_compiler::input_schema::{schema_name_of_path, schema_of_path};
-use rye_engine::rooted_dir::RootedDir;
+use rye_engine::rooted_dir::{RootedDir, write_user_file};
 use serde_json::Value;
 
 use crate::CommandError;
@@ -11,20 +11,19 @@ use crate::CommandError;
 /// Folder of the input schemas, below the project, that the comments of new files name.
 const SCHEMA_FOLDER: &str = ".ai/state/schemas";
 
-/// Writes a schema to a folder, which is created if it is missing, and returns its path.
+/// Writes a schema to a folder that the user named, which is created if it is missing, and returns its path.
 pub fn write_schema(folder: &Path, name: &str, schema: &Value) -> Result<String, CommandError> {
-    std::fs::create_dir_all(folder)?;
-    let file = format!("{name}.json");
-    write_below(folder, &file, schema)?;
-    Ok(folder.join(file).display().to_string())
+    let path = folder.join(format!("{name}.json"));
+    let shown = path.display().to_string();
+    write(&shown, schema, |text| write_user_file(&path, text))?;
+    Ok(shown)
 }
 
-/// Writes a schema to a path below a folder, without following a link out of the folder.
-fn write_below(folder: &Path, path: &str, schema: &Value) -> Result<(), CommandError> {
-    let failed = |error: std::io::Error| CommandError::failed(format!("`{path}` cannot be written: {error}"));
+fn write(shown: &str, schema: &Value, write: impl FnOnce(&[u8]) -> std::io::Result<()>) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::failed(format!("`{shown}` cannot be written: {error}"));
     let mut text = serde_json::to_string_pretty(schema).map_err(std::io::Error::other).map_err(failed)?;
     text.push('\n');
-    RootedDir::open(folder).and_then(|within| within.replace(Path::new(path), text.as_bytes())).map_err(failed)
+    write(text.as_bytes()).map_err(failed)
 }
 
 /// Adds the comment that names the schema to a new YAML file; other files are unchanged. `path` is relative to the
@@ -43,7 +42,10 @@ pub fn annotate(path: &str, text: String) -> String {
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {
-        Some(schema) => write_below(project, &format!("{SCHEMA_FOLDER}/{}.json", schema.name), &schema.schema),
+        Some(schema) => {
+            let path = format!("{SCHEMA_FOLDER}/{}.json", schema.name);
+            write(&path, &schema.schema, |text| RootedDir::open(project)?.replace(Path::new(&path), text))
+        }
         None => Ok(()),
     }
 }

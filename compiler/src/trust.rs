@@ -28,6 +28,7 @@ pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"
 /// The standard tool that runs a shell text.
 const SHELL_TOOL: &str = "rye/bash/bash";
 pub(crate) const RISK_FILE: &str = "agent/capability_risk";
+pub(crate) const RESILIENCE_FILE: &str = "agent/resilience";
 pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
 const MAX_SHOWN_CHARS: usize = 600;
@@ -117,6 +118,10 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
     let risk = subjects(plan, ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
         found.push(own_risks(risk));
+    }
+    let resilience = subjects(plan, ItemKind::Config, &[RESILIENCE_FILE]);
+    if plan.settings.values().estimates_unknown_outcome && !resilience.is_empty() {
+        found.push(estimated_spend(resilience));
     }
     found.extend(reach::of_grants(plan, grants));
     found.extend(reach::of_steering(plan, grants, traces));
@@ -347,13 +352,23 @@ pub(crate) fn provider(
 }
 
 pub(crate) fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
+    settings_file(RISK_FILE, "sets the risk tiers of its own capabilities", subjects)
+}
+
+/// Returns the requirement of a project that books calls with an unknown outcome at an estimate.
+pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
+    let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
+    settings_file(RESILIENCE_FILE, what, subjects)
+}
+
+fn settings_file(file: &str, what: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Risk,
-        name: RISK_FILE.to_owned(),
-        what: "sets the risk tiers of its own capabilities".to_owned(),
+        name: file.to_owned(),
+        what: what.to_owned(),
         subjects,
         programs: Vec::new(),
-        place: Some(SourcePlace { file: format!(".ai/config/{RISK_FILE}.yaml"), line: 1, column: 1 }),
+        place: Some(SourcePlace { file: format!(".ai/config/{file}.yaml"), line: 1, column: 1 }),
     }
 }
 

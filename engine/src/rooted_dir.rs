@@ -4,10 +4,10 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions};
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt, Permissions};
 use rustix::fs::OFlags;
 
 /// A folder and everything below it.
@@ -128,12 +128,20 @@ fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(name))
 }
 
-/// Writes a file that the user named: a regular file as a whole, anything else, such as a pipe, directly. A failure
-/// leaves no part of a new file, and an existing file unchanged.
+/// Writes a file that the user named, and creates its missing parent folders. A regular file is written as a whole,
+/// anything else, such as a pipe, directly. A failure leaves no part of a new file, and an existing file unchanged. A
+/// relative path without `..` stays in the working directory, whose contents are untrusted, and no link is written
+/// through; links of another path are followed.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written, or a link leads the relative path elsewhere.
 pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return write_in_folder(Path::new("."), path, bytes);
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return std::fs::write(path, bytes),
         Ok(_) | Err(_) => {}
@@ -143,6 +151,16 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| other("the path has no file name"))?;
     RootedDir::open(folder)?.replace(Path::new(name), bytes)
+}
+
+/// Writes a file below a folder without leaving the folder or writing through a link.
+fn write_in_folder(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let within = RootedDir::open(folder)?;
+    let is_pipe = |metadata: &Metadata| !metadata.is_file() && !metadata.is_dir() && !metadata.is_symlink();
+    if within.0.symlink_metadata(path).is_ok_and(|metadata| is_pipe(&metadata)) {
+        return within.0.open_with(path, OpenOptions::new().write(true))?.write_all(bytes);
+    }
+    within.replace(path, bytes)
 }
 
 fn other(reason: &str) -> io::Error {
@@ -156,6 +174,27 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn file_below_a_folder_is_not_written_through_a_link() {
+        let base = tempfile::tempdir().unwrap();
+        let (root, outside) = (base.path().join("project"), base.path().join("outside"));
+        fs::create_dir_all(&root).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("file"), "mine").unwrap();
+        symlink(&outside, root.join("folder")).unwrap();
+        symlink(outside.join("file"), root.join("link")).unwrap();
+        for path in ["folder/new", "folder/file", "link"] {
+            assert!(write_in_folder(&root, Path::new(path), b"x").is_err(), "{path}");
+        }
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        write_in_folder(&root, Path::new("new/deep/file"), b"x").unwrap();
+        assert_eq!(fs::read(root.join("new/deep/file")).unwrap(), b"x");
+        // A path outside of the working directory is the user's choice, and its links are followed.
+        write_user_file(&root.join("link"), b"y").unwrap();
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"y");
+    }
 
     #[test]
     fn links_out_of_the_folder_are_rejected() {

@@ -1,6 +1,5 @@
 //! `rye man`: prints the manual page of the program, or writes the pages of all commands to a folder.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -28,7 +27,6 @@ pub fn run(args: &ManArgs, report: &Printer) -> Result<Exit, CommandError> {
         return Ok(Exit::Fine);
     };
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot write to `{}`: {error}", dir.display()));
-    fs::create_dir_all(dir).map_err(failed)?;
     let mut open = vec![command];
     while let Some(command) = open.pop() {
         let name = format!("{}.1", page_name(&command));

@@ -17,8 +17,8 @@ use crate::trust::reach::{
     shadowing,
 };
 use crate::trust::{
-    HOOK_FILES, PROVIDER_PREFIX, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind, describe_effect,
-    describe_steering, is_redirected, own_risks, requirement_of_tool,
+    HOOK_FILES, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind,
+    describe_effect, describe_steering, estimated_spend, is_redirected, own_risks, requirement_of_tool,
 };
 use crate::world::{ItemKind, RecordingWorld, Space, World};
 
@@ -35,6 +35,12 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let risk = scan.subjects(ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
         found.push(own_risks(risk));
+    }
+    let settings = items.config_by_name(RESILIENCE_FILE);
+    let outcome = settings.as_ref().and_then(|file| file.get("budget")?.get("unknown_outcome")?.as_str());
+    let resilience = scan.subjects(ItemKind::Config, &[RESILIENCE_FILE]);
+    if outcome == Some("estimate") && !resilience.is_empty() {
+        found.push(estimated_spend(resilience));
     }
     found.extend(scan.directives());
     found.extend(scan.shadowing_items());

@@ -331,6 +331,23 @@ fn project_that_routes_to_a_model_without_a_price_is_asked_about() {
 }
 
 #[test]
+fn project_that_books_unknown_outcomes_at_an_estimate_is_asked_about() {
+    let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
+    let asked = [("risk", "agent/resilience", what)];
+    for (space, text, expected) in [
+        (crate::world::Space::Project, "budget: { unknown_outcome: estimate }\n", &asked[..]),
+        (crate::world::Space::Project, "budget: { unknown_outcome: worst_case }\n", &[]),
+        (crate::world::Space::User, "budget: { unknown_outcome: estimate }\n", &[]),
+    ] {
+        let world = stdlib_world()
+            .with(space, ".ai/config/agent/resilience.yaml", text)
+            .project(".ai/directives/a.md", directive("<model provider=\"anthropic\" tier=\"general\"/>", ""));
+        assert_eq!(summaries(&compile_without_inputs(&world, "a").trust_requirements), expected, "{text}");
+        assert_eq!(summaries(&requirements_of_workspace(&world)), expected, "{text}");
+    }
+}
+
+#[test]
 fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_about() {
     use crate::world::Space;
     let granted = "<permissions><execute><tool>rye.bash.bash</tool></execute>\

@@ -1,9 +1,10 @@
 //! Context files on the disk: one file of each folder from the root of the git repository to the project, and the file
 //! of the user.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, MetadataExt};
 use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_FILE, WorldError};
 
 use super::{DiskWorld, read_file};
@@ -29,7 +30,7 @@ impl DiskWorld {
         }
         let project = self.spaces.iter().zip(&self.roots).find(|((space, _), _)| *space == Space::Project);
         let Some(((_, dir), root)) = project else { return Ok(found) };
-        found.extend(files_above(root)?);
+        found.extend(self.files_above(root)?);
         for name in CONTEXT_FILE_NAMES {
             if let Some((bytes, metadata)) = read_file(Space::Project, dir, name)? {
                 self.refuse_secret(Space::Project, name, &metadata)?;
@@ -39,41 +40,57 @@ impl DiskWorld {
         }
         Ok(found)
     }
-}
 
-/// Returns the context files of the folders above a project, up to the root of its git repository.
-fn files_above(root: &Path) -> Result<Vec<ContextFile>, WorldError> {
-    let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
-    let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();
-    let Some(depth) = folders.iter().position(|folder| folder.join(".git").exists()) else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for (up, folder) in folders.iter().enumerate().take(depth + 1).skip(1).rev() {
-        for name in CONTEXT_FILE_NAMES {
-            let shown = format!("{}{name}", "../".repeat(up));
-            if let Some(bytes) = read_above(&folder.join(name), &shown)? {
-                found.push(ContextFile { space: Space::Project, path: shown.into(), bytes: bytes.into() });
-                break;
+    /// Returns the context files of the folders above a project, up to the root of its git repository. The repository
+    /// may come from elsewhere: a file that links out of it, or to a key of the user, is an error.
+    fn files_above(&self, root: &Path) -> Result<Vec<ContextFile>, WorldError> {
+        let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
+        let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();
+        let top = folders.iter().position(|folder| folder.join(".git").exists());
+        let Some((depth, top)) = top.and_then(|depth| Some((depth, *folders.get(depth)?))) else {
+            return Ok(Vec::new());
+        };
+        if depth == 0 {
+            return Ok(Vec::new());
+        }
+        let unreadable = |reason: String| WorldError::Unreadable { path: top.display().to_string(), reason };
+        let repository =
+            Dir::open_ambient_dir(top, ambient_authority()).map_err(|error| unreadable(error.to_string()))?;
+        let mut found = Vec::new();
+        for (up, folder) in folders.iter().enumerate().take(depth + 1).skip(1).rev() {
+            for name in CONTEXT_FILE_NAMES {
+                let Some(path) = folder.strip_prefix(top).ok().and_then(|folder| folder.to_str().map(Path::new)) else {
+                    continue;
+                };
+                let shown = format!("{}{name}", "../".repeat(up));
+                if let Some(bytes) = self.read_above(&repository, &path.join(name), &shown)? {
+                    found.push(ContextFile { space: Space::Project, path: shown.into(), bytes: bytes.into() });
+                    break;
+                }
             }
         }
+        Ok(found)
     }
-    Ok(found)
-}
 
-/// Reads a file above the project; `None` if there is none. The file must belong to this user or to root, and no other
-/// user may write it.
-fn read_above(path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
-    let unreadable = |reason: String| WorldError::Unreadable { path: shown.to_owned(), reason };
-    let Ok(metadata) = path.metadata() else { return Ok(None) };
-    if !metadata.is_file() {
-        return Ok(None);
+    /// Reads a file of the repository above the project; `None` if there is none. The file must belong to this user or
+    /// to root, and no other user may write it.
+    fn read_above(&self, repository: &Dir, path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
+        let unreadable = |reason: &str| WorldError::Unreadable { path: shown.to_owned(), reason: reason.to_owned() };
+        let Some(relative) = path.to_str() else { return Ok(None) };
+        let read = read_file(Space::Project, repository, relative).map_err(|error| match error {
+            WorldError::Unreadable { reason, .. } => unreadable(&reason),
+            WorldError::Escapes { .. } => unreadable("it links out of the git repository"),
+            other @ (WorldError::Signature { .. } | WorldError::UntrustedKey { .. } | WorldError::Ambiguous { .. }) => {
+                other
+            }
+        })?;
+        let Some((bytes, metadata)) = read else { return Ok(None) };
+        self.refuse_secret(Space::Project, shown, &metadata)?;
+        let own = rustix::process::geteuid().as_raw();
+        if ![0, own].contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+            let reason = "it is above the project, and another user can write it; remove it, or run `chmod go-w` on it";
+            return Err(unreadable(reason));
+        }
+        Ok(Some(bytes))
     }
-    if metadata.len() > super::MAX_FILE_BYTES {
-        return Err(unreadable(format!("it is larger than {} MiB", super::MAX_FILE_BYTES >> 20)));
-    }
-    let own = rustix::process::geteuid().as_raw();
-    if ![0, own].contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        let reason = "it is above the project, and another user can write it; remove it, or run `chmod go-w` on it";
-        return Err(unreadable(reason.to_owned()));
-    }
-    std::fs::read(path).map(Some).map_err(|error| unreadable(error.to_string()))
 }

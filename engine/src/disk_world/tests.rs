@@ -338,6 +338,31 @@ fn context_files_come_from_the_root_of_the_git_repository_to_the_project() {
 }
 
 #[test]
+fn link_of_a_context_file_above_the_project_cannot_leave_the_repository() {
+    let (outside, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let repository = outside.path().join("repository");
+    let project = repository.join("part");
+    write(&repository, ".git/HEAD", "");
+    write(&project, "notes.md", "notes");
+    write(outside.path(), "secret.md", "secret");
+    write(user.path(), ".ai/keys/private.pem", "key");
+    let link = repository.join("AGENTS.md");
+    let secret = user.path().join(".ai/keys/private.pem");
+    for target in ["/proc/self/environ", "../secret.md", outside.path().join("secret.md").to_str().unwrap()] {
+        symlink(target, &link).unwrap();
+        let error = world(&project, Some(user.path())).context_files().unwrap_err();
+        assert!(matches!(&error, WorldError::Unreadable { path, .. } if path == "../AGENTS.md"), "{target}: {error}");
+        fs::remove_file(&link).unwrap();
+    }
+    fs::hard_link(&secret, &link).unwrap();
+    assert!(world(&project, Some(user.path())).context_files().unwrap_err().to_string().contains(".ai/keys"));
+    fs::remove_file(&link).unwrap();
+    symlink("part/notes.md", &link).unwrap();
+    let found = world(&project, Some(user.path())).context_files().unwrap();
+    assert_eq!(found.iter().map(|file| &*file.bytes).collect::<Vec<_>>(), [b"notes"]);
+}
+
+#[test]
 fn link_of_a_context_file_cannot_leave_the_project() {
     let (outside, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(outside.path(), "secret.md", "secret");
