@@ -38,8 +38,12 @@ impl ScriptReader for SyntaxTreeReader {
         if text.len() > MAX_SCRIPT_BYTES {
             return refuse(format!("a script of {} bytes is larger than {MAX_SCRIPT_BYTES}", text.len()));
         }
-        let is_javascript = matches!(language, ToolLanguage::JavaScript | ToolLanguage::TypeScript);
-        if is_javascript && javascript::is_too_deep(text) {
+        let is_too_deep = match language {
+            ToolLanguage::Python => python::is_too_deep(text),
+            ToolLanguage::JavaScript | ToolLanguage::TypeScript => javascript::is_too_deep(text),
+            ToolLanguage::Yaml | ToolLanguage::Shell => false,
+        };
+        if is_too_deep {
             return refuse("the script nests deeper than it could be read".to_owned());
         }
         let work = move || match language {

@@ -12,7 +12,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
 use rye_compiler::diagnostics::breaks_line;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::settings::{ApiKey, KeyHeader, ProviderSettings, Timeouts};
 use super::wire::length;
@@ -23,6 +23,8 @@ use crate::secrets::mask_secrets;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Fields of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
+/// Fields that show a reply or its cost wherever they are in a response document.
+const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
@@ -67,6 +69,8 @@ pub struct Endpoint {
 pub struct ResponseStream {
     response: Response,
     idle: Duration,
+    /// The end of the wait for the rest of the stream, once the reply is complete.
+    drained: Option<Instant>,
 }
 
 impl Endpoint {
@@ -123,7 +127,7 @@ impl Endpoint {
             Some(Err(error)) => return Err(error),
             Some(Ok(response)) => response,
         };
-        let mut stream = ResponseStream { response, idle: self.timeouts.idle };
+        let mut stream = ResponseStream { response, idle: self.timeouts.idle, drained: None };
         let status = stream.response.status();
         tracing::debug!(%host, status = status.as_u16(), "response");
         if !status.is_success() {
@@ -241,7 +245,7 @@ impl Endpoint {
         if !has("error") {
             return CallError { cut, ..CallError::new(FailedStage::Protocol, self.document_message(headers)) };
         }
-        let billed = BILLED_FIELDS.iter().any(|key| has(key));
+        let billed = BILLED_FIELDS.iter().any(|key| has(key)) || has_billed_part(&value);
         let reported = ProviderErrorBody::read(&value).into_stream_error();
         CallError { headers: retry_headers(headers), cut: cut.filter(|_| billed), ..reported }
     }
@@ -253,12 +257,18 @@ impl Endpoint {
 }
 
 impl ResponseStream {
-    /// Returns the next chunk, or `None` at the end.
+    /// Returns the next chunk, or `None` at the end. If the reply is complete, waits for at most 200 ms: the rest of the
+    /// stream is read so that the connection can be reused, and a server may keep the stream open.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection
     /// broke.
-    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
+    pub async fn next(&mut self, is_complete: bool) -> Result<Option<Vec<u8>>, CallError> {
+        if is_complete {
+            let until = *self.drained.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
+            let chunk = timeout_at(until, self.response.chunk()).await;
+            return Ok(chunk.ok().and_then(Result::ok).flatten().map(Vec::from));
+        }
         match wait_at_most(self.idle, self.response.chunk()).await {
             None => {
                 let seconds = self.idle.as_secs_f64();
@@ -269,13 +279,6 @@ impl ResponseStream {
             }
             Some(Ok(chunk)) => Ok(chunk.map(Vec::from)),
         }
-    }
-
-    /// Reads the rest of a finished stream, for at most 200 ms.
-    pub async fn drain(mut self) {
-        let end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-        // If the server keeps the stream open, the connection is dropped.
-        let _ = timeout(DRAIN_TIMEOUT, end).await;
     }
 
     /// Returns true if the content type is JSON or HTML, so that the response is not an event stream.
@@ -296,6 +299,18 @@ impl ResponseStream {
             }
         }
         body
+    }
+}
+
+/// Returns true if a part of a document, at any depth, shows a reply or its cost.
+fn has_billed_part(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(key, value)| {
+            let is_billed = NESTED_BILLED_FIELDS.contains(&key.as_str()) && !value.is_null();
+            is_billed || has_billed_part(value)
+        }),
+        Value::Array(items) => items.iter().any(has_billed_part),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 

@@ -16,10 +16,11 @@ const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
-    /// Processes an event; returns the deltas to display.
+    /// Processes an event; returns the deltas to display. Only the usage is read of an event after the final event or
+    /// an error.
     fn push(&mut self, event: &SseEvent) -> Vec<Delta>;
 
-    /// Returns true after the final event, or an error; later events are ignored.
+    /// Returns true after the final event, or an error.
     fn is_done(&self) -> bool;
 
     /// Returns the usage that the provider has reported so far.
@@ -63,18 +64,24 @@ async fn attempt<D: ReplyDecoder>(
     let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
     let failure = loop {
-        let chunk = match stream.next().await {
+        let chunk = match stream.next(decoder.is_done()).await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break None,
+            // What comes after the end of the reply is read only for its usage.
+            Err(_) if decoder.is_done() => break None,
             Err(error) => break Some(error),
         };
         received += chunk.len();
+        if received > MAX_STREAM_BYTES && decoder.is_done() {
+            break None;
+        }
         if received > MAX_STREAM_BYTES {
             let message = format!("the stream is longer than {MAX_STREAM_BYTES} bytes");
             break Some(CallError::new(FailedStage::Protocol, message));
         }
         let mut events = match parser.push(&chunk) {
             Ok(events) => events,
+            Err(_) if decoder.is_done() => break None,
             Err(error @ (SseError::TooLarge { .. } | SseError::Truncated)) => {
                 break Some(CallError::new(FailedStage::Protocol, error.to_string()));
             }
@@ -83,12 +90,8 @@ async fn attempt<D: ReplyDecoder>(
             if let Some(key) = endpoint.key() {
                 key.mask_event(event);
             }
-            event_count += usize::from(!decoder.is_done());
+            event_count += usize::from(!(decoder.is_done() && is_keep_alive(event)));
             decoder.push(event).into_iter().for_each(live);
-        }
-        if decoder.is_done() {
-            stream.drain().await;
-            break None;
         }
     };
     let reported = decoder.usage();
@@ -171,6 +174,8 @@ pub(super) struct PromptCounts {
     pub cache_read: u64,
     pub cache_write: u64,
     pub output: u64,
+    /// The part of `output` that the model used for reasoning.
+    pub reasoning: u64,
     /// All tokens of the call. Some servers count tokens here that they count nowhere else, such as reasoning.
     pub total: Option<u64>,
 }
@@ -179,7 +184,9 @@ impl PromptCounts {
     /// Returns the usage; `None` if the counts contradict each other, because more tokens are cached than the prompt
     /// has.
     pub fn usage(self) -> Option<Usage> {
-        let Self { prompt, cache_read, cache_write, output, total } = self;
+        let Self { prompt, cache_read, cache_write, output, reasoning, total } = self;
+        // A part that exceeds the whole was not counted in it. A whole of zero stays unusable.
+        let output = if reasoning > output && output > 0 { output.saturating_add(reasoning) } else { output };
         Some(Usage {
             input: prompt.checked_sub(cache_read)?.checked_sub(cache_write)?,
             output: output.max(total.unwrap_or_default().saturating_sub(prompt)),

@@ -14,6 +14,29 @@ use super::{LiteralReader, parse_number, push_entry, syntax_error};
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
+/// Maximum estimated depth of nesting. The time of the parser grows with the square of the depth of nested f-strings, and
+/// real scripts nest less deeply.
+const MAX_ESTIMATED_DEPTH: usize = 1_000;
+
+/// Returns true if brackets or signs could nest too deeply. Counts them even in strings and comments, because
+/// recognizing strings would require a parser.
+pub(super) fn is_too_deep(text: &str) -> bool {
+    let (mut brackets, mut signs) = (0_usize, 0_usize);
+    text.bytes().any(|byte| {
+        match byte {
+            b'(' | b'[' | b'{' => brackets += 1,
+            b')' | b']' | b'}' => brackets = brackets.saturating_sub(1),
+            _ => {}
+        }
+        match byte {
+            b'-' | b'+' | b'~' => signs += 1,
+            b' ' => {}
+            _ => signs = 0,
+        }
+        brackets > MAX_ESTIMATED_DEPTH || signs > MAX_ESTIMATED_DEPTH
+    })
+}
+
 pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
     let parsed = parse_unchecked(text, ParseOptions::from(Mode::Module));
     let at = |range: TextRange| Span { source, start: range.start().into(), end: range.end().into() };

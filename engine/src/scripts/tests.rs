@@ -132,7 +132,7 @@ fn non_constant_javascript_is_reported_by_name() {
 fn extreme_nesting_does_not_overflow_the_stack() {
     let deep = |open: &str, n: usize| open.repeat(n / open.len());
     let (python, javascript) = (
-        ["[", "(", "-", "not ", "lambda:", "[x for x in "],
+        ["[", "(", "-", "not ", "lambda:", "[x for x in ", "f\"{", "f'{f\"{", "f\"{x:{"],
         [
             "[",
             "{",

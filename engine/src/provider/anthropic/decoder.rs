@@ -50,6 +50,9 @@ enum OpenBlock {
 impl ReplyDecoder for AnthropicDecoder {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         if self.is_done() {
+            let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
+            self.update_usage(late.get("usage"));
+            self.update_usage(late.pointer("/message/usage"));
             return Vec::new();
         }
         if let Some(DeltaEvent { index, delta, .. }) = DeltaEvent::read(&event.data) {
@@ -79,7 +82,10 @@ impl ReplyDecoder for AnthropicDecoder {
             "content_block_start" => return self.open_block(&value).into_iter().collect(),
             "content_block_delta" => return self.apply_generic_delta(&value).into_iter().collect(),
             "message_delta" => self.message_delta(&value),
-            "message_stop" => self.stopped = true,
+            "message_stop" => {
+                self.update_usage(value.get("usage"));
+                self.stopped = true;
+            }
             "error" => {
                 self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             }
@@ -140,7 +146,9 @@ impl AnthropicDecoder {
             self.stop = Some(stop_reason(reason));
         }
         self.update_usage(value.get("usage"));
-        let counted = value.pointer("/usage/output_tokens").is_some_and(Value::is_u64);
+        let output = value.pointer("/usage/output_tokens").and_then(Value::as_u64);
+        // A reply with content has tokens.
+        let counted = output.is_some_and(|output| output > 0 || self.blocks.is_empty());
         self.usage_is_final |= counted && self.stop.is_some();
     }
 
@@ -159,6 +167,12 @@ impl AnthropicDecoder {
         };
         let input = set(&mut usage.input, "/input_tokens");
         set(&mut usage.output, "/output_tokens");
+        let mut thinking = 0;
+        set(&mut thinking, "/output_tokens_details/thinking_tokens");
+        if thinking > usage.output && usage.output > 0 {
+            // A part that exceeds the whole was not counted in it.
+            usage.output = usage.output.saturating_add(thinking);
+        }
         set(&mut usage.cache_read, "/cache_read_input_tokens");
         set(&mut usage.cache_write, "/cache_creation_input_tokens");
         self.input_is_counted |= input;

@@ -30,7 +30,14 @@ pub struct GeminiDecoder {
 
 impl ReplyDecoder for GeminiDecoder {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
-        if self.is_done() || is_keep_alive(event) {
+        if self.is_done() {
+            let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
+            if let Some(report) = late.get("usageMetadata").filter(|report| !report.is_null()) {
+                self.usage.add(TokenCounts::deserialize(report).unwrap_or_default().usage(), true);
+            }
+            return Vec::new();
+        }
+        if is_keep_alive(event) {
             return Vec::new();
         }
         if let Some((head, text)) = TextEvent::read(&event.data) {
@@ -286,6 +293,7 @@ impl TokenCounts {
             cache_read,
             cache_write: 0,
             output: answer.saturating_add(thoughts),
+            reasoning: 0,
             total: self.total,
         };
         counts.usage()

@@ -84,10 +84,14 @@ struct OpenCall {
 
 impl ReplyDecoder for ChatDecoder {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
+        let data = event.data.trim();
         if self.is_done() {
+            let late = serde_json::from_str::<Value>(data).unwrap_or_default();
+            if let Some(report) = late.get("usage").filter(|report| !report.is_null()) {
+                self.usage.add(usage(report), true);
+            }
             return Vec::new();
         }
-        let data = event.data.trim();
         if let Some((model, text)) = ChatTextChunk::read(event) {
             self.set_model(model);
             self.text.push_str(&text);
@@ -325,6 +329,7 @@ fn usage(reported: &Value) -> Option<Usage> {
         cache_read: read_count(reported, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0),
         cache_write: read_count(reported, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0),
         output: read_count(reported, "/completion_tokens")??,
+        reasoning: read_count(reported, "/completion_tokens_details/reasoning_tokens")?.unwrap_or(0),
         total: read_count(reported, "/total_tokens")?,
     };
     counts.usage()

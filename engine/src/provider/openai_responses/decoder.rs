@@ -87,7 +87,12 @@ enum OpenItem {
 
 impl ReplyDecoder for ResponsesDecoder {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
-        if self.is_done() || is_keep_alive(event) {
+        if self.is_done() {
+            let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
+            self.read_head(late.get("response"), true);
+            return Vec::new();
+        }
+        if is_keep_alive(event) {
             return Vec::new();
         }
         if let Some(OutputTextDelta { output_index, content_index, delta, .. }) = OutputTextDelta::read(&event.data) {
@@ -386,6 +391,7 @@ fn usage(reported: &Value) -> Option<Usage> {
         cache_read: read_count(reported, "/input_tokens_details/cached_tokens")?.unwrap_or(0),
         cache_write: read_count(reported, "/input_tokens_details/cache_write_tokens")?.unwrap_or(0),
         output: read_count(reported, "/output_tokens")??,
+        reasoning: read_count(reported, "/output_tokens_details/reasoning_tokens")?.unwrap_or(0),
         total: read_count(reported, "/total_tokens")?,
     };
     counts.usage()

@@ -115,6 +115,75 @@ async fn smaller_final_usage_takes_back_no_earlier_report_on_any_wire() {
 }
 
 #[tokio::test]
+async fn usage_after_the_final_event_is_booked_on_every_wire() {
+    for (wire, stream, large) in LARGE_REPORTS {
+        let large = match wire {
+            Wire::OpenaiResponses => large.replace("response.in_progress", "response.completed"),
+            Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini | Wire::Scripted => large.to_owned(),
+        };
+        let late = format!("data: {large}\n\n");
+        let whole = format!("{stream}{late}");
+        let ways = [
+            vec![head("200 OK", "text/event-stream", ""), send(whole)],
+            vec![chunked(), chunk(stream.as_bytes()), chunk(late.as_bytes()), last_chunk()],
+        ];
+        for moves in ways {
+            let (_, replied) = ask(wire, moves).await;
+            let reply = replied.unwrap();
+            assert!(reply.usage.whole_input() >= 70_000 && reply.usage.output == 9_000, "{wire:?}: {:?}", reply.usage);
+            assert_eq!(reply.uncounted, None, "{wire:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reply_after_an_error_event_is_not_free_on_any_wire() {
+    for (wire, stream, _, payload) in STREAMS {
+        let streamed = format!("data: {payload}\n\n{stream}");
+        let ways = [
+            vec![head("200 OK", "text/event-stream", ""), send(streamed.as_str())],
+            vec![chunked(), chunk(format!("data: {payload}\n\n").as_bytes()), chunk(stream.as_bytes()), last_chunk()],
+        ];
+        for moves in ways {
+            let (_, replied) = ask(wire, moves).await;
+            let error = replied.unwrap_err();
+            let counted = error.usage.is_some_and(|usage| usage.output > 1);
+            assert!(error.cut.is_some() || counted, "{wire:?}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reasoning_that_exceeds_the_output_is_added_to_it() {
+    let chat = |details: &str| {
+        format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}},\"finish_reason\":\"stop\"}}],\
+             \"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":10{details}}}}}\n\ndata: [DONE]\n\n"
+        )
+    };
+    for (details, expected) in [
+        (",\"completion_tokens_details\":{\"reasoning_tokens\":900}", 910),
+        (",\"completion_tokens_details\":{\"reasoning_tokens\":7}", 10),
+        ("", 10),
+    ] {
+        let (_, replied) = ask(Wire::OpenaiChat, vec![chunked(), chunk(chat(details).as_bytes()), last_chunk()]).await;
+        assert_eq!(replied.unwrap().usage.output, expected, "{details}");
+    }
+    let (_, stream, ..) = STREAMS[0];
+    let last = stream.split("\n\n").find(|event| event.contains("\"message_delta\"")).unwrap();
+    let report = &last[last.find("\"output_tokens\":").unwrap()..];
+    let count: u64 = report["\"output_tokens\":".len()..].split([',', '}']).next().unwrap().trim().parse().unwrap();
+    let with = |counts: &str| stream.replace(last, &last.replace(&format!("\"output_tokens\":{count}"), counts));
+    let details = format!("\"output_tokens\":{count},\"output_tokens_details\":{{\"thinking_tokens\":900}}");
+    let (_, replied) = ask(Wire::Anthropic, vec![chunked(), chunk(with(&details).as_bytes()), last_chunk()]).await;
+    assert_eq!(replied.unwrap().usage.output, count + 900);
+    // A reply with content has tokens, so a count of zero is not usable.
+    let (_, replied) =
+        ask(Wire::Anthropic, vec![chunked(), chunk(with("\"output_tokens\":0").as_bytes()), last_chunk()]).await;
+    assert!(replied.unwrap().uncounted.is_some());
+}
+
+#[tokio::test]
 async fn usage_reported_with_every_piece_is_not_final_until_the_reply_is() {
     let piece = |text: &str, finish: &str, tokens: u64| {
         format!(
@@ -137,7 +206,7 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
     let refused = r#"{"error":{"message":"Later."}}"#;
     let long = format!(r#"{{"choices":[{{"message":{{"content":"{}"}}}}]}}"#, "a".repeat(70_000));
     let json = "application/json";
-    let cases: [(&str, &str, &str, bool); 10] = [
+    let cases: [(&str, &str, &str, bool); 12] = [
         ("529 Overloaded", json, refused, false),
         ("200 OK", json, refused, false),
         ("200 OK", json, r#"[{"error":{"message":"Later."}}]"#, false),
@@ -146,6 +215,8 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
         ("200 OK", json, r#"{"status":"completed","error":null,"output":[]}"#, true),
         ("200 OK", json, r#"[{"candidates":[]},{"usageMetadata":{}}]"#, true),
         ("200 OK", json, r#"{"error":{"message":"Later."},"usage":{"prompt_tokens":9}}"#, true),
+        ("200 OK", json, r#"[{"error":{"message":"Later."}},{"usage":{"prompt_tokens":9}}]"#, true),
+        ("200 OK", json, r#"{"error":{"message":"Later.","partial":{"usage":{"prompt_tokens":9}}}}"#, true),
         ("200 OK", json, r#"{"choices":[{"message":{"con"#, true),
         ("200 OK", json, &long, true),
     ];
