@@ -152,6 +152,14 @@ fn pinned_plan_runs_or_is_refused() {
     assert_eq!(place.rye(&["run", "other", "--plan", "plan.json"]).code, Some(2));
     assert_eq!(place.rye(&["run", "--plan", "plan.json", "--input", "service=x"]).code, Some(2));
 
+    // The text that a person reviews is the plan that runs.
+    let mut edited = planned.clone();
+    edited["limits"]["turns"] = 4.into();
+    place.write("edited.json", &edited.to_string());
+    let refused = place.rye(&["run", "--plan", "edited.json", "--script", "script.yaml"]);
+    assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("`edited.json` was edited"), "{}", refused.stderr);
+
     let hooks = ".ai/config/agent/hooks.yaml";
     place.write(hooks, &(place.read(hooks) + "\n# a comment\n"));
     let refused = place.rye(&run);

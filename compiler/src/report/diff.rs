@@ -87,7 +87,7 @@ impl PlanDiff {
     }
 
     /// Returns true if the plans differ in their ids only.
-    fn has_no_changes(&self) -> bool {
+    pub fn has_no_changes(&self) -> bool {
         self.parts.is_empty()
             && self.capabilities.is_empty()
             && self.hooks.is_empty()

@@ -16,6 +16,12 @@ pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String
     if let Some((amount, text)) = split_amount(rest) {
         bounds.spend = Some(amount.to_u64());
         rest = text;
+    } else if looks_like_amount(typed) {
+        let word = typed.split_whitespace().next().unwrap_or_default();
+        let reason = format!(
+            "`{word}` is not a highest cost: write `$0.20 TEXT`; a text that starts with an amount needs a blank before it"
+        );
+        return Some(Err(reason));
     }
     let with = rest.strip_prefix("/with").filter(|after| after.is_empty() || after.starts_with(char::is_whitespace));
     if let Some(after) = with {
@@ -39,6 +45,12 @@ fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
     let amount = Nanos::parse(amount).ok().filter(|_| is_number)?;
     let text = text.trim_start();
     (!text.is_empty()).then_some((amount, text))
+}
+
+/// Returns true if a text starts with `$` and a number, which may be signed.
+fn looks_like_amount(typed: &str) -> bool {
+    let number = typed.strip_prefix('$').map(|rest| rest.trim_start_matches([' ', '+', '-', '.', ',']));
+    number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Checks that the bounds of a prompt lie within the bounds of its session, and leave the prompt some money and
@@ -97,10 +109,11 @@ mod tests {
             let expected = (bounds(spend, with), text.to_owned());
             assert_eq!(split_bounds(typed), Some(Ok(expected)), "{typed}");
         }
-        for typed in
-            ["$HOME is", "$20", " $1 x", "$1,5 x", "$ 1 x", "$-1 x", "$1e9 x", "/without x", "text /with rye.* x"]
-        {
+        for typed in ["$HOME is", "$", "$x1", " $1 x", "/without x", "text /with rye.* x"] {
             assert_eq!(split_bounds(typed), None, "{typed}");
+        }
+        for typed in ["$20", "$0.20fix it", "$0.01, do", "$1,5 x", "$ 1 x", "$-1 x", "$+1 x", "$1e9 x"] {
+            assert!(split_bounds(typed).unwrap().unwrap_err().contains("write `$0.20 TEXT`"), "{typed}");
         }
         for typed in ["/with", "/with x", "/with rye.fetch.*", "$1 /with rye.fetch.*"] {
             assert!(split_bounds(typed).unwrap().is_err(), "{typed}");

@@ -50,6 +50,11 @@ pub fn compile_pinned(
     if compilation.plan_id != planned.plan_id {
         return Err(drift_error(path, &planned, &render(&compilation, Vec::new())));
     }
+    let current = render(&compilation, Vec::new());
+    if !diff(Some(&planned), Some(&current)).has_no_changes() {
+        let failure = CommandError::failed(format!("`{path}` was edited: it does not show the plan of its `plan_id`"));
+        return Err(CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(&planned, &current)));
+    }
     report.diagnostics(&checked.diagnostics, &compilation.sources);
     trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
     Ok(Ok(Box::new(compilation)))
@@ -68,7 +73,12 @@ fn drift_error(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandErr
     files.sort();
     files.dedup();
     let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
-    let differences: Vec<String> = lines(&diff(Some(planned), Some(now))).into_iter().map(|line| line.text).collect();
     let failure = CommandError::failed(format!("`{path}` differs from the current plan: changed {files}"));
-    CommandError { exit: Exit::Refused, ..failure }.with_help(differences.join("\n        "))
+    CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(planned, now))
+}
+
+/// Returns the changes from one plan to another, each on a line of a help text; empty if there are none.
+fn difference_lines(before: &PlanReport, after: &PlanReport) -> String {
+    let lines = lines(&diff(Some(before), Some(after))).into_iter().map(|line| line.text);
+    lines.collect::<Vec<_>>().join("\n        ")
 }
