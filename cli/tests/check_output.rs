@@ -238,3 +238,38 @@ fn fixes_that_do_not_help_are_not_written() {
     assert_eq!(place.read(".ai/tools/count.py"), tool);
     assert_eq!(place.read(".ai/directives/a.md"), directive);
 }
+
+#[cfg(feature = "mcp")]
+#[test]
+fn faults_of_server_settings_have_a_line() {
+    let place = TestProject::own();
+    place.write(".ai/directives/b.md", "```xml\n<directive name=\"b\" version=\"1.0.0\"/>\n```\n\nGo.\n");
+    place.write(".mcp.json", "{\n  \"mcpServers\": {\n    \"files\": {\n      \"comand\": \"npx\"\n    }\n  }\n}\n");
+    let done = place.rye(&["check", "--format", "github"]);
+    assert!(done.stdout.contains("file=.mcp.json,line=4,endLine=4,col=7,"), "{}", done.stdout);
+    let log: Value = serde_json::from_str(&place.rye(&["check", "--format", "sarif"]).stdout).unwrap();
+    assert_eq!(log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"], 4);
+    let listed = place.rye(&["mcp", "list"]);
+    assert!(listed.stderr.contains(".mcp.json:4:7: "), "{}", listed.stderr);
+    std::fs::remove_file(place.project().join(".mcp.json")).unwrap();
+    place.write(".ai/config/mcp.yaml", "servers:\n  files:\n    command: [x]\n    timeout_seconds: soon\n");
+    let done = place.rye(&["check", "--format", "github"]);
+    assert!(done.stdout.contains("file=.ai/config/mcp.yaml,line=4,"), "{}", done.stdout);
+}
+
+#[test]
+fn sarif_rules_have_the_properties_of_code_scanning() {
+    let place = TestProject::own();
+    place.write(".ai/directives/b.md", BROKEN);
+    let log: Value = serde_json::from_str(&place.rye(&["check", "--format", "sarif"]).stdout).unwrap();
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let limit = rules.iter().find(|rule| rule["id"] == "rye::limit::unknown").unwrap();
+    assert_eq!((&limit["name"], &limit["defaultConfiguration"]["level"]), (&"LimitUnknown".into(), &"error".into()));
+    assert_eq!(limit["properties"]["tags"], serde_json::json!(["rye", "limit"]));
+    for rule in rules {
+        for text in ["shortDescription", "fullDescription", "help"] {
+            let text = rule[text]["text"].as_str().unwrap();
+            assert!(!text.is_empty(), "{rule}");
+        }
+    }
+}

@@ -24,13 +24,16 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn slips_of_a_call_are_reported_with_their_fix() {
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&["run", "rye/bash/bash"], 1, "`rye/bash/bash` is a tool, not a directive"),
         (&["plan", "rye/agent/core/Identity"], 1, "is knowledge, not a directive"),
         (&["plan", "deploy_staging", "--limit", "turns=2", "--limit", "turns=3"], 2, "given twice: `2` and `3`"),
         (&["plan", "deploy_staging", "--inputs", "service=web"], 2, "write `--input service=web`"),
         (&["plan", "deploy_staging", "--model", "scripted/fasst"], 1, "did you mean `fast`?"),
         (&["plan", "deploy_staging", "--model", "anthropc/fast"], 1, "did you mean `anthropic/fast`?"),
+        (&["run", "rye/bash/bash"], 1, "a directive calls it: grant `<tool>rye.bash.bash</tool>`"),
+        (&["plan", "rye/agent/core/Identity"], 1, "a directive sends it: write `<before>"),
+        (&["plan", "deploy_staging", "--model", "foo/bar"], 1, "name its provider: `--model"),
         (&["plan", "deploy_staging", "--limit", "spend=1.000.000"], 1, "an amount of dollars, such as `0.10`"),
     ];
     for (args, code, message) in cases {
@@ -98,6 +101,20 @@ fn why_names_the_line() {
     assert!(text(&missing.stderr).contains("did you mean `limit.spend`?"), "{}", text(&missing.stderr));
     let missing = rye(&["why", "rye/agent/core/base_reviw"]);
     assert!(text(&missing.stderr).contains("did you mean `rye/agent/core/base_review`?"), "{}", text(&missing.stderr));
+}
+
+#[test]
+fn why_prints_every_value_of_a_limit() {
+    let limit = rye(&["why", "limit.turns", "--of", "deploy_staging"]);
+    let printed = text(&limit.stdout);
+    for value in [
+        "limit.turns: 8, declared by `deploy_staging`",
+        "the built-in default sets 15, which `deploy_staging` overrides",
+        "`agent/resilience` of the system space sets 15, which `deploy_staging` overrides",
+        "`deploy_staging` sets 8, which applies",
+    ] {
+        assert!(printed.contains(value), "{value}: {printed}");
+    }
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Diagnostic {
         {
             return Some(path);
         }
-        let Self::Config(ConfigError::Servers { why }) = self else { return None };
+        let Self::Config(ConfigError::Servers { why, .. }) = self else { return None };
         Some(if why.contains(MCP_SETTINGS) { MCP_SETTINGS } else { ".mcp.json" })
     }
 

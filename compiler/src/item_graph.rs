@@ -122,7 +122,7 @@ impl ItemGraphBuilder<'_, '_> {
                 self.add_edge(&from, &to, Relation::Extends, &label, span);
             }
             for link in &composed.chain {
-                self.add_declared(link);
+                next.extend(self.add_declared(link));
             }
             next.extend(self.add_hooks(composed, &own));
             next.extend(self.add_mentioned(composed, &own));
@@ -130,8 +130,9 @@ impl ItemGraphBuilder<'_, '_> {
         next
     }
 
-    /// Adds the relations that one file declares.
-    fn add_declared(&mut self, link: &Directive) {
+    /// Adds the relations that one file declares. Returns the directives that it grants by name.
+    fn add_declared(&mut self, link: &Directive) -> Vec<ItemId> {
+        let mut next = Vec::new();
         let own = self.item_node(ItemKind::Directive, link.id().as_str());
         let context = &link.context;
         for (place, list) in [("system", &context.system), ("before", &context.before), ("after", &context.after)] {
@@ -150,19 +151,32 @@ impl ItemGraphBuilder<'_, '_> {
             self.add_edge(&own, &to, Relation::Suppresses, "", Some(suppressed.span));
         }
         for grant in link.permissions.iter().flat_map(|p| &p.grants) {
-            let to = self.grant_node(&grant.pattern.0);
-            self.add_edge(&own, &to, Relation::Grants, "", Some(grant.span));
+            let pattern = &grant.pattern.0;
+            let (to, relation, label) = match self.granted_item(pattern) {
+                Some((ItemKind::Directive, id)) => {
+                    let to = self.item_node(ItemKind::Directive, id.as_str());
+                    next.push(id);
+                    (to, Relation::Spawns, "grant")
+                }
+                Some((kind, id)) => (self.item_node(kind, id.as_str()), Relation::Grants, ""),
+                None => (self.named_node("pattern", pattern), Relation::Grants, ""),
+            };
+            self.add_edge(&own, &to, relation, label, Some(grant.span));
         }
+        next
     }
 
-    /// Returns the node of the tool if a grant names exactly one, else a node for the pattern.
-    fn grant_node(&mut self, pattern: &str) -> String {
-        let single = pattern.strip_prefix("rye.execute.tool.").filter(|_| Glob::new(pattern).is_literal());
-        let tools = self.items.list(ItemKind::Tool);
-        match single.and_then(|dotted| tools.iter().find(|e| e.id.dotted() == dotted)) {
-            Some(entry) => self.item_node(ItemKind::Tool, entry.id.as_str()),
-            None => self.named_node("pattern", pattern),
-        }
+    /// Returns the item that a pattern grants, if it names exactly one.
+    fn granted_item(&self, pattern: &str) -> Option<(ItemKind, ItemId)> {
+        const GRANTS_OF_ITEMS: [(&str, ItemKind); 3] = [
+            ("rye.execute.tool.", ItemKind::Tool),
+            ("rye.execute.directive.", ItemKind::Directive),
+            ("rye.fetch.knowledge.", ItemKind::Knowledge),
+        ];
+        let (prefix, kind) = GRANTS_OF_ITEMS.into_iter().find(|(prefix, _)| pattern.starts_with(prefix))?;
+        let dotted = pattern.strip_prefix(prefix).filter(|_| Glob::new(pattern).is_literal())?;
+        let list = self.items.list(kind);
+        list.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| (kind, entry.id.clone()))
     }
 
     /// Adds the items that live hooks inject and spawn.
@@ -277,5 +291,24 @@ mod tests {
         assert!(drawing.edges.iter().all(|e| e.from < drawing.nodes.len() && e.to < drawing.nodes.len()));
         let one = item_graph(&deploy_world(), Some(&ItemId::parse("rye/agent/core/base").unwrap()));
         assert!(one.nodes.len() < graph.nodes.len() && !one.nodes.iter().any(|n| n.id == own));
+    }
+
+    #[test]
+    fn grant_of_one_directive_starts_it() {
+        let directive = |name: &str, grants: &str| {
+            format!(
+                "```xml\n<directive name=\"{name}\"><metadata><permissions><execute>{grants}</execute></permissions></metadata></directive>\n```\n\nGo.\n"
+            )
+        };
+        let world = crate::compile::tests::world::minimal_world()
+            .project(
+                ".ai/directives/a.md",
+                &directive("a", "<directive>team.b</directive><directive>team.*</directive>"),
+            )
+            .project(".ai/directives/team/b.md", &directive("b", "<tool>rye.look</tool>"));
+        let graph = item_graph(&world, Some(&ItemId::parse("a").unwrap()));
+        assert!(has(&graph, "directive a", Relation::Spawns, "directive team/b"), "{:?}", graph.edges);
+        assert!(has(&graph, "directive a", Relation::Grants, "pattern rye.execute.directive.team.*"));
+        assert!(has(&graph, "directive team/b", Relation::Grants, "tool rye/look"), "{:?}", graph.edges);
     }
 }

@@ -135,16 +135,7 @@ impl<'l> ProviderCatalog<'l> {
                 unlisted: UnlistedModels::Refuse,
             };
             let anywhere = ModelQuery { provider: None, ..near.clone() };
-            let found = match (self.find(&near), self.split_provider(&fallback.node)) {
-                (Ok(found), _) => found,
-                (Err(_), None) => self.find(&anywhere)?,
-                (Err(_), Some((provider, name))) => {
-                    let name = Spanned::new(name.to_owned(), fallback.span);
-                    let named = ModelQuery { name: Some(name), provider: Some(provider.to_owned()), ..near };
-                    // The id of a model may hold a slash.
-                    self.find(&anywhere).or_else(|_| self.find(&named))?
-                }
-            };
+            let found = self.find(&near).or_else(|_| self.find(&anywhere))?;
             if (&found.provider, &found.id) != (&model.provider, &model.id) {
                 model.fallback = Some(Box::new(found));
             }
@@ -219,6 +210,13 @@ impl<'l> ProviderCatalog<'l> {
             && let Some(found) = self.provider(provider).and_then(|p| p.unlisted(&name.node))
         {
             return Ok(found);
+        }
+        // The id of a model may hold a slash, so a provider before a slash is the last reading.
+        if wanted.provider.is_none()
+            && let Some((provider, rest)) = self.split_provider(&name.node)
+        {
+            let rest = Some(Spanned::new(rest.to_owned(), name.span));
+            return self.find(&ModelQuery { name: rest, provider: Some(provider.to_owned()), ..wanted.clone() });
         }
         let known = self.known_names(&order);
         Err(self.unknown_provider(wanted, &name.node).unwrap_or_else(|| self.unknown_error(wanted, &name.node, known)))

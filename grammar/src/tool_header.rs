@@ -28,8 +28,8 @@ pub struct ScriptDeclarations {
     /// Names that another file can call: top-level names in Python, exported names in JavaScript; none in a shell
     /// script.
     pub names: Vec<String>,
-    /// The parameters of the function `execute`, if the reader knows them.
-    pub execute: Option<EntrySignature>,
+    /// The function that a call runs, if the reader knows its parameters.
+    pub entry: Option<EntrySignature>,
     /// Constants that look like a declaration, such as `__so__` or `CONFIG_SO`, but are not in [`declaring_names`].
     pub others: Vec<Spanned<String>>,
 }
@@ -83,7 +83,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let start = signature::content_start(signature.as_ref());
     let empty = |at: usize| Node::new(Kind::Map(Vec::new()), Span::new(source, at, at));
     let mut names = Vec::new();
-    let mut execute = None;
+    let mut entry = None;
     let mut others = Vec::new();
     let metadata = match language {
         ToolLanguage::Yaml => yaml::parse_at(source, text.get(start..).unwrap_or_default(), start),
@@ -94,7 +94,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
         ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
             let read = scripts.read(source, text, language);
             names = read.tree.names;
-            execute = read.tree.execute;
+            entry = read.tree.entry;
             others = script::unknown_constants(&read.tree.constants);
             let (node, mut errors) = script::read_metadata(read.tree.constants, &empty(start));
             errors.splice(0..0, read.errors);
@@ -104,7 +104,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let script = match language {
         ToolLanguage::Yaml => None,
         ToolLanguage::Shell | ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
-            Some(ScriptDeclarations { language, names, execute, others })
+            Some(ScriptDeclarations { language, names, entry, others })
         }
     };
     let mut errors = metadata.errors;

@@ -211,7 +211,7 @@ struct FixedScriptReader(Vec<Constant>);
 
 impl ScriptReader for FixedScriptReader {
     fn read(&self, _: SourceId, _: &str, _: ToolLanguage) -> Parsed<Script> {
-        Parsed::ok(Script { constants: self.0.clone(), names: vec!["execute".into()], execute: None })
+        Parsed::ok(Script { constants: self.0.clone(), names: vec!["execute".into()], entry: None })
     }
 }
 

@@ -147,6 +147,33 @@ fn scripted_chain_of_handoffs_takes_all_turns() {
 }
 
 #[test]
+fn scripted_run_with_cut_streams_spends_the_limit_of_the_tree() {
+    // Each second attempt is cut after its first words and booked at its worst case.
+    let cut = "  - fault: { cut: true }\n    after: Some words before the cut.\n";
+    let step = format!("{cut}{}", reads(1, 2_000).replace("steps:\n", ""));
+    let script = format!("steps:\n{}", step.repeat(60));
+    let (planned, totals) = run(&format!("<limits turns=\"100\" spend=\"0.50\" tokens=\"2000000\"/>{READ}"), &script);
+    let most = planned.plan.bound_cost().cost.unwrap().to_u64();
+    assert_eq!((most, totals.overspent), (500_000_000, 0));
+    assert_reached(totals.spent, most, &totals);
+}
+
+#[test]
+fn scripted_run_that_compacts_takes_all_turns() {
+    // The third reply fills the context window of the model; the text after it is the summary too.
+    let script = reads(2, 20)
+        + &reads(1, 20).replace("steps:\n", "").replace("input: 600", "input: 950000")
+        + &reads(1, 20).replace("steps:\n  - tool_calls", "  - text: The file was read three times.\n    tool_calls")
+        + &reads(40, 20).replace("steps:\n", "");
+    let hook = "<hooks><hook id=\"summary\" event=\"context_limit_reached\"><compact/></hook></hooks>";
+    let limits = "<limits turns=\"12\" spend=\"90\" tokens=\"90000000\"/>";
+    let (planned, totals) = run(&format!("{limits}{READ}{hook}"), &script);
+    let most = planned.plan.bound_turns().at_most.unwrap();
+    assert_eq!((most.turns, most.set_by.as_str(), totals.continuations), (12, "turns", 0));
+    assert_reached(totals.turns, most.turns, &totals);
+}
+
+#[test]
 fn scripted_run_has_no_more_turns_than_are_certainly_paid() {
     let (planned, totals) = run(&format!("<limits turns=\"20\" spend=\"0.0925\"/>{READ}"), &reads(20, 8_192));
     let least = planned.plan.bound_turns().at_least;

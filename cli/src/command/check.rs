@@ -13,6 +13,8 @@ use rye_compiler::item::Items;
 use rye_compiler::severity_overrides::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
+#[cfg(feature = "mcp")]
+use rye_grammar::{Source, Span};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -121,9 +123,13 @@ fn run_check(
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
     if selection == Selection::All
-        && let Err(why) = rye_engine::tool::mcp::config::read_servers(&spaces.project, &Items::new(world))
+        && let Err(error) = rye_engine::tool::mcp::config::read_servers(&spaces.project, &Items::new(world))
     {
-        report.diagnostics.push(ConfigError::Servers { why });
+        let span = error.place.map(|place| {
+            let source = report.sources.add(Source::new(place.path, place.text));
+            Span::new(source, place.range.start, place.range.end)
+        });
+        report.diagnostics.push(ConfigError::Servers { why: error.message, span });
     }
     let levels = severity_overrides(args, report.levels.clone())?;
     Ok(CheckResult { report, levels })

@@ -87,7 +87,10 @@ pub struct McpChanges {
 pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let configured = || config::read_servers(&spaces.project, &Items::new(&world)).map_err(CommandError::failed);
+    let configured = || {
+        config::read_servers(&spaces.project, &Items::new(&world))
+            .map_err(|error| CommandError::failed(error.with_line()))
+    };
     match &args.command {
         McpCommand::List => list(&spaces.project, &configured()?, report),
         McpCommand::Refresh { servers, dry_run } => {

@@ -7,51 +7,109 @@ use serde_json::{Map, Value, json};
 
 use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
 
+/// Maximum number of results of a run that code scanning accepts.
+const MAX_RESULTS: usize = 25_000;
+/// Maximum number of related locations of a result; code scanning accepts 1,000 locations and shows 100.
+const MAX_RELATED_LOCATIONS: usize = 100;
+/// Maximum length of a description of a rule, in characters; code scanning accepts 1,024.
+const MAX_DESCRIPTION_CHARS: usize = 1_000;
+
 /// Location of a diagnostic that concerns no single file.
 const PROJECT_FOLDER: &str = ".ai/config";
 
-/// Returns a log of one run. Lists only rules with results, sorted by code.
+/// Returns a log of one run. Lists only rules with results, sorted by code. Beyond [`MAX_RESULTS`], the most severe
+/// results are kept, and a notification states the number of the others.
 pub fn build_log(shown: &[DiagnosticOutput]) -> Value {
-    let mut rules: BTreeMap<&str, usize> = shown.iter().map(|one| (one.code.as_str(), 0)).collect();
-    for (index, slot) in rules.values_mut().enumerate() {
-        *slot = index;
+    let total = shown.len();
+    let mut shown: Vec<&DiagnosticOutput> = shown.iter().collect();
+    if total > MAX_RESULTS {
+        shown.sort_by_key(|one| severity_rank(&one.severity));
+        shown.truncate(MAX_RESULTS);
     }
-    let described: Vec<Value> = rules.keys().map(|code| build_rule(code)).collect();
+    let mut levels: BTreeMap<&str, &str> = BTreeMap::new();
+    for one in &shown {
+        let level = levels.entry(one.code.as_str()).or_insert(&one.severity);
+        if severity_rank(&one.severity) < severity_rank(level) {
+            *level = &one.severity;
+        }
+    }
+    let rules: BTreeMap<&str, usize> = levels.keys().enumerate().map(|(index, code)| (*code, index)).collect();
+    let described: Vec<Value> = levels.iter().map(|(code, severity)| build_rule(code, severity)).collect();
     let mut occurrences: BTreeMap<String, usize> = BTreeMap::new();
     let mut numbered = |one: &DiagnosticOutput| {
         let occurrence = occurrences.entry(compute_fingerprint(one)).or_default();
         *occurrence += 1;
         build_result(one, rules.get(one.code.as_str()), *occurrence)
     };
-    let results: Vec<Value> = shown.iter().map(&mut numbered).collect();
+    let results: Vec<Value> = shown.iter().map(|one| numbered(one)).collect();
+    let omitted = total.saturating_sub(MAX_RESULTS);
+    let notifications: Vec<Value> = (omitted > 0)
+        .then(|| json!({ "level": "warning", "message": { "text": format!("{omitted} more results are left out") } }))
+        .into_iter()
+        .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": { "driver": { "name": "rye", "version": env!("CARGO_PKG_VERSION"), "rules": described } },
             "columnKind": "unicodeCodePoints",
+            "originalUriBaseIds": { "%SRCROOT%": { "description": { "text": "the folder of the project" } } },
+            "invocations": [{ "executionSuccessful": true, "toolExecutionNotifications": notifications }],
             "results": results,
         }],
     })
 }
 
-fn build_rule(code: &str) -> Value {
+/// Returns the rule of a code; `severity` is the highest severity of its results.
+fn build_rule(code: &str, severity: &str) -> Value {
     let page = codes::explain_page(code).unwrap_or_default();
     let plain: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).map(str::trim).collect();
+    let paragraph = first_paragraph(&plain).unwrap_or_else(|| code.to_owned());
+    let problem = match level_of(severity) {
+        "note" => "recommendation",
+        level => level,
+    };
+    let topic = code.trim_start_matches("rye::").split("::").next().unwrap_or_default();
     json!({
         "id": code,
-        "shortDescription": { "text": first_sentence(&plain).unwrap_or_else(|| code.to_owned()) },
+        "name": rule_name(code),
+        "shortDescription": { "text": shorten(first_sentence(&paragraph)) },
+        "fullDescription": { "text": shorten(&paragraph) },
         "help": { "text": plain.join("\n").trim(), "markdown": page },
+        "defaultConfiguration": { "level": level_of(severity) },
+        "properties": { "tags": ["rye", topic], "precision": "high", "problem.severity": problem },
     })
+}
+
+/// Returns the name of a rule in Pascal case: `ExtendsCycle`.
+fn rule_name(code: &str) -> String {
+    let words = code.trim_start_matches("rye::").split([':', '-']).filter(|word| !word.is_empty());
+    let capital = |word: &str| {
+        let mut chars = word.chars();
+        chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>()).unwrap_or_default()
+    };
+    words.map(capital).collect()
+}
+
+fn level_of(severity: &str) -> &'static str {
+    match severity {
+        "error" => "error",
+        "warning" => "warning",
+        _ => "note",
+    }
+}
+
+/// Returns the position of a severity, the most severe first.
+fn severity_rank(severity: &str) -> u8 {
+    match severity {
+        "error" => 0,
+        "warning" => 1,
+        _ => 2,
+    }
 }
 
 /// Returns a result; `occurrence` counts the results with the same fingerprint, from 1.
 fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> Value {
-    let level = match shown.severity.as_str() {
-        "error" => "error",
-        "warning" => "warning",
-        _ => "note",
-    };
     let text = match &shown.help {
         Some(help) => format!("{}\n{help}", shown.message),
         None => shown.message.clone(),
@@ -59,7 +117,7 @@ fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usiz
     let mut result = Map::new();
     result.insert("ruleId".into(), json!(shown.code));
     result.insert("ruleIndex".into(), json!(rule));
-    result.insert("level".into(), json!(level));
+    result.insert("level".into(), json!(level_of(&shown.severity)));
     result.insert("message".into(), json!({ "text": text }));
     let mut places: Vec<Value> = shown.labels.iter().map(build_location).collect();
     if places.is_empty() {
@@ -71,7 +129,8 @@ fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usiz
     if let Some((first, others)) = places.split_first() {
         result.insert("locations".into(), json!([first]));
         if !others.is_empty() {
-            result.insert("relatedLocations".into(), json!(others));
+            let related = others.get(..MAX_RELATED_LOCATIONS).unwrap_or(others);
+            result.insert("relatedLocations".into(), json!(related));
         }
     }
     result.insert(
@@ -86,13 +145,21 @@ fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usiz
     Value::Object(result)
 }
 
-/// Returns the first sentence of a page's text.
-fn first_sentence(lines: &[&str]) -> Option<String> {
+/// Returns the first paragraph of a page's text, on one line.
+fn first_paragraph(lines: &[&str]) -> Option<String> {
     let paragraph: Vec<&str> =
         lines.iter().skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).copied().collect();
-    let text = paragraph.join(" ");
-    let end = text.find(". ").map_or(text.len(), |at| at + 1);
-    text.get(..end).filter(|sentence| !sentence.is_empty()).map(str::to_owned)
+    Some(paragraph.join(" ")).filter(|text| !text.is_empty())
+}
+
+/// Returns the start of a description that code scanning accepts.
+fn shorten(text: &str) -> String {
+    text.chars().take(MAX_DESCRIPTION_CHARS).collect()
+}
+
+fn first_sentence(paragraph: &str) -> &str {
+    let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
+    paragraph.get(..end).unwrap_or(paragraph)
 }
 
 /// Returns a hash of code, file and message, which does not depend on the line (FNV-1a).

@@ -18,7 +18,7 @@ pub enum ConfigError {
     UnknownFile { path: String, suggestion: Option<String> },
     /// An error in the files that configure MCP servers; `why` is the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
-    Servers { why: String },
+    Servers { why: String, span: Option<Span> },
     /// An assertion that can never fail; `why` completes the sentence.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
@@ -106,7 +106,8 @@ impl Problem for ConfigError {
             Self::Invalid { span, expected, .. } => {
                 span.iter().map(|s| new_label(*s, format!("expected {expected}"))).collect()
             }
-            Self::UnknownFile { .. } | Self::Servers { .. } => Vec::new(),
+            Self::UnknownFile { .. } => Vec::new(),
+            Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::NeverMatches { span, .. } => vec![new_label(*span, "never true for a failure that reaches it")],

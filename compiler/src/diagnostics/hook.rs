@@ -22,6 +22,12 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
+    /// A condition compares a fact with a text that has wildcards, which no value of the fact has.
+    #[error("`{fact}` never has the text `{value}`: conditions compare texts without wildcards")]
+    Wildcard { fact: &'static str, value: String, span: Span },
+    /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.
+    #[error("the pattern `{pattern}` matches its slashes too: a pattern has no delimiters")]
+    DelimitedPattern { pattern: String, plain: String, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
     /// tier instead of a model.
     #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
@@ -114,6 +120,8 @@ impl Problem for HookError {
             Self::UnknownFact { .. } | Self::UnquotedText { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
             Self::UnknownCall { .. } => "hook::unknown-call",
+            Self::Wildcard { fact, .. } if fact.starts_with("call.") => "hook::unknown-call",
+            Self::Wildcard { .. } | Self::DelimitedPattern { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::UnknownValue { .. } => "hook::unknown-value",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
@@ -144,6 +152,8 @@ impl Problem for HookError {
             | Self::Endless { .. }
             | Self::TextList { .. }
             | Self::UnknownCall { .. }
+            | Self::Wildcard { .. }
+            | Self::DelimitedPattern { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
@@ -194,6 +204,14 @@ impl Problem for HookError {
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
             }),
+            Self::Wildcard { fact, value, .. } => {
+                let start = value.split('*').next().unwrap_or_default();
+                Some(match start {
+                    "" => format!("write a pattern: `{fact} matches \"^a/.*$\"`"),
+                    start => format!("write `{fact} contains \"{start}\"`, or `{fact} matches \"^{start}\"`"),
+                })
+            }
+            Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
                     "classification.name" => "the names are those of `patterns` in `agent/error_classification`; `classification.category` groups them".into(),
@@ -254,6 +272,8 @@ impl Problem for HookError {
             }
             Self::UnquotedText { span, .. } => vec![new_label(*span, "read as arithmetic with unknown facts")],
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
+            Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
+            Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],

@@ -421,6 +421,12 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
                 "the default limits are in `agent/resilience`: `limits: {{ {key}: … }}`; a bound on every directive is `limits: {{ max: {{ {key}: … }} }}` here"
             ))
         }
+        ("key", "`check.yaml`") if key.contains("::") => {
+            Some(format!("severities belong under `levels`: `levels: {{ \"{key}\": off }}`"))
+        }
+        ("key", "`check.yaml`") if matches!(key, "severity" | "severities" | "rules" | "codes" | "allow") => {
+            Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": off }`".to_owned())
+        }
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),
         _ => None,

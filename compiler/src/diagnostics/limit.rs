@@ -64,11 +64,14 @@ impl Problem for LimitError {
                 let listed = || Some(format!("limits: {}", quote_list(known)));
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
-            Self::Invalid { why, name, .. } => Some(match (name.as_str(), why.as_str()) {
+            Self::Invalid { why, name, found, .. } => Some(match (name.as_str(), why.as_str()) {
                 ("spend", "cannot be zero") => "write an amount of dollars above 0, such as `0.10`".to_owned(),
                 (_, "cannot be zero") => "write a number above 0".to_owned(),
                 ("spend", "cannot be negative") => "write an amount of dollars, such as `0.10`".to_owned(),
                 (_, "cannot be negative") => "write a whole number, such as `10`".to_owned(),
+                _ if why.starts_with("has to be a number") || why.starts_with("has to be an amount") => {
+                    number_help(name, found).unwrap_or_else(|| format!("it {why}"))
+                }
                 _ => format!("it {why}"),
             }),
             Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
@@ -103,4 +106,28 @@ impl Problem for LimitError {
             | Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "set here")).collect(),
         }
     }
+}
+
+/// Returns the number that a text means: a quoted number, an amount with a currency sign or a comma, or a duration with
+/// a unit.
+fn number_help(name: &str, found: &str) -> Option<String> {
+    let text = found.trim_matches(['`', '"']).trim();
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.parse::<f64>().is_ok();
+    if name == "spend" {
+        let amount = text.trim_matches('$').replace(',', ".");
+        return is_number(&amount).then(|| format!("write a number of dollars without quotes and signs: `{amount}`"));
+    }
+    if is_number(text) {
+        return Some(format!("write the number without quotes: `{text}`"));
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (count, unit) = text.split_at_checked(digits)?;
+    let seconds_of_unit = match unit.trim() {
+        "s" | "sec" | "seconds" => 1,
+        "m" | "min" | "minutes" => 60,
+        "h" | "hours" => 3600,
+        _ => return None,
+    };
+    let seconds = count.parse::<u64>().ok()?.checked_mul(seconds_of_unit)?;
+    (name == "duration_seconds").then(|| format!("write a number of seconds: `{seconds}`"))
 }

@@ -29,7 +29,9 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
     found.extend(shell_syntax(&parsed.tree));
-    found.extend(script_parameters::check(&parsed.tree, file.source, text));
+    if !unread {
+        found.extend(script_parameters::check(&parsed.tree, file.source, text));
+    }
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
             found.extend(unused_parameters(&spec, &parsed.tree));
@@ -42,8 +44,10 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
                     let word = fault.word.as_deref();
                     let is_kind = fault.code == ToolSpecErrorKind::BadValue;
                     let translated = word.and_then(|word| help_for_tool_word(is_kind, word)).map(str::to_owned);
-                    let (message, span, label, help) =
-                        (fault.message, fault.span, fault.label, translated.or(fault.help));
+                    let is_header = fault.code == ToolSpecErrorKind::MissingKey && language == ToolLanguage::Shell;
+                    let late = if is_header { late_header(text) } else { None };
+                    let help = late.or(translated).or(fault.help);
+                    let (message, span, label) = (fault.message, fault.span, fault.label);
                     found.push(match fault.code {
                         ToolSpecErrorKind::UnknownKey => ItemError::ToolKey { message, span, label, help },
                         ToolSpecErrorKind::MissingKey => ItemError::ToolMissing { message, span, label, help },
@@ -59,6 +63,20 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
             None
         }
     }
+}
+
+/// Returns the help for a shell script whose header follows a command.
+fn late_header(text: &str) -> Option<String> {
+    let is_code = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let mut after_code = text.lines().enumerate().skip_while(|(_, line)| !is_code(line));
+    let is_header = |line: &str| {
+        line.trim_start()
+            .strip_prefix('#')
+            .and_then(|comment| comment.trim_start().strip_prefix("rye:"))
+            .is_some_and(|header| header.starts_with([' ', '{']) || header.is_empty())
+    };
+    let (index, _) = after_code.find(|(_, line)| is_header(line))?;
+    Some(format!("move the header of line {} above the first command", index + 1))
 }
 
 /// Reports parameters of a command that no argument of the command contains: the program never receives their values.

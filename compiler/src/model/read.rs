@@ -6,7 +6,7 @@ use rye_grammar::{Sources, Span, Spanned};
 use serde_json::Value;
 
 use super::{Model, ModelSettings, Provider};
-use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::diagnostics::{ConfigError, Diagnostics, closest};
 use crate::plan::{LongPromptPrices, Prices, Tokenizer, ToolUse};
 use crate::semantics::money::Nanos;
 
@@ -63,7 +63,12 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
         for (tier, model) in &tiers {
             if models.iter().all(|m| m.id != *model) {
                 let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
-                reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), "the id of one of its `models`", span);
+                let near = closest(model, models.iter().map(|m| m.id.as_str()));
+                let expected = near.map_or_else(
+                    || "the id of one of its `models`".to_owned(),
+                    |near| format!("one of its models, such as `{near}`"),
+                );
+                reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), &expected, span);
             }
         }
     }

@@ -82,6 +82,17 @@ fn resolve_follows_ids_tiers_aliases_and_defaults() {
 }
 
 #[test]
+fn id_may_name_its_provider() {
+    assert_eq!(chosen(&[("id", "beta/b-one")]), "beta/b-one");
+    assert_eq!(chosen(&[("tier", "beta/general")]), "beta/b-one");
+    let unknown = resolve(&[("id", "beta/b-onne")], &ModelOverride::default()).unwrap_err();
+    let ModelError::Unknown { provider, suggestion, span, .. } = unknown else { panic!("{unknown:?}") };
+    assert_eq!((provider.as_deref(), suggestion.as_deref(), span.is_some()), (Some("beta"), Some("b-one"), true));
+    let unknown = resolve(&[("id", "betta/b-one")], &ModelOverride::default()).unwrap_err();
+    assert!(matches!(unknown, ModelError::NoProvider { .. }), "{unknown:?}");
+}
+
+#[test]
 fn override_ignores_the_directives_provider() {
     let requested = [("provider", "scripted"), ("tier", "general")];
     let with = |model: Option<&str>, provider: Option<&str>| {

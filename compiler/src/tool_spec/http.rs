@@ -64,6 +64,15 @@ const RESERVED_HEADERS: [&str; 8] =
 /// Reads the request; also returns its host in lower case.
 pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<(HttpSpec, String)> {
     let method = read_method(r, node);
+    if let (None, Some(body)) = (node.get("method"), node.get("body")) {
+        let help = "write `method: POST`, or put the values into `url`".to_owned();
+        r.report_bad_value(
+            body.span,
+            "a request with a `body` names its `method`".into(),
+            "GET is assumed",
+            Some(help),
+        );
+    }
     let headers = read_headers(r, node, scope);
     let body = read_body(r, node, scope);
     let Some(url) = r.text(node, "url") else {

@@ -63,7 +63,7 @@ const RESERVED_VARIABLES: [&str; 13] = [
 impl ToolSpec {
     /// Reads the metadata of a tool, or returns every fault in it.
     pub fn read(tree: &ToolTree) -> Result<Self, Vec<ToolSpecError>> {
-        let mut r = ToolSpecReader { faults: Vec::new() };
+        let mut r = ToolSpecReader { faults: Vec::new(), misplaced_parameters: false };
         let spec = r.spec(&tree.metadata, tree.script.as_ref());
         match spec {
             Some(spec) if r.faults.is_empty() => Ok(spec),
@@ -74,6 +74,8 @@ impl ToolSpec {
 
 pub(super) struct ToolSpecReader {
     pub(super) faults: Vec<ToolSpecError>,
+    /// True if the parameters are under another key or in another form, which is reported once.
+    pub(super) misplaced_parameters: bool,
 }
 
 impl ToolSpecReader {
@@ -351,7 +353,9 @@ impl ToolSpecReader {
             .unwrap_or_default();
         for placeholder in placeholders {
             match placeholder {
-                ArgvPlaceholder::Parameter(name) if !declared.contains(&name) && !RUNTIME_NAMES.contains(&name) => {
+                ArgvPlaceholder::Parameter(name)
+                    if !declared.contains(&name) && !RUNTIME_NAMES.contains(&name) && !self.misplaced_parameters =>
+                {
                     let help = did_you_mean(name, &declared);
                     self.report_bad_value(
                         span,

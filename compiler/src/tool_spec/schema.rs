@@ -27,8 +27,26 @@ enum SchemaAuthor {
     Server,
 }
 
+/// Returns true if the parameters are under another key, or directly under `parameters`; `has_faults` is true if the
+/// schema has faults. The fault is reported once, and not for each placeholder too.
+fn are_misplaced(node: &Node, has_faults: bool) -> bool {
+    match node.get("parameters") {
+        Some(schema) => has_faults && schema.get("properties").is_none(),
+        None => ["params", "args", "arguments", "inputs", "input_schema", "inputSchema"]
+            .iter()
+            .any(|key| node.get(key).is_some()),
+    }
+}
+
 /// Reads the schema of all parameters, converted to JSON Schema 2020-12.
 pub(super) fn read_parameters(r: &mut ToolSpecReader, node: &Node) -> Value {
+    let before = r.faults.len();
+    let schema = read_schema(r, node);
+    r.misplaced_parameters = are_misplaced(node, r.faults.len() > before);
+    schema
+}
+
+fn read_schema(r: &mut ToolSpecReader, node: &Node) -> Value {
     let Some(parameters) = node.get("parameters") else {
         return json!({"type": "object", "properties": {}, "additionalProperties": false});
     };

@@ -38,7 +38,7 @@ fn script(language: ToolLanguage, names: &[&str]) -> ScriptDeclarations {
     ScriptDeclarations {
         language,
         names: names.iter().map(|n| (*n).to_owned()).collect(),
-        execute: None,
+        entry: None,
         others: Vec::new(),
     }
 }

@@ -21,6 +21,9 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
     collect_compared_texts(&condition.node, &mut compared);
+    check_text_forms(&condition.node, found);
+    // A text with a wildcard is reported once, with the form that is meant.
+    compared.retain(|(fact, text, _)| *fact == ComparedFact::Failure || !text.contains('*'));
     // A user's own hooks apply in every project, so they may name items of another one.
     let everywhere = hook.source == HookSource::User;
     let mut models = None;
@@ -48,6 +51,52 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
             }
         });
     }
+}
+
+/// Reports texts with wildcards in comparisons with ids, and patterns with delimiters.
+fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
+    match &expr.kind {
+        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
+        ExprKind::List(items) | ExprKind::All(items) | ExprKind::Any(items) => {
+            for item in items {
+                check_text_forms(item, found);
+            }
+        }
+        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => check_text_forms(inner, found),
+        ExprKind::Compare { op: CompareOp::Matches, right, .. } => {
+            if let ExprKind::Literal(Value::String(pattern)) = &right.kind
+                && let Some(plain) = without_delimiters(pattern)
+            {
+                found.push(HookError::DelimitedPattern { pattern: pattern.clone(), plain, span: right.span });
+            }
+        }
+        ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In | CompareOp::Contains, left, right } => {
+            for (path, value) in [(left, right), (right, left)] {
+                let fact = if let ExprKind::Path(path) = &path.kind { ComparedFact::of(path) } else { None };
+                let Some(fact) = fact.filter(|fact| *fact != ComparedFact::Failure) else { continue };
+                let mut texts = Vec::new();
+                collect_texts(fact, value, &mut texts);
+                for (fact, text, span) in texts.into_iter().filter(|(_, text, _)| text.contains('*')) {
+                    found.push(HookError::Wildcard { fact: fact.as_str(), value: text.to_owned(), span });
+                }
+            }
+        }
+        ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+            check_text_forms(left, found);
+            check_text_forms(right, found);
+        }
+    }
+}
+
+/// Returns the pattern between the delimiters of another language, with its flag: `/rm -rf/i` → `(?i)rm -rf`.
+fn without_delimiters(pattern: &str) -> Option<String> {
+    let (inside, flags) = pattern.strip_prefix('/')?.rsplit_once('/')?;
+    let is_flags = (1..=3).contains(&flags.len()) && flags.bytes().all(|b| b"gimsu".contains(&b));
+    if !is_flags || inside.is_empty() || inside.contains('/') {
+        return None;
+    }
+    let kept: String = flags.chars().filter(|flag| matches!(flag, 'i' | 'm' | 's')).collect();
+    Some(if kept.is_empty() { inside.to_owned() } else { format!("(?{kept}){inside}") })
 }
 
 /// Reports hooks that contain only `enabled: false` and an id that no hook has.

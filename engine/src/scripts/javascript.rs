@@ -2,14 +2,15 @@
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
-    ArrayExpressionElement, BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName,
-    ObjectPropertyKind, PropertyKey, PropertyKind, Statement, UnaryOperator, VariableDeclarationKind,
+    ArrayExpressionElement, ArrowFunctionBody, BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression,
+    FormalParameters, Function, ModuleExportName, ObjectPattern, ObjectPropertyKind, PropertyKey, PropertyKind,
+    Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind,
 };
 use oxc_parser::Parser;
 use oxc_span::{GetSpan, SourceType};
 use rye_grammar::data::{Entry, Kind, Node};
-use rye_grammar::tool_header::{Constant, Script};
-use rye_grammar::{Parsed, SourceId, Span, Spanned};
+use rye_grammar::tool_header::{Constant, EntrySignature, Script};
+use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxKind};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
@@ -42,11 +43,43 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
         let span = Span { source, start, end: start.saturating_add(length).min(end) };
         errors.push(syntax_error(source, &error.message, span, language));
     }
-    let mut reader = JavaScriptReader { literals: LiteralReader::new(source), script: Script::default() };
+    let mut reader = JavaScriptReader { literals: LiteralReader::new(source), script: Script::default(), text };
     for statement in &parsed.program.body {
         reader.statement(statement);
     }
+    reader.script.entry = reader.entry(&parsed.program.body);
+    let exports_entry = reader.script.names.iter().any(|name| matches!(name.as_str(), "execute" | "main" | "default"));
+    let common_export = parsed.program.body.iter().find_map(|statement| common_export(statement, text));
+    if let (Some(place), false) = (common_export, exports_entry) {
+        let span = reader.literals.at(place);
+        let message = "a tool is an ES module, and this is an export of CommonJS".to_owned();
+        errors.push(
+            SyntaxKind::Script
+                .error(span, message, "not exported")
+                .with_help("write `export function execute(params, projectPath) { … }` and `export const __tool_description__ = \"…\";`"),
+        );
+    }
     Parsed { tree: reader.script, errors }
+}
+
+/// Returns the place of a statement that exports a function `execute` as CommonJS does. Modules beside a tool may be
+/// CommonJS, but they have no `execute`.
+fn common_export(statement: &Statement<'_>, text: &str) -> Option<oxc_span::Span> {
+    let Statement::ExpressionStatement(statement) = statement else { return None };
+    let Expression::AssignmentExpression(assignment) = &statement.expression else { return None };
+    let target = assignment.left.span();
+    let exports_entry = match text.get(target.start as usize..target.end as usize)? {
+        "module.exports.execute" | "exports.execute" => true,
+        "module.exports" => {
+            let Expression::ObjectExpression(object) = &assignment.right else { return None };
+            object.properties.iter().any(|property| {
+                matches!(property, ObjectPropertyKind::ObjectProperty(property)
+                    if matches!(&property.key, PropertyKey::StaticIdentifier(id) if id.name == "execute"))
+            })
+        }
+        _ => false,
+    };
+    exports_entry.then_some(target)
 }
 
 /// Returns true if a text could nest deeper than the parser's stack allows. Counts everything that can open a level
@@ -107,12 +140,148 @@ pub(super) fn is_too_deep(text: &str) -> bool {
     false
 }
 
-struct JavaScriptReader {
+struct JavaScriptReader<'t> {
     literals: LiteralReader,
     script: Script,
+    text: &'t str,
 }
 
-impl JavaScriptReader {
+/// The parameters and the statements of a function.
+#[derive(Clone, Copy)]
+struct FunctionParts<'a> {
+    parameters: &'a FormalParameters<'a>,
+    statements: &'a [Statement<'a>],
+}
+
+impl<'a> FunctionParts<'a> {
+    fn of_function(function: &'a Function<'a>) -> Self {
+        Self { parameters: &function.params, statements: function.body.as_ref().map_or(&[], |body| &body.statements) }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other expression is a function")]
+    fn of_expression(expression: &'a Expression<'a>) -> Option<Self> {
+        match expression {
+            Expression::FunctionExpression(function) => Some(Self::of_function(function)),
+            Expression::ArrowFunctionExpression(function) => {
+                let statements = match &function.body {
+                    ArrowFunctionBody::FunctionBody(body) => &body.statements[..],
+                    _ => &[],
+                };
+                Some(Self { parameters: &function.params, statements })
+            }
+            Expression::ParenthesizedExpression(inner) => Self::of_expression(&inner.expression),
+            _ => None,
+        }
+    }
+
+    /// Returns the function that a constant of this name is.
+    fn of_constant(variables: &'a VariableDeclaration<'a>, name: &str) -> Option<Self> {
+        let is_constant = variables.kind == VariableDeclarationKind::Const;
+        let named = |id: &BindingPattern<'_>| matches!(id, BindingPattern::BindingIdentifier(id) if id.name == name);
+        let variable = variables.declarations.iter().find(|variable| is_constant && named(&variable.id))?;
+        Self::of_expression(variable.init.as_ref()?)
+    }
+
+    /// Returns the function that a top-level statement declares under this name, exported or not.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement declares a function")]
+    fn declared(statement: &'a Statement<'a>, name: &str) -> Option<Self> {
+        let of_function = |function: &'a Function<'a>| {
+            function.id.as_ref().is_some_and(|id| id.name == name).then(|| Self::of_function(function))
+        };
+        match statement {
+            Statement::FunctionDeclaration(function) => of_function(function),
+            Statement::VariableDeclaration(variables) => Self::of_constant(variables, name),
+            Statement::ExportDeclaration(export) => match &export.declaration {
+                Declaration::FunctionDeclaration(function) => of_function(function),
+                Declaration::VariableDeclaration(variables) => Self::of_constant(variables, name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns the function of a default export in this file.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other declaration is a function")]
+    fn default_export(statements: &'a [Statement<'a>]) -> Option<Self> {
+        let export = statements.iter().find_map(|statement| match statement {
+            Statement::ExportDefaultDeclaration(export) => Some(export),
+            _ => None,
+        })?;
+        match &export.declaration {
+            ExportDefaultDeclarationKind::FunctionDeclaration(function) => Some(Self::of_function(function)),
+            ExportDefaultDeclarationKind::Identifier(id) => {
+                statements.iter().find_map(|statement| Self::declared(statement, &id.name))
+            }
+            other => Self::of_expression(other.as_expression()?),
+        }
+    }
+}
+
+impl JavaScriptReader<'_> {
+    /// Returns the signature of the function that a call runs, if this file holds it: `execute`, else the default
+    /// export.
+    fn entry(&self, statements: &[Statement<'_>]) -> Option<EntrySignature> {
+        let has_execute = self.script.names.iter().any(|name| name == "execute");
+        let (function, parts) = if has_execute {
+            ("execute", statements.iter().find_map(|statement| FunctionParts::declared(statement, "execute")))
+        } else {
+            ("default", FunctionParts::default_export(statements))
+        };
+        Some(self.signature(function, parts?))
+    }
+
+    fn signature(&self, function: &str, parts: FunctionParts<'_>) -> EntrySignature {
+        let FunctionParts { parameters, statements } = parts;
+        let written = |span: oxc_span::Span| {
+            let text = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let mut reads = Vec::new();
+        match parameters.items.first().map(|first| &first.pattern) {
+            Some(BindingPattern::ObjectPattern(pattern)) => self.pattern_reads(pattern, &mut reads),
+            Some(BindingPattern::BindingIdentifier(object)) => {
+                // `const { name } = params;` as a statement of the function itself always runs on the parameter.
+                for statement in statements {
+                    let Statement::VariableDeclaration(variables) = statement else { break };
+                    for variable in &variables.declarations {
+                        if let (BindingPattern::ObjectPattern(pattern), Some(Expression::Identifier(id))) =
+                            (&variable.id, &variable.init)
+                            && id.name == object.name
+                        {
+                            self.pattern_reads(pattern, &mut reads);
+                        }
+                    }
+                }
+            }
+            Some(BindingPattern::ArrayPattern(_) | BindingPattern::AssignmentPattern(_)) | None => {}
+        }
+        EntrySignature {
+            function: function.to_owned(),
+            span: self.literals.at(parameters.span),
+            names: parameters.items.iter().map(|item| written(item.pattern.span())).collect(),
+            required: parameters.items.iter().filter(|item| item.initializer.is_none() && !item.optional).count(),
+            is_variadic: parameters.rest.is_some(),
+            requires_names: false,
+            reads,
+        }
+    }
+
+    /// Adds the names that a pattern takes out of an object, without those that have a default.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other key is a literal")]
+    fn pattern_reads(&self, pattern: &ObjectPattern<'_>, into: &mut Vec<Spanned<String>>) {
+        for property in &pattern.properties {
+            if property.computed || matches!(property.value, BindingPattern::AssignmentPattern(_)) {
+                continue;
+            }
+            let key = match &property.key {
+                PropertyKey::StaticIdentifier(id) => id.name.to_string(),
+                PropertyKey::StringLiteral(text) => text.value.to_string(),
+                _ => continue,
+            };
+            into.push(Spanned::new(key, self.literals.at(property.key.span())));
+        }
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement exports a name")]
     fn statement(&mut self, statement: &Statement<'_>) {
         match statement {

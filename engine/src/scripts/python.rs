@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ruff_python_ast::{Expr, Mod, Number, Stmt, UnaryOp};
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, Mod, Number, Stmt, StmtFunctionDef, UnaryOp};
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged, TextRange};
 use rye_grammar::data::{Kind, Node};
@@ -84,10 +85,7 @@ impl PythonReader<'_> {
             Stmt::AugAssign(assign) => self.bind_target(&assign.target, &assign.value, false),
             Stmt::FunctionDef(function) => {
                 self.function(function.name.as_str());
-                // A decorator may change the parameters.
-                if function.name.as_str() == "execute" && certain && function.decorator_list.is_empty() {
-                    self.script.execute = Some(self.signature(&function.parameters));
-                }
+                self.entry(function, certain);
             }
             Stmt::ClassDef(class) => self.function(class.name.as_str()),
             Stmt::Import(import) => import.names.iter().for_each(|a| self.alias(a)),
@@ -112,12 +110,32 @@ impl PythonReader<'_> {
         }
     }
 
-    fn signature(&self, parameters: &ruff_python_ast::Parameters) -> EntrySignature {
+    /// Reads the signature of the function that a call runs: `execute`, else `main`.
+    fn entry(&mut self, function: &StmtFunctionDef, certain: bool) {
+        let name = function.name.as_str();
+        let is_entry = name == "execute" || (name == "main" && !self.names.contains("execute"));
+        if is_entry {
+            // A decorator may change the parameters.
+            let is_plain = certain && function.decorator_list.is_empty();
+            self.script.entry = is_plain.then(|| self.signature(function));
+        }
+    }
+
+    fn signature(&self, function: &StmtFunctionDef) -> EntrySignature {
+        let parameters = &function.parameters;
         let positional = || parameters.posonlyargs.iter().chain(&parameters.args);
         let range = parameters.range();
+        let names: Vec<String> = positional().map(|parameter| parameter.parameter.name.to_string()).collect();
+        let mut reads = KeyReads { object: names.first().map_or("", String::as_str), ..KeyReads::default() };
+        reads.visit_body(&function.body);
+        let reads = reads.certain().into_iter().map(|(key, range)| {
+            Spanned::new(key.to_owned(), self.literals.span(range.start().into(), range.end().into()))
+        });
         EntrySignature {
+            function: function.name.to_string(),
             span: self.literals.span(range.start().into(), range.end().into()),
-            names: positional().map(|parameter| parameter.parameter.name.to_string()).collect(),
+            reads: reads.collect(),
+            names,
             required: positional().filter(|parameter| parameter.default.is_none()).count(),
             is_variadic: parameters.vararg.is_some(),
             requires_names: parameters.kwonlyargs.iter().any(|parameter| parameter.default.is_none()),
@@ -139,6 +157,72 @@ impl PythonReader<'_> {
         let span = self.literals.span(range.start().into(), range.end().into());
         let value = if certain { self.literals.python(value, 0) } else { Err(span) };
         self.script.constants.push(Constant { name: Spanned::new(name.id.to_string(), span), value });
+    }
+}
+
+/// The keys that a function reads from an object: `params["name"]`.
+#[derive(Default)]
+struct KeyReads<'a> {
+    object: &'a str,
+    reads: Vec<(&'a str, TextRange)>,
+    /// Keys that the function also tests, writes or deletes, so that a read may be of its own value.
+    handled: BTreeSet<&'a str>,
+    /// True if another value can have the name of the object.
+    is_reassigned: bool,
+    /// Number of open `try` statements, inside of which a missing key may be expected.
+    open_tries: usize,
+}
+
+impl<'a> KeyReads<'a> {
+    /// Returns the reads of keys that only the caller can have set.
+    fn certain(self) -> Vec<(&'a str, TextRange)> {
+        let Self { reads, handled, is_reassigned, .. } = self;
+        reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()
+    }
+
+    fn is_object(&self, expression: &Expr) -> bool {
+        matches!(expression, Expr::Name(name) if name.id.as_str() == self.object)
+    }
+}
+
+impl<'a> Visitor<'a> for KeyReads<'a> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        // An inner function may have a parameter of the same name.
+        if matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
+            return;
+        }
+        let tries = usize::from(matches!(statement, Stmt::Try(_)));
+        self.open_tries += tries;
+        visitor::walk_stmt(self, statement);
+        self.open_tries -= tries;
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        if let Expr::Subscript(subscript) = expression
+            && self.is_object(&subscript.value)
+            && let Expr::StringLiteral(key) = &*subscript.slice
+        {
+            if subscript.ctx.is_load() && self.open_tries == 0 {
+                self.reads.push((key.value.to_str(), key.range()));
+            } else if !subscript.ctx.is_load() {
+                self.handled.insert(key.value.to_str());
+            }
+        } else if let Expr::Name(name) = expression {
+            self.is_reassigned |= name.id.as_str() == self.object && !name.ctx.is_load();
+        } else if let Expr::Compare(compare) = expression
+            && let Expr::StringLiteral(key) = &*compare.left
+        {
+            self.handled.insert(key.value.to_str());
+        } else if let Expr::Call(call) = expression {
+            // `params.setdefault("name", …)`, `params.update(…)` and `fill(params)` may add keys.
+            let method = match &*call.func {
+                Expr::Attribute(attribute) if self.is_object(&attribute.value) => attribute.attr.as_str(),
+                _ => "get",
+            };
+            let is_read = matches!(method, "get" | "keys" | "values" | "items" | "copy");
+            self.is_reassigned |= !is_read || call.arguments.args.iter().any(|argument| self.is_object(argument));
+        }
+        visitor::walk_expr(self, expression);
     }
 }
 

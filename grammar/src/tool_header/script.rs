@@ -20,16 +20,18 @@ pub trait ScriptReader {
 pub struct Script {
     pub constants: Vec<Constant>,
     pub names: Vec<String>,
-    /// The parameters of the function `execute`, if the reader knows them.
-    pub execute: Option<EntrySignature>,
+    /// The function that a call runs, if the reader knows its parameters.
+    pub entry: Option<EntrySignature>,
 }
 
 /// The parameters of a function that the engine calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntrySignature {
+    /// Name of the function: `execute`, `main`, or `default` for the default export.
+    pub function: String,
     /// The parameter list.
     pub span: Span,
-    /// The names of the positional parameters, in order.
+    /// The positional parameters as written, without types and defaults, in order.
     pub names: Vec<String>,
     /// Number of positional parameters without a default.
     pub required: usize,
@@ -37,6 +39,8 @@ pub struct EntrySignature {
     pub is_variadic: bool,
     /// True if a parameter without a default can be passed by its name only.
     pub requires_names: bool,
+    /// The names that the function reads from the object of its first parameter, without a default.
+    pub reads: Vec<Spanned<String>>,
 }
 
 /// A name assigned at the top level of a script.

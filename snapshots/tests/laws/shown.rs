@@ -103,3 +103,21 @@ fn attacks_table_names_existing_evidence() {
     let missing = missing("snapshots/promises/attacks.md", "# Promises that attacks broke", 50);
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+/// Returns the numbers `P1` to `P15` that no row of a page has.
+fn missing_numbers(page: &str) -> Vec<String> {
+    let rows = rows(page, "## Findings");
+    let has = |number: &String| rows.iter().any(|row| row.starts_with(&format!("| {number} |")));
+    (1..=15).map(|n| format!("P{n}")).filter(|number| !has(number)).collect()
+}
+
+#[test]
+fn claims_table_names_existing_evidence_for_every_finding() {
+    let page = "snapshots/promises/claims.md";
+    let missing = missing(page, "# Promises about the claims", 14);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    assert_eq!(missing_numbers(&text), Vec::<String>::new());
+    let cut = text.lines().filter(|line| !line.starts_with("| P12 |")).collect::<Vec<_>>().join("\n");
+    assert_eq!(missing_numbers(&cut), ["P12"]);
+}

@@ -97,7 +97,8 @@ fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandErr
 
 fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
     let world = spaces.open()?;
-    let mut all = config::read_servers(&spaces.project, &Items::new(&world)).map_err(CommandError::usage)?;
+    let mut all = config::read_servers(&spaces.project, &Items::new(&world))
+        .map_err(|error| CommandError::usage(error.with_line()))?;
     all.remove(name).ok_or_else(|| CommandError::failed(format!("`{SERVERS_FILE}` does not configure `{name}`")))
 }
 

@@ -170,7 +170,9 @@ fn fetched_knowledge(action: &HookAction) -> Option<ItemId> {
 
 fn read_required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
     let value = node.get(key);
-    if value.is_none() {
+    // `actions` is reported as an unknown key with its fix.
+    let is_misspelt = key == "action" && node.get("actions").is_some();
+    if value.is_none() && !is_misspelt {
         found.push(ItemError::Missing {
             what: format!("`{key}`"),
             of: of.to_owned(),

@@ -1,11 +1,12 @@
-//! Scripts that read their parameters in the wrong place: a function `execute` that has a parameter for each value,
-//! although a call passes all values as one object, and a shell script that reads arguments.
+//! Scripts that read their parameters in the wrong place: a function that has a parameter for each value, although a
+//! call passes all values as one object, a function that reads a parameter that the tool does not declare, and a shell
+//! script that reads arguments.
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
 use rye_grammar::{SourceId, Span};
 
-use crate::diagnostics::ItemError;
+use crate::diagnostics::{ItemError, closest};
 
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
@@ -13,43 +14,114 @@ const MOST_ARGUMENTS: usize = 2;
 /// Reports a script that cannot get its parameters in the way it reads them. Only the first such place is reported.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
-    let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
-    let declared: Vec<&str> =
-        properties.map(Node::entries).unwrap_or_default().iter().map(|entry| entry.key.node.as_str()).collect();
+    let declared = DeclaredParameters::of(tree);
     match script.language {
-        ToolLanguage::Shell => shell_read(text, &declared).map(|read| ItemError::ScriptParameter {
+        ToolLanguage::Shell => shell_read(text, &declared.names).map(|read| ItemError::ScriptParameter {
             read: text.get(read.start..read.end).unwrap_or_default().to_owned(),
             why: read.why,
             help: read.help,
             span: Span::new(source, read.start, read.end),
         }),
         ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript | ToolLanguage::Yaml => {
-            let signature = script.execute.as_ref()?;
-            let why = signature_fault(signature, &declared)?;
-            Some(ItemError::ScriptParameter {
-                read: format!("execute({})", signature.names.join(", ")),
-                why,
-                help: "write `def execute(params, project_path):` and read `params[\"NAME\"]`".to_owned(),
-                span: signature.span,
-            })
+            let signature = script.entry.as_ref()?;
+            let is_python = script.language == ToolLanguage::Python;
+            match signature_fault(signature, is_python, &declared.names) {
+                Some(why) => Some(ItemError::ScriptParameter {
+                    read: format!("{}({})", signature.function, signature.names.join(", ")),
+                    why,
+                    help: signature_help(signature, is_python),
+                    span: signature.span,
+                }),
+                None => undeclared_read(signature, is_python, &declared),
+            }
         }
     }
 }
 
-/// Returns the reason why the parameters of `execute` do not match the arguments of a call; `None` if they match.
-fn signature_fault(signature: &EntrySignature, declared: &[&str]) -> Option<String> {
+/// The parameters that a tool declares.
+struct DeclaredParameters<'t> {
+    names: Vec<&'t str>,
+    /// True if calls may have other parameters too, or if the schema has a form that this check does not read.
+    is_open: bool,
+}
+
+impl<'t> DeclaredParameters<'t> {
+    fn of(tree: &'t ToolTree) -> Self {
+        /// Keys of a schema that neither name further parameters nor allow them.
+        const CLOSED_KEYS: [&str; 8] =
+            ["type", "properties", "required", "description", "title", "examples", "$schema", "$comment"];
+        let parameters = tree.metadata.get("parameters");
+        let properties = parameters.and_then(|parameters| parameters.get("properties"));
+        let mut names: Vec<&str> =
+            properties.map(Node::entries).unwrap_or_default().iter().map(|entry| entry.key.node.as_str()).collect();
+        if tree.metadata.get("config").is_some() {
+            names.push("resolved_config");
+        }
+        let is_closing = |key: &str, value: &Node| {
+            CLOSED_KEYS.contains(&key) || (key == "additionalProperties" && value.as_bool() == Some(false))
+        };
+        let is_open = parameters.is_some_and(|schema| {
+            schema.entries().is_empty() || !schema.entries().iter().all(|e| is_closing(&e.key.node, &e.value))
+        });
+        // A persistent tool also gets the facts of events, and a misspelt constant may hold the schema.
+        let has_misspelt = tree.script.as_ref().is_some_and(|script| !script.others.is_empty());
+        let is_open = is_open || has_misspelt || tree.metadata.get("persistent").is_some();
+        Self { names, is_open }
+    }
+}
+
+/// Returns the reason why the parameters of the function do not match the arguments of a call; `None` if they match.
+fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<String> {
+    if signature.function == "main" {
+        let takes_any = signature.required > 0 || signature.requires_names;
+        return takes_any.then(|| "a call gives `main` no arguments".to_owned());
+    }
     if signature.requires_names {
         return Some("a call gives no arguments by name".to_owned());
     }
     if signature.required > MOST_ARGUMENTS {
         return Some(format!("a call gives the parameters as one object and the folder, not {}", signature.required));
     }
-    if signature.names.is_empty() && !signature.is_variadic {
+    // JavaScript ignores arguments that a function does not take.
+    if is_python && signature.names.is_empty() && !signature.is_variadic {
         return Some("a call gives the parameters as one object".to_owned());
     }
     let first = signature.names.first()?;
     let is_value = declared.contains(&first.as_str()) && !matches!(first.as_str(), "params" | "parameters");
     is_value.then(|| format!("`{first}` gets all parameters as one object"))
+}
+
+fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
+    if signature.function == "main" {
+        return "write `def execute(params, project_path):`, or read the JSON object on the input".to_owned();
+    }
+    if is_python {
+        return "write `def execute(params, project_path):` and read `params[\"NAME\"]`".to_owned();
+    }
+    let function = if signature.function == "default" { "" } else { signature.function.as_str() };
+    let names = if signature.names.is_empty() { "NAME".to_owned() } else { signature.names.join(", ") };
+    format!("write `function {function}({{ {names} }}, projectPath)`")
+}
+
+/// Reports the first name that the function reads and the tool does not declare: the model is never offered it.
+fn undeclared_read(
+    signature: &EntrySignature,
+    is_python: bool,
+    declared: &DeclaredParameters<'_>,
+) -> Option<ItemError> {
+    let read =
+        signature.reads.iter().find(|read| !declared.is_open && !declared.names.contains(&read.node.as_str()))?;
+    let name = &read.node;
+    let help = match closest(name, declared.names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("declare it in `CONFIG_SCHEMA`: `\"{name}\": {{\"type\": \"string\"}}`"),
+    };
+    Some(ItemError::ScriptParameter {
+        read: if is_python { format!("params[\"{name}\"]") } else { format!("{{ {name} }}") },
+        why: format!("`CONFIG_SCHEMA` declares no `{name}`"),
+        help,
+        span: read.span,
+    })
 }
 
 struct ShellRead {
@@ -179,18 +251,31 @@ mod tests {
         }
     }
 
+    fn signature(function: &str, names: &[&str], required: usize) -> EntrySignature {
+        EntrySignature {
+            function: function.to_owned(),
+            span: Span::new(SourceId(0), 0, 0),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            required,
+            is_variadic: false,
+            requires_names: false,
+            reads: Vec::new(),
+        }
+    }
+
     #[test]
     fn signatures_that_no_call_fits_are_found() {
-        let fault = |names: &[&str], required: usize| {
-            let names = names.iter().map(|name| (*name).to_owned()).collect();
-            let span = Span::new(SourceId(0), 0, 0);
-            let signature = EntrySignature { span, names, required, is_variadic: false, requires_names: false };
-            signature_fault(&signature, &["text"])
-        };
+        let fault =
+            |names: &[&str], required: usize| signature_fault(&signature("execute", names, required), true, &["text"]);
         assert!(fault(&["text"], 1).unwrap().contains("all parameters"));
         assert!(fault(&[], 0).is_some() && fault(&["a", "b", "c"], 3).is_some());
         assert_eq!(fault(&["params", "project_path"], 2), None);
         assert_eq!(fault(&["data"], 1), None);
         assert_eq!(fault(&["params", "project_path", "x"], 2), None);
+        let main = |required: usize| signature_fault(&signature("main", &["params"], required), true, &["text"]);
+        assert!(main(1).is_some() && main(0).is_none());
+        let script = |names: &[&str]| signature_fault(&signature("default", names, names.len()), false, &["text"]);
+        assert!(script(&["text"]).is_some() && script(&["a", "b", "c"]).is_some());
+        assert_eq!((script(&[]), script(&["params"]), script(&["{ text }"])), (None, None, None));
     }
 }

@@ -296,7 +296,9 @@ impl EmbeddedDriver {
                 let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
                 #[cfg(feature = "mcp")]
                 let server = match &tool.spec.kind {
-                    ToolKind::Mcp { server, .. } => mcp::config::read_servers(&project, &items)?.remove(server),
+                    ToolKind::Mcp { server, .. } => {
+                        mcp::config::read_servers(&project, &items).map_err(|error| error.message)?.remove(server)
+                    }
                     ToolKind::Builtin { .. }
                     | ToolKind::Command { .. }
                     | ToolKind::Script { .. }

@@ -246,7 +246,22 @@ impl Script {
             let line = sources.get(source).map_or(1, |source| source.position(error.span.start).line);
             return Err(ScriptError(format!("line {line}: {error}")));
         }
-        Self::from_value(&parsed.tree.to_value())
+        let line_of = |place: ScriptPlace<'_>| {
+            let node = match place {
+                ScriptPlace::Key(key) => {
+                    parsed.tree.entries().iter().find(|entry| entry.key.node == key).map(|entry| entry.key.span)
+                }
+                ScriptPlace::Step { branch, index } => {
+                    let steps = match branch {
+                        None => parsed.tree.get("steps"),
+                        Some(directive) => parsed.tree.get("threads").and_then(|threads| threads.get(directive)),
+                    };
+                    steps.and_then(|steps| steps.items().get(index)).map(|step| step.span)
+                }
+            };
+            Some(sources.get(source)?.position(node?.start).line)
+        };
+        Self::read(&parsed.tree.to_value(), &line_of)
     }
 
     /// Reads a script from parsed data.
@@ -254,23 +269,32 @@ impl Script {
     /// # Errors
     /// The first error, and the step that contains it.
     pub fn from_value(value: &Value) -> Result<Self, ScriptError> {
+        Self::read(value, &|_| None)
+    }
+
+    /// Reads a script; `line_of` returns the line of a place, if the script is a file.
+    fn read(value: &Value, line_of: &dyn Fn(ScriptPlace<'_>) -> Option<u32>) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
             let hint = if value.is_array() { ": write `steps:` above the list" } else { "" };
             return Err(ScriptError(format!("a script is a mapping with `steps`{hint}")));
         };
         let mut script = Self::default();
         for (key, value) in map {
+            let fault = |message: String| ScriptError(with_line(line_of(ScriptPlace::Key(key)), &message));
             match (key.as_str(), value) {
-                ("steps", value) => script.steps = steps(value, "`steps`")?,
+                ("steps", value) => {
+                    let line = |index| line_of(ScriptPlace::Step { branch: None, index });
+                    script.steps = steps(value, "`steps`", &fault, &line)?;
+                }
                 ("threads", Value::Object(threads)) => {
                     for (directive, value) in threads {
-                        script.threads.insert(directive.clone(), steps(value, &format!("`threads.{directive}`"))?);
+                        let line = |index| line_of(ScriptPlace::Step { branch: Some(directive), index });
+                        let steps = steps(value, &format!("`threads.{directive}`"), &fault, &line)?;
+                        script.threads.insert(directive.clone(), steps);
                     }
                 }
-                ("threads", _) => return Err(ScriptError("`threads` maps directive ids to steps".to_owned())),
-                (other, _) => {
-                    return Err(ScriptError(format!("unknown key `{other}`: a script has `steps` and `threads`")));
-                }
+                ("threads", _) => return Err(fault("`threads` maps directive ids to steps".to_owned())),
+                (other, _) => return Err(fault(format!("unknown key `{other}`: a script has `steps` and `threads`"))),
             }
         }
         Ok(script)
@@ -308,18 +332,37 @@ impl Script {
     }
 }
 
-fn steps(value: &Value, place: &str) -> Result<Vec<ScriptStep>, ScriptError> {
+/// A place in a script file.
+#[derive(Clone, Copy)]
+enum ScriptPlace<'t> {
+    Key(&'t str),
+    /// A step of `steps`, or of a branch of `threads`.
+    Step {
+        branch: Option<&'t str>,
+        index: usize,
+    },
+}
+
+fn with_line(line: Option<u32>, message: &str) -> String {
+    line.map_or_else(|| message.to_owned(), |line| format!("line {line}: {message}"))
+}
+
+/// Reads a list of steps; `fault` creates an error about the list, and `line` returns the line of a step.
+fn steps(
+    value: &Value,
+    place: &str,
+    fault: &dyn Fn(String) -> ScriptError,
+    line: &dyn Fn(usize) -> Option<u32>,
+) -> Result<Vec<ScriptStep>, ScriptError> {
     let Value::Array(items) = value else {
-        return Err(ScriptError(format!("{place} is a list of steps")));
+        return Err(fault(format!("{place} is a list of steps")));
     };
     let read = |(n, item): (usize, &Value)| {
-        let place = format!("step {} of {place}", n + 1);
+        let fault = |message: String| ScriptError(with_line(line(n), &format!("step {} of {place}: {message}", n + 1)));
         if item.get("tool_calls").is_some_and(|calls| !calls.is_array()) {
-            return Err(ScriptError(format!(
-                "{place}: `tool_calls` is a list of calls: `[{{ name: …, input: {{ … }} }}]`"
-            )));
+            return Err(fault("`tool_calls` is a list of calls: `[{ name: …, input: { … } }]`".to_owned()));
         }
-        step(item).map_err(|error| ScriptError(format!("{place}: {error}")))
+        step(item).map_err(|error| fault(error.to_string()))
     };
     items.iter().enumerate().map(read).collect()
 }

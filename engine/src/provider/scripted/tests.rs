@@ -172,16 +172,19 @@ async fn first_missing_fragment_is_reported() {
 fn invalid_script_is_refused_with_its_step() {
     let refused = |text: &str| Script::parse(text).unwrap_err().0;
     assert_eq!(refused("[]"), "a script is a mapping with `steps`: write `steps:` above the list");
-    assert!(refused("{stebs: []}").starts_with("unknown key `stebs`"));
-    assert_eq!(refused("{steps: {}}"), "`steps` is a list of steps");
-    assert_eq!(refused("{threads: []}"), "`threads` maps directive ids to steps");
-    assert!(refused("{steps: [a, {txt: b}]}").starts_with("step 2 of `steps`: unknown field `txt`"));
+    assert!(refused("{stebs: []}").starts_with("line 1: unknown key `stebs`"));
+    assert_eq!(refused("{steps: {}}"), "line 1: `steps` is a list of steps");
+    assert_eq!(refused("threads: []"), "line 1: `threads` maps directive ids to steps");
+    assert!(refused("steps:\n  - a\n  - txt: b\n").starts_with("line 3: step 2 of `steps`: unknown field `txt`"));
     assert!(
-        refused("{threads: {x/y: [{fault: {code: 1}}]}}").starts_with("step 1 of `threads.x/y`: unknown field `code`")
+        refused("steps: []\nthreads:\n  x/y:\n    - {fault: {code: 1}}\n")
+            .starts_with("line 4: step 1 of `threads.x/y`: unknown field `code`")
     );
+    let unparsed = Script::from_value(&serde_json::json!({"steps": [{"txt": "b"}]})).unwrap_err().0;
+    assert!(unparsed.starts_with("step 1 of `steps`: unknown field `txt`"), "{unparsed}");
     assert!(refused("{steps: [{tool_calls: [{input: {}}]}]}").contains("missing field `name`"));
-    assert!(refused("{steps: [{stop: never}]}").starts_with("step 1 of `steps`: "));
-    assert!(refused("{steps: [3]}").starts_with("step 1 of `steps`: "));
+    assert!(refused("{steps: [{stop: never}]}").starts_with("line 1: step 1 of `steps`: "));
+    assert!(refused("{steps: [3]}").starts_with("line 1: step 1 of `steps`: "));
     assert!(refused("steps:\n  - a\n  - [").starts_with("line 3: "));
 }
 

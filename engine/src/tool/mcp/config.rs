@@ -16,7 +16,7 @@ use rye_compiler::trust::{
 };
 use rye_compiler::world::ItemKind;
 use rye_grammar::data::{Kind, Node};
-use rye_grammar::{SourceId, Sources, yaml};
+use rye_grammar::{Source, Sources, Span, yaml};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -192,33 +192,100 @@ impl McpServer {
     }
 }
 
+/// The reason why the servers cannot be read: an unreadable file, an incomplete server, or a repeated name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ServersError {
+    pub message: String,
+    /// The faulty text; `None` if the file itself cannot be read.
+    pub place: Option<ServersErrorPlace>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServersErrorPlace {
+    pub path: String,
+    pub text: String,
+    /// Byte offsets in the text.
+    pub range: std::ops::Range<usize>,
+}
+
+impl ServersError {
+    /// Returns the message after the file, the line and the column of the fault, if they are known.
+    pub fn with_line(&self) -> String {
+        let Some(place) = &self.place else { return self.message.clone() };
+        let start = u32::try_from(place.range.start).unwrap_or(u32::MAX);
+        let position = Source::new(place.path.as_str(), place.text.as_str()).position(start);
+        format!("{}:{}:{}: {}", place.path, position.line, position.column, self.message)
+    }
+
+    fn at(message: String, span: Span, sources: &Sources) -> Self {
+        let place = sources.get(span.source).map(|source| ServersErrorPlace {
+            path: source.path.to_string(),
+            text: source.text.to_string(),
+            range: span.range(),
+        });
+        Self { message, place }
+    }
+}
+
+/// A message about a server, and its place if it is more exact than the name of the server.
+struct ServerFault {
+    message: String,
+    span: Option<Span>,
+}
+
+impl ServerFault {
+    fn at(node: &Node, message: impl Into<String>) -> Self {
+        Self { message: message.into(), span: Some(node.span) }
+    }
+}
+
+impl From<String> for ServerFault {
+    fn from(message: String) -> Self {
+        Self { message, span: None }
+    }
+}
+
+impl From<&str> for ServerFault {
+    fn from(message: &str) -> Self {
+        Self { message: message.to_owned(), span: None }
+    }
+}
+
 /// Returns every server, by name.
 ///
 /// # Errors
-/// A message for the user: an unreadable file, an incomplete server, or a repeated name.
-pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, String> {
+/// A message for the user, and the place of the fault.
+pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, ServersError> {
     let mut all = BTreeMap::new();
     let keys = provider_keys(items);
-    if let Some(text) = mcp_json(project)? {
-        let parsed = yaml::parse(SourceId(0), &text);
+    if let Some(text) = mcp_json(project).map_err(|message| ServersError { message, place: None })? {
+        let mut sources = Sources::default();
+        let source = sources.add(Source::new(".mcp.json", text.as_str()));
+        let parsed = yaml::parse(source, &text);
         if let Some(error) = parsed.errors.first() {
-            return Err(format!("`.mcp.json` cannot be read: {error}"));
+            return Err(ServersError::at(format!("`.mcp.json` cannot be read: {error}"), error.span, &sources));
         }
+        let other = parsed.tree.entries().iter().find(|entry| entry.key.node == "servers");
         if let Some(node) = parsed.tree.get("mcpServers") {
-            read_section(node, ".mcp.json", &|_| true, &mut all)?;
-        } else if parsed.tree.get("servers").is_some() {
-            return Err("`.mcp.json` has the unknown key `servers`; write `mcpServers`".into());
+            read_section(node, ".mcp.json", &sources, &|_| true, &mut all)?;
+        } else if let Some(entry) = other {
+            let message = "`.mcp.json` has the unknown key `servers`; write `mcpServers`".to_owned();
+            return Err(ServersError::at(message, entry.key.span, &sources));
         }
     }
     if let Some(node) = items.config_by_name("mcp") {
+        let sources = items.sources();
         if let Some(entry) = node.entries().iter().find(|e| e.key.node != "servers") {
-            return Err(format!("`.ai/config/mcp.yaml` has no key `{}`; write `servers:`", entry.key.node));
+            let message = format!("`.ai/config/mcp.yaml` has no key `{}`; write `servers:`", entry.key.node);
+            return Err(ServersError::at(message, entry.key.span, &sources));
         }
         if let Some(servers) = node.get("servers") {
             let mut own = BTreeMap::new();
             // A server with any setting from the project counts as a server of the project.
-            let of_project = |node: &Node| is_of_project(&items.sources(), node);
-            read_section(servers, ".ai/config/mcp.yaml", &of_project, &mut own)?;
+            let of_project = |node: &Node| is_of_project(&sources, node);
+            read_section(servers, ".ai/config/mcp.yaml", &sources, &of_project, &mut own)?;
             all.extend(own);
         }
     }
@@ -260,125 +327,161 @@ fn mcp_json(project: &Path) -> Result<Option<String>, String> {
 fn read_section(
     node: &Node,
     origin: &str,
+    sources: &Sources,
     of_project: &dyn Fn(&Node) -> bool,
     into: &mut BTreeMap<String, McpServer>,
-) -> Result<(), String> {
+) -> Result<(), ServersError> {
     if !matches!(node.kind, Kind::Map(_)) {
-        return Err(format!("{origin}: the servers are a mapping of names, not {}", node.describe()));
+        let message = format!("{origin}: the servers are a mapping of names, not {}", node.describe());
+        return Err(ServersError::at(message, node.span, sources));
     }
     for entry in node.entries() {
         let written = &entry.key.node;
-        let name = super::listing::id_segment(written).ok_or_else(|| format!("{origin}: a server has no name"))?;
-        let fault = |what: &str| format!("{origin}: server `{}`: {what}", written.escape_debug());
-        let mut server = read_server(&entry.value, name.clone(), origin).map_err(|what| fault(&what))?;
+        let name = super::listing::id_segment(written)
+            .ok_or_else(|| ServersError::at(format!("{origin}: a server has no name"), entry.key.span, sources))?;
+        let fault = |what: &str, span: Option<Span>| {
+            let message = format!("{origin}: server `{}`: {what}", written.escape_debug());
+            ServersError::at(message, span.unwrap_or(entry.key.span), sources)
+        };
+        let mut server =
+            read_server(&entry.value, name.clone(), origin).map_err(|what| fault(&what.message, what.span))?;
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
-            return Err(fault(&format!(
+            let what = format!(
                 "another server has the id `{name}` too, because invalid characters become `_`; rename one of the two"
-            )));
+            );
+            return Err(fault(&what, None));
         }
     }
     Ok(())
 }
 
-fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, String> {
-    const KEYS: [&str; 13] = [
-        "type",
-        "command",
-        "args",
-        "env",
-        "environment",
-        "url",
-        "headers",
-        "timeout_seconds",
-        "timeout",
-        "description",
-        "disabled",
-        "needs",
-        "sandbox",
-    ];
+/// The keys of a server.
+const SERVER_KEYS: [&str; 13] = [
+    "type",
+    "command",
+    "args",
+    "env",
+    "environment",
+    "url",
+    "headers",
+    "timeout_seconds",
+    "timeout",
+    "description",
+    "disabled",
+    "needs",
+    "sandbox",
+];
+
+fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, ServerFault> {
+    const TIMEOUT_FAULT: &str = "`timeout_seconds` is not a valid number of seconds";
     if !matches!(node.kind, Kind::Map(_)) {
-        return Err(format!("is a mapping, not {}", node.describe()));
+        return Err(ServerFault::at(node, format!("is a mapping, not {}", node.describe())));
     }
-    if node.get("wall").is_some() {
-        return Err("the key `wall` is called `sandbox` now".into());
+    if let Some(wall) = node.get("wall") {
+        return Err(ServerFault::at(wall, "the key `wall` is called `sandbox` now"));
     }
-    if let Some(unknown) = node.entries().iter().find(|e| !KEYS.contains(&e.key.node.as_str())) {
+    if let Some(unknown) = node.entries().iter().find(|e| !SERVER_KEYS.contains(&e.key.node.as_str())) {
         // Other programs may add their own keys to `.mcp.json`.
         if origin != ".mcp.json" {
-            return Err(format!("unknown key `{}`; expected one of {}", unknown.key.node, KEYS.join(", ")));
+            let message = format!("unknown key `{}`; expected one of {}", unknown.key.node, SERVER_KEYS.join(", "));
+            return Err(ServerFault { message, span: Some(unknown.key.span) });
         }
     }
     let timeout = match node.get("timeout_seconds") {
         None => DEFAULT_TIMEOUT,
         Some(value) => match &value.kind {
             Kind::Number(n) => Duration::from_secs(
-                n.as_u64()
-                    .filter(|n| (1..=86_400).contains(n))
-                    .ok_or("`timeout_seconds` is not a valid number of seconds")?,
+                n.as_u64().filter(|n| (1..=86_400).contains(n)).ok_or_else(|| ServerFault::at(value, TIMEOUT_FAULT))?,
             ),
             Kind::Null | Kind::Bool(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_) => {
-                return Err("`timeout_seconds` is not a valid number of seconds".into());
+                return Err(ServerFault::at(value, TIMEOUT_FAULT));
             }
         },
     };
-    let transport = match (node.get("command"), node.get("url").and_then(Node::as_str)) {
-        (Some(_), Some(_)) => return Err("has a `command` and a `url`; keep one".into()),
+    let transport = read_transport(node)?;
+    Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
+}
+
+/// Reads the program or the address of a server.
+fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
+    let kind = node.get("type").and_then(|kind| Some((kind, kind.as_str()?)));
+    match (node.get("command"), node.get("url").and_then(Node::as_str)) {
+        (Some(command), Some(_)) => Err(ServerFault::at(command, "has a `command` and a `url`; keep one")),
         (Some(command), None) => {
+            if let Some((kind, word @ ("http" | "streamable-http" | "sse"))) = kind {
+                let message =
+                    format!("`type` is `{word}`, but the server has a `command`: write its `url`, or remove `type`");
+                return Err(ServerFault::at(kind, message));
+            }
+            if let Some((args, text)) = node.get("args").and_then(|args| Some((args, args.as_str()?)))
+                && text.trim().contains(char::is_whitespace)
+            {
+                let args_list: Vec<String> = text.split_whitespace().map(|part| format!("\"{part}\"")).collect();
+                let message =
+                    format!("`args` has one entry for each argument: write `args: [{}]`", args_list.join(", "));
+                return Err(ServerFault::at(args, message));
+            }
             check_single_program(command)?;
             let mut all = strings(command, "command")?;
             if let Some(args) = node.get("args") {
                 all.extend(strings(args, "args")?);
             }
             if all.first().is_none_or(String::is_empty) {
-                return Err("`command` names no program".into());
+                return Err(ServerFault::at(command, "`command` names no program"));
             }
             let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
             let sandbox = read_openings(node)?;
             if sandbox.is_some()
                 && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
             {
-                return Err(format!(
+                let message = format!(
                     "`{name}` would affect the program that sets up the sandbox; it cannot be set for a server"
-                ));
+                );
+                return Err(message.into());
             }
-            McpTransport::Stdio { command: all, environment, sandbox }
+            Ok(McpTransport::Stdio { command: all, environment, sandbox })
         }
         (None, Some(url)) => {
+            if let Some((kind, "stdio")) = kind {
+                let message = "`type` is `stdio`, but the server has a `url`: write its `command`, or remove `type`";
+                return Err(ServerFault::at(kind, message));
+            }
+            let fault_of_url = |message: String| ServerFault { message, span: node.get("url").map(|url| url.span) };
             if node.get("type").and_then(Node::as_str) == Some("sse") {
                 return Err(
                     "uses the HTTP+SSE transport, which the protocol no longer has; use its streamable HTTP URL".into(),
                 );
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {
-                return Err(format!("`{url}` is not a web address"));
+                return Err(fault_of_url(format!("`{url}` is not a web address")));
             }
             if reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
-                return Err(format!("`{url}` names a user before its host; use `headers` instead"));
+                return Err(fault_of_url(format!("`{url}` names a user before its host; use `headers` instead")));
             }
             // A variable must not determine the host, since grants name hosts.
             let authority =
                 url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
             if authority.contains("${") || !reqwest::Url::parse(url).is_ok_and(|url| url.has_host()) {
-                return Err(format!("the host of `{url}` has to be written out"));
+                return Err(fault_of_url(format!("the host of `{url}` has to be written out")));
             }
-            McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? }
+            Ok(McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? })
         }
         (None, None) => {
             let near = node.entries().iter().find_map(|entry| {
                 let written = entry.key.node.as_str();
-                let meant = closest(written, ["command", "url"]).filter(|_| !KEYS.contains(&written))?;
-                Some(format!("; did you mean `{meant}` for `{written}`?"))
+                let meant = closest(written, ["command", "url"]).filter(|_| !SERVER_KEYS.contains(&written))?;
+                Some((format!("; did you mean `{meant}` for `{written}`?"), entry.key.span))
             });
-            return Err(format!("has neither a `command` nor a `url`{}", near.unwrap_or_default()));
+            let (hint, span) = near.map_or_else(Default::default, |(hint, span)| (hint, Some(span)));
+            Err(ServerFault { message: format!("has neither a `command` nor a `url`{hint}"), span })
         }
-    };
-    Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
+    }
 }
 
 /// Refuses a command line in place of a program (`npx -y server` is not the name of a program). A path may contain a
 /// space.
-fn check_single_program(command: &Node) -> Result<(), String> {
+fn check_single_program(command: &Node) -> Result<(), ServerFault> {
     let Some((program, rest)) = command.as_str().and_then(|text| text.trim().split_once(char::is_whitespace)) else {
         return Ok(());
     };
@@ -386,29 +489,35 @@ fn check_single_program(command: &Node) -> Result<(), String> {
         return Ok(());
     }
     let args: Vec<String> = rest.split_whitespace().map(|part| format!("\"{part}\"")).collect();
-    Err(format!("`command` is one program: write `command: {program}` and `args: [{}]`", args.join(", ")))
+    let message = format!("`command` is one program: write `command: {program}` and `args: [{}]`", args.join(", "));
+    Err(ServerFault::at(command, message))
 }
 
 /// Reads `sandbox: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
-fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, String> {
+fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     let needs = node.get("needs");
     match node.get("sandbox").map(|sandbox| sandbox.as_str().unwrap_or_default()) {
         Some("none") if needs.is_some() => {
-            return Err("a server without a sandbox needs no grants: keep either `sandbox: none` or `needs`".into());
+            let message = "a server without a sandbox needs no grants: keep either `sandbox: none` or `needs`";
+            return Err(message.into());
         }
         Some("none") => return Ok(None),
         Some("process") | None => {}
-        Some(_) => return Err("`sandbox` is `process` or `none`".into()),
+        Some(_) => {
+            let message = "`sandbox` is `process` or `none`";
+            return Err(node.get("sandbox").map_or_else(|| message.into(), |value| ServerFault::at(value, message)));
+        }
     }
     let Some(needs) = needs else { return Ok(Some(SandboxOpenings::default())) };
     let known = |key: &str| matches!(key, "read" | "write" | "net");
     if !matches!(needs.kind, Kind::Map(_)) || needs.entries().iter().any(|e| !known(&e.key.node)) {
-        return Err("`needs` is a mapping with `read`, `write` and `net`".into());
+        return Err(ServerFault::at(needs, "`needs` is a mapping with `read`, `write` and `net`"));
     }
     let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| strings(node, key));
     let openings = SandboxOpenings { write: list("write")?, net: list("net")?, read: list("read")? };
     if openings.read.iter().any(|path| !(path.starts_with('/') || path.starts_with("~/"))) {
-        return Err("`read` needs paths that start with `/` or `~/`; the project is always readable".into());
+        let message = "`read` needs paths that start with `/` or `~/`; the project is always readable";
+        return Err(ServerFault::at(needs, message));
     }
     Ok(Some(openings))
 }
@@ -425,7 +534,7 @@ fn quoted(part: &str) -> String {
     if plain { part.to_owned() } else { serde_json::Value::from(part).to_string() }
 }
 
-fn strings(node: &Node, key: &str) -> Result<Vec<String>, String> {
+fn strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
     match &node.kind {
         Kind::String(s) => Ok(vec![s.clone()]),
         Kind::List(items) => items
@@ -434,18 +543,20 @@ fn strings(node: &Node, key: &str) -> Result<Vec<String>, String> {
                 Kind::String(s) => Ok(s.clone()),
                 Kind::Number(n) => Ok(n.to_string()),
                 Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
-                    Err(format!("`{key}` is a list of strings"))
+                    Err(ServerFault::at(i, format!("`{key}` is a list of strings")))
                 }
             })
             .collect(),
-        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => Err(format!("`{key}` is a list of strings")),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
+            Err(ServerFault::at(node, format!("`{key}` is a list of strings")))
+        }
     }
 }
 
-fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, String> {
+fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, ServerFault> {
     let Some(node) = node else { return Ok(BTreeMap::new()) };
     if !matches!(node.kind, Kind::Map(_)) {
-        return Err(format!("`{key}` is a mapping of names to strings"));
+        return Err(ServerFault::at(node, format!("`{key}` is a mapping of names to strings")));
     }
     let mut out = BTreeMap::new();
     for entry in node.entries() {
@@ -454,7 +565,7 @@ fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, Strin
             Kind::Number(n) => n.to_string(),
             Kind::Bool(b) => b.to_string(),
             Kind::Null | Kind::List(_) | Kind::Map(_) => {
-                return Err(format!("`{key}` is a mapping of names to strings"));
+                return Err(ServerFault::at(&entry.value, format!("`{key}` is a mapping of names to strings")));
             }
         };
         out.insert(entry.key.node.clone(), value);

@@ -306,7 +306,7 @@ async fn tool_that_requires_a_task_is_refused_before_any_call() {
     assert_ne!(without.sha256, listed[2].sha256);
 }
 
-fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, McpServer>, String> {
+fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, McpServer>, config::ServersError> {
     let dir = tempfile::tempdir().unwrap();
     if let Some(json) = json {
         std::fs::write(dir.path().join(".mcp.json"), json).unwrap();
@@ -362,6 +362,13 @@ fn servers_of_both_files_are_merged() {
         ),
         (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "sets up the sandbox"),
         (None, Some("server: {}"), "no key `server`"),
+        (Some(r#"{"mcpServers": {"a": {"type": "http", "command": "npx"}}}"#), None, "`type` is `http`"),
+        (Some(r#"{"mcpServers": {"a": {"type": "stdio", "url": "https://a.example/"}}}"#), None, "`type` is `stdio`"),
+        (
+            Some(r#"{"mcpServers": {"a": {"command": "npx", "args": "-y server"}}}"#),
+            None,
+            "write `args: [\"-y\", \"server\"]`",
+        ),
         (None, Some("servers: { a: { comand: x } }"), "unknown key `comand`"),
         (None, Some("servers: { a: { command: [] } }"), "names no program"),
         (
@@ -371,7 +378,7 @@ fn servers_of_both_files_are_merged() {
         ),
     ] {
         let error = configured(json, yaml).unwrap_err();
-        assert!(error.contains(message), "{error}");
+        assert!(error.message.contains(message) && error.place.is_some(), "{error:?}");
     }
     let blank = configured(None, Some("servers: { a: { command: /opt/my tools/server } }")).unwrap();
     assert_eq!(blank["a"].describe(), "\"/opt/my tools/server\"");

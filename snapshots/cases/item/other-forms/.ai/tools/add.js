@@ -1,0 +1,6 @@
+module.exports = {
+  description: "Adds two numbers.",
+  execute({ a, b }) {
+    return a + b;
+  },
+};

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+# rye: {description: Prints the branch.}
+git branch --show-current

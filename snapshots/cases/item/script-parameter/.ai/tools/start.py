@@ -1,0 +1,7 @@
+"""Starts."""
+
+__tool_description__ = "Starts."
+
+
+def main(params):
+    print("started")
