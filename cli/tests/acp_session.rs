@@ -255,6 +255,8 @@ fn extensions_answer_like_the_requests_of_a_chat() {
     assert!(preview["input_tokens"].as_u64().unwrap() > 5, "{preview}");
     let context = client.ok("_rye/context", json!({"sessionId": session}));
     assert!(context.as_array().unwrap().iter().any(|part| part["kind"] == "assistant"), "{context}");
+    let why = client.ok("_rye/why", json!({"sessionId": session, "part": "limit.spend"}));
+    assert!(why["text"].as_str().unwrap().contains("0.5"), "{why}");
     let fork = client.ok("_rye/fork", json!({"sessionId": session, "prompt": 1}));
     assert_eq!(fork["text"], "first", "{fork}");
     client.prompt(&session, "again");

@@ -284,3 +284,22 @@ fn rewind_restores_files_only_if_unchanged_since() {
     assert_eq!(client.ask(json!({"type": "rewind", "prompt": 9, "files": "preview"}))["success"], false);
     client.end();
 }
+
+#[test]
+fn plan_and_reasons_are_those_of_the_shell_commands() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ text: One. }]");
+    let plan = client.ask(json!({"type": "plan"}));
+    let (_, expected) = place.json(&["plan", "talk", "--chat"]);
+    assert_eq!(plan["data"]["plan_id"], expected["plan_id"], "{plan}");
+    assert_eq!(plan["data"]["palette"], expected["palette"]);
+    client.ask(json!({"type": "prompt", "message": "hi"}));
+    client.event("prompt_ended");
+    let why =
+        |client: &mut ChatClient, request: Value| client.ask(request)["data"]["text"].as_str().unwrap().to_owned();
+    assert_eq!(why(&mut client, json!({"type": "why"})), "typed: hi\nsent: the same text");
+    assert!(why(&mut client, json!({"type": "why", "part": "limit.spend"})).contains("0.5"));
+    let unknown = client.ask(json!({"type": "why", "part": "nothing"}));
+    assert!(unknown["error"].as_str().unwrap().contains("no part of the plan"), "{unknown}");
+    client.end();
+}

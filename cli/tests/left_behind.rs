@@ -285,6 +285,41 @@ fn killed_commands_leave_nothing_after_the_next_run() {
     assert!(killed * 4 >= kills * 3 && swept > 0, "{killed} of {kills}, {swept} folders");
 }
 
+/// A persistent tool that starts a process in a session of its own, which ignores SIGTERM, for each line.
+const DAEMONS: &str = r#"description: Starts a daemon.
+kind: command
+persistent: true
+command:
+  - bash
+  - -c
+  - |
+    while IFS= read -r line; do
+      id=$(sed 's/.*"id":\([0-9]*\).*/\1/' <<< "$line")
+      setsid bash -c 'trap "" TERM; touch out/started; while :; do sleep 600; done' > /dev/null 2>&1 < /dev/null &
+      while [ ! -e out/started ]; do sleep 0.02; done
+      printf '{{"id":%s,"result":"started"}}\n' "$id"
+    done
+"#;
+
+#[test]
+fn daemons_of_a_persistent_tool_end_with_their_session() {
+    let left = Leftovers::new();
+    let talk = left.place.read(".ai/directives/quick.md").replace("\"quick\"", "\"daemons\"");
+    let talk = talk.replace("<tool>rye.file-system.*</tool>", "<tool write=\"out/\">team.*</tool>");
+    left.place.write(".ai/directives/daemons.md", &talk);
+    left.place.write(".ai/tools/team/daemon.yaml", DAEMONS);
+    left.place.write("script.yaml", "steps: [{ tool_calls: [{ name: team_daemon, input: {} }] }, { text: Done. }]");
+    assert!(left.command(&["trust"]).output().unwrap().status.success());
+    let mut command = left.command(&["chat", "daemons", "--format", "json", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(chat_input().as_bytes()).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&done.stdout);
+    assert!(left.has_started(), "{shown}\n{}", String::from_utf8_lossy(&done.stderr));
+    left.wait_for_processes("the session");
+    left.assert_nothing_is_left("the session");
+}
+
 #[test]
 fn runs_leave_nothing() {
     let left = Leftovers::new();

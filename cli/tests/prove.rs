@@ -5,7 +5,8 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use rye::{TestProject, files};
 
@@ -86,4 +87,46 @@ fn prove_accepts_a_model_override() {
     assert_eq!(code, Some(0), "{done}");
     let proof = place.rye(&["threads", "prove", done["thread_id"].as_str().unwrap()]);
     assert_eq!(proof.code, Some(0), "{}{}", proof.stdout, proof.stderr);
+}
+
+/// Runs a session of the directive `talk` with these lines.
+fn chat(place: &TestProject, lines: &str) {
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn every_thread_of_a_chat_is_proved_until_a_source_is_lost() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(4, "<tool>rye.file-system.read</tool>"));
+    place.write("script.yaml", "steps: [{ text: One. }, { text: Two. }, { text: Three. }]");
+    place.write(".ai/config/agent/chat.yaml", "append_system: house/rules\n");
+    let rules = |text: &str| format!("---\nname: rules\ndescription: d\n---\n\n{text}\n");
+    place.write(".ai/knowledge/house/rules.md", &rules("Use tabs."));
+    // A fork, a new plan and a title: three threads.
+    chat(&place, "first\nsecond\n/fork 2\nthird\n/budget 0.25\nfourth\n/name mine\n");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads: Vec<String> = listed["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|thread| thread["thread_id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(threads.len(), 3, "{listed}");
+    let prove = |thread: &str| place.json(&["threads", "prove", thread]);
+    for thread in &threads {
+        let (code, proof) = prove(thread);
+        assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"files".into()), "{proof}");
+    }
+    // The stored copy of a changed file proves the plan.
+    place.write(".ai/knowledge/house/rules.md", &rules("Use spaces."));
+    let (code, proof) = prove(&threads[0]);
+    assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"kept".into()), "{proof}");
+    assert_eq!(proof["changed"][0], "knowledge house/rules", "{proof}");
+    std::fs::remove_dir_all(place.project().join(".ai/state/sources")).unwrap();
+    let (code, proof) = prove(&threads[0]);
+    assert_eq!((code, &proof["proved"]), (Some(1), &false.into()), "{proof}");
 }

@@ -26,6 +26,8 @@ pub mod bounds;
 pub mod client_approver;
 pub mod commands;
 pub mod editor;
+mod export;
+mod external_editor;
 pub mod help;
 pub mod history;
 pub mod inquiry;

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::help_examples::with_examples;
 
 /// Environment variables that the sources of `rye` name.
-const OWN_VARIABLES: [(&str, &str); 17] = [
+const OWN_VARIABLES: [(&str, &str); 19] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
     ("USER_SPACE", "the folder that holds the user's `.ai/`, if `RYE_USER_SPACE` is not set"),
     ("HOME", "the folder that holds the user's `.ai/`, if neither is set; also the home folder of programs"),
@@ -23,6 +23,8 @@ const OWN_VARIABLES: [(&str, &str); 17] = [
     ("COLUMNS", "the width of human output"),
     ("TERM", "`dumb`: progress is not repainted"),
     ("ACCESSIBLE", "a value other than `0`: progress is not repainted; a line every 30 seconds instead"),
+    ("VISUAL", "the program that Ctrl+G opens in a chat, with arguments"),
+    ("EDITOR", "the program that Ctrl+G opens in a chat, if `VISUAL` is not set"),
     ("RYE_PROJECT", "the default of `--project`"),
     ("RYE_FORMAT", "the default of `--format`"),
     ("RYE_COLOR", "the default of `--color`"),

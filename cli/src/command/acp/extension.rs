@@ -7,7 +7,7 @@ use crate::command::chat::json::{ChatRequest, ChatVerb};
 
 const PREFIX: &str = "_rye/";
 /// The requests that the agent answers, without the prefix.
-const NAMES: [&str; 7] = ["context", "preview", "tree", "fork", "rewind", "steer", "follow_up"];
+const NAMES: [&str; 8] = ["context", "preview", "why", "tree", "fork", "rewind", "steer", "follow_up"];
 
 /// A request whose method starts with `_rye/`.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +73,7 @@ mod tests {
         for (name, fields) in [
             ("context", json!({})),
             ("preview", json!({"message": "hi"})),
+            ("why", json!({"part": "limit.spend"})),
             ("tree", json!({})),
             ("fork", json!({"prompt": 2})),
             ("rewind", json!({"prompt": 2, "files": "preview"})),

@@ -20,9 +20,23 @@ impl OpenRequest {
     /// Opens a request. Returns the request, and the lines that describe the call.
     pub fn open(question: &str) -> (Self, Vec<String>) {
         let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
-        let keys = lines.pop().unwrap_or_default();
+        let mut keys = lines.pop().unwrap_or_default();
         let has_scopes = keys.contains("t: ");
+        if has_scopes {
+            keys = keys.replacen("[y/N; ", "[y/n; N: no, with a message; ", 1);
+        }
         (Self { keys, has_scopes, is_answered: false }, lines)
+    }
+
+    /// Returns true if a key lets the user write a message to the model for the refusal.
+    pub fn is_refusal_with_message(&self, key: KeyEvent) -> bool {
+        let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
+        is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
+    }
+
+    /// Marks the request as answered. Returns false if it is answered already.
+    pub fn refuse(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_answered, true)
     }
 
     /// Returns the answer that a key selects; `None` if the key selects no answer or the request is already answered.
@@ -62,11 +76,15 @@ mod tests {
             "approval 1 of 2: thread a\n  capability: x\nAllow? [y/N; t: in this thread, p: in this project] ";
         let (mut request, lines) = OpenRequest::open(question);
         assert_eq!(lines, ["approval 1 of 2: thread a", "  capability: x"]);
+        assert!(request.keys.contains("N: no, with a message"), "{}", request.keys);
+        assert!(request.is_refusal_with_message(key('N')) && !request.is_refusal_with_message(key('n')));
         assert_eq!(
             (request.answer(key('q')), request.answer(key('t')), request.answer(key('y'))),
             (None, Some("t"), None)
         );
+        assert!(!request.is_refusal_with_message(key('N')) && !request.refuse());
         let (mut limit, _) = OpenRequest::open("thread a reached a limit\nContinue? [y/N] ");
+        assert!(!limit.is_refusal_with_message(key('N')));
         assert_eq!((limit.answer(key('p')), limit.answer(key('Y'))), (None, Some("y")));
     }
 

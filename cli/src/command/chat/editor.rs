@@ -88,6 +88,10 @@ impl Editor {
         self.pastes.push((label, text));
     }
 
+    pub fn has_pastes(&self) -> bool {
+        !self.pastes.is_empty()
+    }
+
     /// Replaces labels with the pasted texts.
     pub fn expand_pastes(&mut self) {
         if !self.pastes.is_empty() {

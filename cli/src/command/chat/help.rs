@@ -43,7 +43,12 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command("compact", "[FOCUS]", "replace the conversation by a summary", "/compact the failing tests"),
             command("tree", "", "list the threads of the session and their prompts", "/tree"),
             command("copy", "[N]", "copy the Nth reply from the end to the clipboard", "/copy 2"),
-            command("export", "[md|jsonl|script]", "write the conversation to a file of the project", "/export md"),
+            command(
+                "export",
+                "[md|html|jsonl|script|FILE]",
+                "write the conversation to a file of the project",
+                "/export notes.html",
+            ),
             command("queue", "", "list the messages that wait", "/queue"),
             command("clear", "", "withdraw the messages that wait", "/clear"),
         ],

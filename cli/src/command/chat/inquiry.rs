@@ -2,8 +2,6 @@
 //! ran, skills, approvals, and exports of the conversation.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
 
 use rye_compiler::item::Items;
 use rye_compiler::report::render;
@@ -13,14 +11,14 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::message::ContentBlock;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::session_tree::session_rows;
+use rye_engine::store::ObjectId;
 use rye_engine::thread_id::ThreadId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::export::ExportTarget;
 use super::json::ChatResponse;
 use super::replan::{PlanRequest, recompile};
 use super::requests::RequestHandler;
-use crate::command::threads::export::collect_script;
-use crate::command::threads::transcript::format_json_line;
 use crate::command::why;
 use crate::present::event::event_view;
 use crate::present::table::two_columns;
@@ -41,20 +39,11 @@ pub enum Inquiry {
     Skills,
     Approvals,
     /// Writes the conversation to a file.
-    Export(ExportFormat),
+    Export(ExportTarget),
+    /// The whole output of the last call, or of the last command of the user.
+    Output,
     /// The text of the `n`th reply from the end, for the clipboard.
     Copy(usize),
-}
-
-/// The format of an exported conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExportFormat {
-    /// Prompts, calls and replies as Markdown.
-    Markdown,
-    /// Every event of the session's threads.
-    JsonLines,
-    /// A script that replays the newest thread.
-    Script,
 }
 
 impl Inquiry {
@@ -69,11 +58,9 @@ impl Inquiry {
             "hooks" => Self::Hooks,
             "skills" => Self::Skills,
             "approvals" => Self::Approvals,
-            "export" => match rest {
-                "" | "md" => Self::Export(ExportFormat::Markdown),
-                "jsonl" => Self::Export(ExportFormat::JsonLines),
-                "script" => Self::Export(ExportFormat::Script),
-                _ => return Some(Err("/export needs `md`, `jsonl` or `script`: `/export md`".to_owned())),
+            "export" => match ExportTarget::parse(rest) {
+                Ok(target) => Self::Export(target),
+                Err(reason) => return Some(Err(reason)),
             },
             "copy" => match rest {
                 "" => Self::Copy(1),
@@ -97,6 +84,7 @@ impl Inquiry {
             Self::Approvals => "approvals",
             Self::Export(_) => "export",
             Self::Copy(_) => "copy",
+            Self::Output => "output",
         }
     }
 }
@@ -119,7 +107,8 @@ impl RequestHandler {
             Inquiry::Hooks => Ok(list_hooks(&self.session_events().await?)),
             Inquiry::Skills => self.list_skills().await,
             Inquiry::Approvals => self.list_approvals().await,
-            Inquiry::Export(format) => self.export(format).await,
+            Inquiry::Export(target) => self.export(&target).await,
+            Inquiry::Output => self.last_output().await,
             Inquiry::Copy(number) => {
                 let events = self.session_events().await?;
                 let replies: Vec<String> = events.iter().filter_map(|event| reply_text(&event.body)).collect();
@@ -140,6 +129,22 @@ impl RequestHandler {
             text.push_str("\nthe files have changed since this session's plan: /reload continues with the plan above");
         }
         Ok(text)
+    }
+
+    /// Returns the plan of the session, in the format of `rye plan --format json`.
+    pub(super) async fn plan_report(&self) -> Result<Value, String> {
+        let live = self.control.started_state().await;
+        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let world = self.spaces.open().map_err(|error| error.to_string())?;
+        let summary = PlanSummary::new(&world, None, &compilation).map_err(|error| error.to_string())?;
+        let report = render::json::render(&compilation, Vec::new()).with_summary(summary);
+        serde_json::to_value(report).map_err(|error| error.to_string())
+    }
+
+    /// Explains a part of the plan; without one, the last message.
+    pub(super) async fn explain(&self, part: Option<String>) -> Result<Value, String> {
+        let part = part.filter(|part| part != "last");
+        self.inquire(Inquiry::Why(part)).await.map(|text| json!({"text": text}))
     }
 
     async fn why(&self, thing: &str) -> Result<String, String> {
@@ -196,32 +201,24 @@ impl RequestHandler {
         Ok(if text.is_empty() { none.to_owned() } else { text.trim_end().to_owned() })
     }
 
-    async fn export(&self, format: ExportFormat) -> Result<String, String> {
-        let live = self.control.started_state().await;
-        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
-        let (text, extension) = match format {
-            ExportFormat::Markdown => (to_markdown(&self.session_events().await?), "md"),
-            ExportFormat::JsonLines => {
-                let lines: Vec<String> = self.session_events().await?.iter().map(format_json_line).collect();
-                (lines.join("\n"), "jsonl")
-            }
-            ExportFormat::Script => {
-                let (script, _) = collect_script(&self.engine.threads(), &thread, true, &mut |_| ())
-                    .map_err(|failure| failure.message)?;
-                (serde_json::to_string_pretty(&script).map_err(|error| error.to_string())?, "script.yaml")
+    /// Returns the whole output of the last call, or of the last command of the user.
+    async fn last_output(&self) -> Result<String, String> {
+        let events = self.session_events().await?;
+        let found = events.iter().rev().find_map(|event| match_output(&event.body));
+        let (name, shown, object) = found.ok_or("no call has an output yet")?;
+        let whole = match object {
+            None => shown.to_owned(),
+            Some(object) => {
+                let id = ObjectId::parse(object).map_err(|error| error.to_string())?;
+                let bytes = self.engine.threads().objects().get(&id).map_err(|error| error.to_string())?;
+                String::from_utf8_lossy(&bytes).into_owned()
             }
         };
-        let name = thread.as_str().rsplit('/').next().unwrap_or("chat");
-        let path = self.spaces.project.join(format!("{name}.{extension}"));
-        let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
-        // An earlier export may have been edited.
-        let mut file = File::create_new(&path).map_err(failed)?;
-        writeln!(file, "{}", mask_secrets(text.trim_end())).map_err(failed)?;
-        Ok(format!("written to `{}`", path.display()))
+        Ok(format!("output of {name}:\n{}", mask_secrets(&whole)))
     }
 
     /// Returns the events of the session's threads, oldest first.
-    async fn session_events(&self) -> Result<Vec<Event>, String> {
+    pub(super) async fn session_events(&self) -> Result<Vec<Event>, String> {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let threads = self.engine.threads();
@@ -238,8 +235,19 @@ impl RequestHandler {
     }
 }
 
+/// Returns the name, the output and the object of the output of a call or of a command of the user.
+fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
+    if let EventBody::ToolCallResult(result) = body {
+        Some((&result.name, &result.content, result.object.as_deref()))
+    } else if let EventBody::ShellRan(ran) = body {
+        Some((&ran.command, &ran.output, ran.object.as_deref()))
+    } else {
+        None
+    }
+}
+
 /// Returns the text of a reply; `None` for any other event, and for a reply without text.
-fn reply_text(body: &EventBody) -> Option<String> {
+pub(super) fn reply_text(body: &EventBody) -> Option<String> {
     let EventBody::CognitionOut(reply) = body else { return None };
     let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
     let texts: Vec<String> = reply.content.iter().filter_map(text).collect();
@@ -286,32 +294,4 @@ fn list_hooks(events: &[Event]) -> String {
     let considered = |event: &&Event| matches!(&event.body, EventBody::HookPoint(run) if !run.considered.is_empty());
     let lines: Vec<String> = runs.filter(considered).map(|event| event_view(event).line).collect();
     if lines.is_empty() { "no hook was considered in the last prompt".to_owned() } else { lines.join("\n") }
-}
-
-/// Formats the conversation of a session as Markdown.
-fn to_markdown(events: &[Event]) -> String {
-    let mut text = String::new();
-    for event in events {
-        if let EventBody::Named(named) = &event.body {
-            writeln!(text, "# {}\n", named.name).ok();
-        } else if let EventBody::UserInput(input) = &event.body
-            && !input.handled
-        {
-            writeln!(text, "## {}\n", quote(&input.raw)).ok();
-        } else if let Some(reply) = reply_text(&event.body) {
-            writeln!(text, "{reply}\n").ok();
-        }
-        if matches!(event.body, EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_)) {
-            writeln!(text, "*{}*\n", event_view(event).line).ok();
-        }
-    }
-    text
-}
-
-/// Formats a message as the text of a heading and, if it has several lines, a quotation.
-fn quote(text: &str) -> String {
-    match text.split_once('\n') {
-        None => text.to_owned(),
-        Some((first, rest)) => format!("{first}\n\n> {}", rest.replace('\n', "\n> ")),
-    }
 }

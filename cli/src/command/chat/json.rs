@@ -101,6 +101,15 @@ pub enum ChatVerb {
         #[serde(default)]
         with: Vec<String>,
     },
+    /// The plan of the session, in the format of `rye plan --format json`.
+    Plan {},
+    /// The comparison of the last message with the text that was sent, or the origin of a part of the plan.
+    Why {
+        /// Name of a part of the plan, as in `/why`: `limit.spend`, `model`, the name of a tool. The last message
+        /// without it.
+        #[serde(default)]
+        part: Option<String>,
+    },
     /// The cost of the session and of its current prompt.
     Cost {},
     /// The commands, prompt templates and skills that a message can call.
@@ -315,6 +324,8 @@ impl ChatVerb {
             Self::Messages {} => "messages",
             Self::Context {} => "context",
             Self::Preview { .. } => "preview",
+            Self::Plan {} => "plan",
+            Self::Why { .. } => "why",
             Self::Cost {} => "cost",
             Self::Commands {} => "commands",
             Self::Model { .. } => "model",

@@ -28,7 +28,12 @@ pub enum KeyAction {
     Undo,
     Redo,
     ClearToLineStart,
-    ExpandPastes,
+    /// Shows pasted texts as a whole; without one, the whole output of the last call.
+    ShowWhole,
+    /// Shows or hides the thoughts of the model.
+    Thoughts,
+    /// Edits the text with the program of `$VISUAL` or `$EDITOR`.
+    ExternalEditor,
     Help,
     /// Edits the text.
     Edit,
@@ -36,7 +41,7 @@ pub enum KeyAction {
 }
 
 /// The keys with their meaning, for `/help` and the guide.
-pub const KEY_HELP: [(&str, &str); 18] = [
+pub const KEY_HELP: [(&str, &str); 20] = [
     ("Enter", "send; while the model works, steer it"),
     ("Alt+Enter", "send when the model would end the prompt"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
@@ -53,7 +58,9 @@ pub const KEY_HELP: [(&str, &str); 18] = [
     ("Ctrl+A, Ctrl+E", "start, end of the line"),
     ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, to the start, to the end of the line"),
     ("Ctrl+Y", "insert the deleted text"),
-    ("Ctrl+O", "show pasted text as a whole"),
+    ("Ctrl+O", "show pasted text as a whole; else the output of the last call"),
+    ("Ctrl+T", "show or hide the thoughts of the model"),
+    ("Ctrl+G", "edit the text with $VISUAL or $EDITOR"),
     ("Ctrl+L", "redraw the screen"),
 ];
 
@@ -84,7 +91,9 @@ pub fn action_of(key: KeyEvent) -> KeyAction {
         (KeyCode::Char('_' | '7' | '/'), true, false) => KeyAction::Undo,
         (KeyCode::Char('_'), false, true) => KeyAction::Redo,
         (KeyCode::Char('u'), true, false) => KeyAction::ClearToLineStart,
-        (KeyCode::Char('o'), true, false) => KeyAction::ExpandPastes,
+        (KeyCode::Char('o'), true, false) => KeyAction::ShowWhole,
+        (KeyCode::Char('t'), true, false) => KeyAction::Thoughts,
+        (KeyCode::Char('g'), true, false) => KeyAction::ExternalEditor,
         (KeyCode::F(1), false, false) => KeyAction::Help,
         (
             KeyCode::Char(_)
@@ -115,6 +124,8 @@ mod tests {
             (KeyCode::Char('j'), KeyModifiers::CONTROL, KeyAction::NewLine),
             (KeyCode::Char('c'), KeyModifiers::CONTROL, KeyAction::Clear),
             (KeyCode::Char('c'), KeyModifiers::NONE, KeyAction::Edit),
+            (KeyCode::Char('g'), KeyModifiers::CONTROL, KeyAction::ExternalEditor),
+            (KeyCode::Char('t'), KeyModifiers::CONTROL, KeyAction::Thoughts),
             (KeyCode::Up, KeyModifiers::ALT, KeyAction::Withdraw),
             (KeyCode::F(5), KeyModifiers::NONE, KeyAction::None),
         ] {

@@ -136,7 +136,7 @@ impl Completer {
             }
             ("model", 1) => list_models(&self.spaces),
             ("mode", 1) => words(&["read-only", "ask", "auto"]),
-            ("export", 1) => words(&["md", "jsonl", "script"]),
+            ("export", 1) => words(&["md", "html", "jsonl", "script"]),
             ("exit", 1) => words(&["wait", "detach", "cancel"]),
             ("new", 1) | ("resume", 2) => words(&["wait", "cancel"]),
             ("rewind", 2) => words(&["conversation", "files", "both"]),

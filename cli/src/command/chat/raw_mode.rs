@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, Event, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
@@ -12,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::keys::{KeyAction, action_of};
 use super::screen::{MIN_COLUMNS, TerminalSize};
 use crate::options::Format;
 use crate::report::Printer;
@@ -83,26 +85,98 @@ impl ContinueSignals {
 
 /// The keys of the terminal, shared by consecutive sessions.
 #[derive(Debug, Default)]
-pub struct KeyReader(OnceLock<Mutex<UnboundedReceiver<Event>>>);
+pub struct KeyReader(OnceLock<KeyChannel>);
+
+#[derive(Debug)]
+struct KeyChannel {
+    events: Mutex<UnboundedReceiver<Event>>,
+    /// Lets the reading thread continue after a key that opens an external editor.
+    resume: Sender<()>,
+}
 
 impl KeyReader {
     /// Returns the keys that no session has read yet. The first call starts the reading thread; the terminal must be in
     /// raw mode by then.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
-        self.0.get_or_init(|| Mutex::new(read_keys())).lock().await
+        self.0.get_or_init(read_keys).events.lock().await
+    }
+
+    /// Continues reading after a key with the action [`KeyAction::ExternalEditor`]. Until then, all keys are left to the
+    /// external editor.
+    pub fn resume(&self) {
+        if let Some(channel) = self.0.get() {
+            // The thread has ended if the terminal was closed.
+            channel.resume.send(()).ok();
+        }
     }
 }
 
 /// Reads keys on a separate thread, which lives until the process ends, because a read of a terminal cannot be
 /// cancelled.
-fn read_keys() -> UnboundedReceiver<Event> {
+fn read_keys() -> KeyChannel {
     let (sender, receiver) = unbounded_channel();
+    let (resume, resumed) = channel();
     std::thread::spawn(move || {
         while let Ok(event) = crossterm::event::read() {
-            if sender.send(event).is_err() {
+            let opens_editor = matches!(event, Event::Key(key) if action_of(key) == KeyAction::ExternalEditor);
+            if sender.send(event).is_err() || (opens_editor && resumed.recv().is_err()) {
                 return;
             }
         }
     });
-    receiver
+    KeyChannel { events: Mutex::new(receiver), resume }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::io::Read;
+
+    use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+
+    use super::*;
+
+    /// The variable that makes the test below the process at the pseudo-terminal.
+    const PANICS: &str = "TEST_PANICS";
+
+    #[test]
+    fn panic_restores_the_terminal() {
+        if std::env::var_os(PANICS).is_some() {
+            enter_raw_mode().unwrap();
+            panic!("as the test requires");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let test = "command::chat::raw_mode::tests::panic_restores_the_terminal";
+        let program = std::env::current_exe().unwrap();
+        let line = format!(
+            "stty -a > before; '{}' --exact {test} --nocapture; echo $? > code; stty -a > after",
+            program.display()
+        );
+        let pair = native_pty_system().openpty(PtySize::default()).unwrap();
+        let mut command = CommandBuilder::new("sh");
+        command.args(["-c", &line]);
+        command.cwd(folder.path());
+        command.env(PANICS, "1");
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let reader = std::thread::spawn(move || {
+            let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+            while let Ok(n @ 1..) = output.read(&mut chunk) {
+                bytes.extend_from_slice(chunk.get(..n).unwrap_or_default());
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        child.wait().unwrap();
+        drop(pair.master);
+        let shown = reader.join().unwrap();
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_ne!(read("code").trim(), "0", "{shown}");
+        assert_eq!(read("after"), read("before"), "{shown}");
+        assert!(read("after").contains(" icanon"), "{shown}");
+        // The message follows the restoration, so it is readable.
+        let restored = shown.rfind("\x1b[?2004l").unwrap();
+        assert!(shown.rfind("\x1b[?2004h").unwrap() < restored, "{shown}");
+        assert!(restored < shown.find("as the test requires").unwrap(), "{shown}");
+    }
 }

@@ -88,6 +88,8 @@ impl RequestHandler {
                 let bounds = read_bounds(spend.as_ref(), with)?;
                 self.preview(UserInput { bounds, ..UserInput::text(message) }).await
             }
+            ChatVerb::Plan {} => self.plan_report().await.map(Some),
+            ChatVerb::Why { part } => self.explain(part).await.map(Some),
             ChatVerb::Cost {} => self.cost().await.map(Some),
             ChatVerb::Commands {} => self.commands(),
             ChatVerb::Model { model, confirm } => self.replan(&PlanRequest::Model(model), confirm).await,

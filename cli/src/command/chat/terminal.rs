@@ -39,9 +39,13 @@ use crate::report::{Printer, printable};
 mod keyboard;
 mod output;
 mod questions;
+mod refusal;
+mod thoughts;
 mod typed_commands;
 
 use questions::KeyQuestion;
+use refusal::RefusalMessage;
+use thoughts::Thoughts;
 use typed_commands::TypedCommands;
 
 /// Minimum time between two frames.
@@ -92,6 +96,8 @@ pub struct ChatTerminal {
     completer: Completer,
     overlay: Option<Overlay>,
     request: Option<OpenRequest>,
+    refusal: Option<RefusalMessage>,
+    thoughts: Thoughts,
     commands: TypedCommands,
     queue: Vec<QueuedMessage>,
     /// Lines for the scrollback that are not painted yet.
@@ -168,6 +174,8 @@ impl ChatTerminal {
             completer: Completer::new(session.requests.spaces.clone()),
             overlay: None,
             request: None,
+            refusal: None,
+            thoughts: Thoughts::default(),
             commands: TypedCommands::start(Arc::clone(&session.requests)),
             queue: Vec::new(),
             finished: Vec::new(),
@@ -297,7 +305,12 @@ impl ChatTerminal {
         self.human.live(live);
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
-            StreamEvent::Delta { thread, delta } => self.activity.delta(thread, delta),
+            StreamEvent::Delta { thread, delta } => {
+                if self.human.main_thread().is_none_or(|main| main == thread) {
+                    self.thought(delta);
+                }
+                self.activity.delta(thread, delta);
+            }
         }
         self.take_output();
         if matches!(live, StreamEvent::Event { event, .. } if matches!(event.body, EventBody::PromptEnded(_))) {
@@ -311,12 +324,14 @@ impl ChatTerminal {
         let is_main = self.human.main_thread().is_none_or(|main| main == thread);
         self.session.status.follow(is_main, &event.body);
         self.activity.event(thread, event);
+        self.send_refusal_message(&event.body);
         if !is_main {
             return;
         }
         if let EventBody::PromptStarted(_) = &event.body {
             self.is_running = true;
         }
+        self.recorded_thoughts(&event.body);
         if let EventBody::CognitionIn(input) = &event.body {
             match input.source {
                 MessageSource::Prompt | MessageSource::Continuation => self.delivered(Delivery::Prompt),
@@ -380,6 +395,7 @@ impl ChatTerminal {
             }
             RendererMessage::QuestionClosed(note) => {
                 self.request = None;
+                self.end_refusal();
                 if let Some(note) = note {
                     self.note(&note);
                 }
@@ -392,7 +408,7 @@ impl ChatTerminal {
     fn terminal_event(&mut self, event: TerminalEvent) -> io::Result<()> {
         match event {
             TerminalEvent::Key(key) => self.key(key)?,
-            TerminalEvent::Paste(text) if self.request.is_none() => {
+            TerminalEvent::Paste(text) if self.request.is_none() || self.refusal.is_some() => {
                 self.overlay = None;
                 self.editor.paste(&text);
                 self.edited();
@@ -553,7 +569,8 @@ impl ChatTerminal {
         below.truncate(max_rows.saturating_sub(2));
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let question = self.request.as_ref().map(|request| request.keys.as_str());
+        let request = self.request.as_ref().filter(|_| self.refusal.is_none());
+        let question = request.map(|request| request.keys.as_str());
         let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text));
         let (own, cursor) = if let Some(question) = question {
             let row = Row::new(cut_to_width(question, width));

@@ -565,7 +565,12 @@ fn io_err() -> impl io::Write {
 fn error_line(output: &str) -> &str {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().unwrap_or_default();
-    if first.starts_with("Traceback (most recent call last)") { lines.next_back().unwrap_or(first) } else { first }
+    if first.starts_with("Traceback (most recent call last)") {
+        // The tool adds the exit code of the program.
+        lines.rfind(|line| !line.starts_with("[exit code ")).unwrap_or(first)
+    } else {
+        first
+    }
 }
 
 /// Returns the text of a reply, without thinking and tool calls.

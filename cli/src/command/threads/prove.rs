@@ -4,7 +4,7 @@
 use clap::Args;
 use rye_compiler::compile::{CompileRequest, SpawnParent, compile};
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::Plan;
+use rye_compiler::plan::{Plan, PlanMode};
 use rye_compiler::semantics::limits::{LimitName, LimitValue, Limits};
 use rye_compiler::world::{ItemKind, MapWorld, World};
 use rye_engine::attest::{OpeningCheck, check_opening};
@@ -151,14 +151,31 @@ impl RecordedCall<'_> {
         let limits = LimitName::ALL.map(|name| (name.to_string(), LimitValue::Json(limits.get(name)))).to_vec();
         let requested =
             |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
-        let models = [ModelOverride::default(), requested(None), requested(Some(plan.model.provider.clone()))];
+        let same_model = ModelOverride::of_user(Some(format!("{}/{}", plan.model.provider, plan.model.id)));
+        let of_provider = requested(Some(plan.model.provider.clone()));
+        let models = [ModelOverride::default(), requested(None), of_provider, same_model];
         let calls = models.into_iter().flat_map(|model| {
             let with = CompileRequest { model, ..bare.clone() };
             [with.clone(), CompileRequest { limits: limits.clone(), ..with }]
         });
-        let same =
-            calls.into_iter().any(|call| compile(world, &call).value.is_some_and(|made| made.plan_id == *plan_id));
+        let same = calls.into_iter().any(|call| self.compile_to_ids(world, &call).iter().any(|id| id == *plan_id));
         Ok((changed, Some(same)))
+    }
+}
+
+impl RecordedCall<'_> {
+    /// Compiles a call. Returns the ids of its plan, also as a session continues with it: `/model` and `/budget` change
+    /// one part of a plan and keep the other limits and the requested model.
+    fn compile_to_ids(&self, world: &dyn World, call: &CompileRequest) -> Vec<String> {
+        let Some(made) = compile(world, call).value else { return Vec::new() };
+        let mut ids = vec![made.plan_id.clone()];
+        if self.plan.mode == PlanMode::Chat {
+            let mut kept = made.plan;
+            (kept.limits, kept.session_limits) = (self.plan.limits, self.plan.session_limits);
+            kept.model.requested.clone_from(&self.plan.model.requested);
+            ids.extend(kept.id().ok());
+        }
+        ids
     }
 }
 

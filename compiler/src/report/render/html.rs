@@ -395,7 +395,7 @@ fn format_location(source: Option<&SourceReport>) -> String {
 }
 
 /// Escapes text for HTML and replaces control characters by U+FFFD.
-fn escape_html(value: &str) -> String {
+pub fn escape_html(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for c in value.chars() {
         match c {

@@ -9,6 +9,8 @@ use rye_engine::event::{ChatMode, ControlMessage};
 use tokio::time::Instant;
 
 use super::ChatTerminal;
+use crate::command::chat::external_editor::edit_externally;
+use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatVerb, ModeArg};
 use crate::command::chat::keys::{KeyAction, action_of};
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
@@ -22,14 +24,15 @@ impl ChatTerminal {
     /// Performs the action of a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> io::Result<()> {
         let action = action_of(key);
-        if let Some(request) = &mut self.request {
-            match request.answer(key) {
-                Some(answer) => {
-                    self.session.answers.send(answer.to_owned()).ok();
-                }
-                None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => self.interrupt(),
-                None => {}
-            }
+        let performed = self.perform(key, action);
+        if action == KeyAction::ExternalEditor {
+            self.session.keys.resume();
+        }
+        performed
+    }
+
+    fn perform(&mut self, key: KeyEvent, action: KeyAction) -> io::Result<()> {
+        if self.answer_open_request(key, action) {
             return Ok(());
         }
         if self.question.is_some() {
@@ -107,11 +110,35 @@ impl ChatTerminal {
                 self.editor.delete_to_line_start();
                 self.edited();
             }
-            KeyAction::ExpandPastes => self.editor.expand_pastes(),
+            KeyAction::ShowWhole if self.editor.has_pastes() => self.editor.expand_pastes(),
+            KeyAction::ShowWhole => self.commands.inquire(Inquiry::Output),
+            KeyAction::Thoughts => self.toggle_thoughts(),
+            KeyAction::ExternalEditor => self.open_external_editor()?,
             KeyAction::Help => self.help(Some("keys")),
             KeyAction::Interrupt | KeyAction::None => {}
         }
         Ok(())
+    }
+
+    /// Answers the open approval request, or writes the message of its refusal. Returns false without an open request.
+    fn answer_open_request(&mut self, key: KeyEvent, action: KeyAction) -> bool {
+        if self.refusal.is_some() {
+            self.refusal_key(key, action);
+            return true;
+        }
+        let Some(request) = &mut self.request else { return false };
+        if request.is_refusal_with_message(key) {
+            self.begin_refusal();
+            return true;
+        }
+        match request.answer(key) {
+            Some(answer) => {
+                self.session.answers.send(answer.to_owned()).ok();
+            }
+            None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => self.interrupt(),
+            None => {}
+        }
+        true
     }
 
     /// Performs the action of a key in the open list, or closes the list. Returns false if the key has another meaning.
@@ -165,6 +192,22 @@ impl ChatTerminal {
             Replaced::Text => self.editor.set_text(&entry.text),
         }
         self.edited();
+    }
+
+    /// Edits the text with the program of `$VISUAL` or `$EDITOR`, which uses the terminal meanwhile.
+    fn open_external_editor(&mut self) -> io::Result<()> {
+        self.screen.clear()?;
+        restore_terminal();
+        let edited = edit_externally(&self.editor.text());
+        self.continued()?;
+        match edited {
+            Ok(text) => {
+                self.editor.set_text(&text);
+                self.edited();
+            }
+            Err(reason) => self.note(&reason),
+        }
+        Ok(())
     }
 
     /// Suspends the process with `SIGTSTP`. Another thread may receive the signal, so this thread may run for a moment

@@ -1,0 +1,206 @@
+//! `/export`: the conversation of a session as a file.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rye_compiler::report::render::html::escape_html;
+use rye_engine::event::{Event, EventBody};
+use rye_engine::secrets::mask_secrets;
+use rye_engine::thread_id::ThreadId;
+
+use super::inquiry::reply_text;
+use super::requests::RequestHandler;
+use crate::command::threads::export::collect_script;
+use crate::command::threads::transcript::format_json_line;
+use crate::present::event::event_view;
+
+/// The format of an exported conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Prompts, calls and replies as Markdown.
+    Markdown,
+    /// A page without scripts, with the same parts.
+    Html,
+    /// Every event of the session's threads.
+    JsonLines,
+    /// A script that replays the newest thread.
+    Script,
+}
+
+impl ExportFormat {
+    /// Returns the format with this name or file extension.
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "md" => Some(Self::Markdown),
+            "html" | "htm" => Some(Self::Html),
+            "jsonl" => Some(Self::JsonLines),
+            "script" | "yaml" | "json" => Some(Self::Script),
+            _ => None,
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Markdown => "md",
+            Self::Html => "html",
+            Self::JsonLines => "jsonl",
+            Self::Script => "script.yaml",
+        }
+    }
+}
+
+/// The format and the file of an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportTarget {
+    pub format: ExportFormat,
+    /// The path, relative to the project; `None` for a file with the name of the thread.
+    pub file: Option<PathBuf>,
+}
+
+impl ExportTarget {
+    /// Parses the argument of `/export`: a format, or a file whose extension is one.
+    ///
+    /// # Errors
+    /// Returns the reason why the argument is invalid.
+    pub fn parse(argument: &str) -> Result<Self, String> {
+        if matches!(argument, "" | "md" | "html" | "jsonl" | "script") {
+            let format = ExportFormat::parse(argument).unwrap_or(ExportFormat::Markdown);
+            return Ok(Self { format, file: None });
+        }
+        let extension = Path::new(argument).extension().and_then(|extension| extension.to_str());
+        let format = extension.and_then(ExportFormat::parse).ok_or_else(|| {
+            "/export needs `md`, `html`, `jsonl` or `script`, or a file with such an extension: `/export notes.html`"
+        })?;
+        Ok(Self { format, file: Some(argument.into()) })
+    }
+}
+
+impl RequestHandler {
+    /// Writes the conversation to a new file.
+    pub(super) async fn export(&self, target: &ExportTarget) -> Result<String, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let text = match target.format {
+            ExportFormat::Markdown => to_markdown(&self.session_events().await?),
+            ExportFormat::Html => to_html(&self.session_events().await?, thread.as_str()),
+            ExportFormat::JsonLines => {
+                let lines: Vec<String> = self.session_events().await?.iter().map(format_json_line).collect();
+                lines.join("\n")
+            }
+            ExportFormat::Script => {
+                let (script, _) = collect_script(&self.engine.threads(), &thread, true, &mut |_| ())
+                    .map_err(|failure| failure.message)?;
+                serde_json::to_string_pretty(&script).map_err(|error| error.to_string())?
+            }
+        };
+        let name = thread.as_str().rsplit('/').next().unwrap_or("chat");
+        let own_name = || PathBuf::from(format!("{name}.{}", target.format.extension()));
+        let path = self.spaces.project.join(target.file.clone().unwrap_or_else(own_name));
+        let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
+        // An earlier export may have been edited.
+        let mut file = File::create_new(&path).map_err(failed)?;
+        writeln!(file, "{}", mask_secrets(text.trim_end())).map_err(failed)?;
+        Ok(format!("written to `{}`", path.display()))
+    }
+}
+
+/// A part of an exported conversation.
+enum ExportPart {
+    Title(String),
+    Prompt(String),
+    Reply(String),
+    /// A summary of a call, a command or the end of a prompt.
+    Line(String),
+}
+
+fn parts(events: &[Event]) -> Vec<ExportPart> {
+    let mut parts = Vec::new();
+    for event in events {
+        if let EventBody::Named(named) = &event.body {
+            parts.push(ExportPart::Title(named.name.clone()));
+        } else if let EventBody::UserInput(input) = &event.body
+            && !input.handled
+        {
+            parts.push(ExportPart::Prompt(input.raw.clone()));
+        } else if let Some(reply) = reply_text(&event.body) {
+            parts.push(ExportPart::Reply(reply));
+        }
+        if matches!(event.body, EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_)) {
+            parts.push(ExportPart::Line(event_view(event).line));
+        }
+    }
+    parts
+}
+
+/// Formats the conversation of a session as Markdown.
+fn to_markdown(events: &[Event]) -> String {
+    let mut text = String::new();
+    for part in parts(events) {
+        match part {
+            ExportPart::Title(title) => writeln!(text, "# {title}\n"),
+            ExportPart::Prompt(prompt) => writeln!(text, "## {}\n", quote(&prompt)),
+            ExportPart::Reply(reply) => writeln!(text, "{reply}\n"),
+            ExportPart::Line(line) => writeln!(text, "*{line}*\n"),
+        }
+        .ok();
+    }
+    text
+}
+
+/// Formats a message as the text of a heading and, if it has several lines, a quotation.
+fn quote(text: &str) -> String {
+    match text.split_once('\n') {
+        None => text.to_owned(),
+        Some((first, rest)) => format!("{first}\n\n> {}", rest.replace('\n', "\n> ")),
+    }
+}
+
+const STYLE: &str = "body{max-width:48em;margin:2em auto;padding:0 1em;font:16px/1.5 sans-serif}\
+    pre{white-space:pre-wrap;overflow-wrap:anywhere;font:inherit}\
+    .prompt{border-left:4px solid;padding-left:1em;font-weight:bold}.line{font-size:smaller;opacity:.7}";
+
+/// Formats the conversation of a session as a page. The page loads nothing and runs nothing; texts are shown as they
+/// are.
+fn to_html(events: &[Event], thread: &str) -> String {
+    let parts = parts(events);
+    let named = parts
+        .iter()
+        .rev()
+        .find_map(|part| if let ExportPart::Title(title) = part { Some(title.as_str()) } else { None });
+    let title = escape_html(named.unwrap_or(thread));
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>{title}</title><style>{STYLE}</style></head>\n\
+         <body><h1>{title}</h1>\n"
+    );
+    for part in &parts {
+        match part {
+            ExportPart::Title(_) => continue,
+            ExportPart::Prompt(prompt) => writeln!(text, "<pre class=\"prompt\">{}</pre>", escape_html(prompt)),
+            ExportPart::Reply(reply) => writeln!(text, "<pre>{}</pre>", escape_html(reply)),
+            ExportPart::Line(line) => writeln!(text, "<pre class=\"line\">{}</pre>", escape_html(line)),
+        }
+        .ok();
+    }
+    text.push_str("</body></html>");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_is_a_format_or_a_file_with_its_extension() {
+        let parsed = |argument: &str| ExportTarget::parse(argument).map(|target| (target.format, target.file));
+        assert_eq!(parsed(""), Ok((ExportFormat::Markdown, None)));
+        assert_eq!(parsed("html"), Ok((ExportFormat::Html, None)));
+        assert_eq!(parsed("out/talk.html"), Ok((ExportFormat::Html, Some("out/talk.html".into()))));
+        assert_eq!(parsed("again.yaml"), Ok((ExportFormat::Script, Some("again.yaml".into()))));
+        for invalid in ["pdf", "talk.pdf", ".html", "talk"] {
+            assert!(parsed(invalid).unwrap_err().contains("notes.html"), "{invalid}");
+        }
+    }
+}

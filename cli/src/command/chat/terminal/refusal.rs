@@ -1,0 +1,86 @@
+//! The refusal of a call with a message to the model, in the terminal of a chat.
+
+use crossterm::event::KeyEvent;
+use rye_engine::event::{EventBody, UserInput};
+
+use super::ChatTerminal;
+use crate::command::chat::approvals::OpenRequest;
+use crate::command::chat::keys::KeyAction;
+
+const HINT: &str = "Enter refuses the call with this message, Esc returns to the question";
+
+/// A message that is written while an approval request is open.
+#[derive(Debug)]
+pub(super) struct RefusalMessage {
+    /// The text that was in the editor.
+    draft: String,
+    /// The written message, once the call is refused.
+    message: Option<String>,
+}
+
+impl ChatTerminal {
+    /// Lets the user write the message of a refusal.
+    pub(super) fn begin_refusal(&mut self) {
+        self.refusal = Some(RefusalMessage { draft: self.editor.take(), message: None });
+        self.hint = Some(HINT);
+    }
+
+    /// Ends the message of a refusal before the call is refused; the editor has its earlier text again.
+    pub(super) fn end_refusal(&mut self) {
+        if let Some(refusal) = self.refusal.take_if(|refusal| refusal.message.is_none()) {
+            self.editor.set_text(&refusal.draft);
+            self.hint = None;
+        }
+    }
+
+    /// Sends the message of a refusal once the refusal is recorded. An earlier message would end the question without an
+    /// answer.
+    pub(super) fn send_refusal_message(&mut self, body: &EventBody) {
+        let is_recorded = matches!(body, EventBody::ApprovalGiven(_));
+        if !is_recorded && !matches!(body, EventBody::PromptEnded(_)) {
+            return;
+        }
+        let written = self.refusal.take_if(|refusal| refusal.message.is_some());
+        let Some(RefusalMessage { draft, message: Some(text) }) = written else { return };
+        self.editor.set_text(&draft);
+        if is_recorded {
+            self.submit(UserInput::text(text.clone()), text, false);
+        } else {
+            // The prompt was interrupted before the answer.
+            self.return_to_editor(&text);
+        }
+    }
+
+    /// Performs the action of a key in the message of a refusal.
+    pub(super) fn refusal_key(&mut self, key: KeyEvent, action: KeyAction) {
+        if self.refusal.as_ref().is_some_and(|refusal| refusal.message.is_some()) {
+            // The answer is on its way.
+            return;
+        }
+        if action == KeyAction::Send && !self.editor.break_at_backslash() {
+            self.refuse();
+        } else if action == KeyAction::NewLine {
+            self.editor.insert_newline();
+        } else if matches!(action, KeyAction::Edit | KeyAction::Leave) {
+            self.editor.input(key);
+        } else if action == KeyAction::ClearToLineStart {
+            self.editor.delete_to_line_start();
+        } else if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {
+            self.end_refusal();
+        }
+    }
+
+    /// Refuses the call. The model reads the message before its next turn.
+    fn refuse(&mut self) {
+        if !self.request.as_mut().is_some_and(OpenRequest::refuse) {
+            return;
+        }
+        let text = self.editor.take();
+        self.hint = None;
+        match &mut self.refusal {
+            Some(refusal) if !text.trim().is_empty() => refusal.message = Some(text),
+            Some(_) | None => self.end_refusal(),
+        }
+        self.session.answers.send("n".to_owned()).ok();
+    }
+}

@@ -1,0 +1,190 @@
+//! Tests of what the terminal of `rye chat` shows on request (outputs, thoughts), of the external editor, of refusals with
+//! a message, and of hostile output.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/pty.rs"]
+mod pty;
+#[path = "support/rye.rs"]
+mod rye;
+
+use pty::PtyTerminal;
+use rye::{TestProject, talk_directive};
+use serde_json::Value;
+
+const TOOL: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
+
+/// Returns a project with the directive `talk`, whose commands need approval, and this script.
+fn project(steps: &str) -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, TOOL));
+    place.write("script.yaml", &format!("steps: [{steps}]"));
+    place.write("out/log", "");
+    place
+}
+
+const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
+
+fn start(place: &TestProject, variables: &[(&str, &str)]) -> PtyTerminal {
+    let terminal = PtyTerminal::start(place, (100, 24), &ARGS, variables);
+    terminal.wait_for("Enter sends");
+    terminal
+}
+
+/// Waits until the session is idle with an empty editor.
+fn wait_idle(terminal: &PtyTerminal, prompt: u32) {
+    let ended = format!("prompt {prompt} ");
+    terminal
+        .wait_until(&ended, |rows| rows.iter().any(|row| row.starts_with(&ended)) && rows.iter().any(|row| row == ">"));
+}
+
+fn position(rows: &[String], text: &str) -> usize {
+    rows.iter().position(|row| row.contains(text)).unwrap_or_else(|| panic!("no `{text}`: {rows:#?}"))
+}
+
+fn transcript(place: &TestProject) -> Vec<Value> {
+    let (_, listed) = place.json(&["threads", "list"]);
+    place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap())
+}
+
+/// Controls of the terminal and of the reading direction, a line of 1 MiB, and a last line.
+const HOSTILE: &str = r"printf '\033[2J\033]52;c;aGVsbG8=\007\033[?1049h\342\200\256back\n'
+head -c 1048576 /dev/zero | tr '\0' x
+echo
+echo the end of the output
+";
+
+// shows: interactive 7.21: escape, OSC 52 and bidi bytes of tools never reach the pty
+#[test]
+fn hostile_output_of_a_tool_is_shown_whole_and_without_its_controls() {
+    let call = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'bash hostile.sh' } }] }";
+    let place = project(&format!("{call}, {{ text: Done. }}"));
+    place.write("hostile.sh", HOSTILE);
+    let mut terminal = start(&place, &[]);
+    terminal.press("go\r");
+    terminal.wait_for("Allow?");
+    terminal.press("y");
+    wait_idle(&terminal, 1);
+    terminal.press("\x0f");
+    terminal.wait_for("the end of the output");
+    terminal.press("!bash hostile.sh\r");
+    terminal.wait_for("> !bash hostile.sh");
+    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    terminal.press("\x04");
+    let (code, rows, bytes) = terminal.end();
+    assert_eq!(code, 0);
+    let shown: usize = rows.iter().filter(|row| row.bytes().all(|byte| byte == b'x')).map(String::len).sum();
+    assert!(shown >= 1 << 20, "{shown} of the bytes of the long line are shown");
+    position(&rows, "output of rye_bash_bash:");
+    let written = String::from_utf8_lossy(&bytes);
+    for forbidden in ["\x1b[2J", "\x1b]", "\u{7}", "\x1b[?1049h", "\u{202e}"] {
+        assert!(!written.contains(forbidden), "{forbidden:?}");
+    }
+    assert!(written.contains("back"));
+}
+
+#[test]
+fn thoughts_are_shown_before_their_reply_and_hidden_again() {
+    let think = |thought: &str, text: &str| format!("{{ thinking: \"{thought}\", text: {text} }}");
+    let steps =
+        [think("First thought\\nin two lines", "One."), think("Second thought", "Two."), think("Third", "Three.")];
+    let place = project(&steps.join(", "));
+    let mut terminal = start(&place, &[]);
+    terminal.press("a\r");
+    wait_idle(&terminal, 1);
+    assert!(!terminal.rows().concat().contains("First thought"), "{:?}", terminal.rows());
+    // The thoughts of the last reply are printed.
+    terminal.press("\x14");
+    terminal.wait_for("the thoughts of the model are shown; Ctrl+T turns this off");
+    terminal.wait_for("in two lines");
+    terminal.press("b\r");
+    wait_idle(&terminal, 2);
+    terminal.press("\x14");
+    terminal.wait_for("the thoughts of the model are hidden");
+    terminal.press("c\r");
+    wait_idle(&terminal, 3);
+    terminal.press("\x04");
+    let (_, rows, _) = terminal.end();
+    assert!(position(&rows, "Second thought") < position(&rows, "Two."), "{rows:#?}");
+    for (text, count) in [("First thought", 1), ("Second thought", 1), ("Third", 0)] {
+        assert_eq!(rows.iter().filter(|row| row.starts_with(text)).count(), count, "{text}: {rows:#?}");
+    }
+}
+
+#[test]
+fn external_editor_edits_the_text_and_leaves_the_keys_to_the_chat() {
+    let place = project("{ text: One. }");
+    // The program reads keys that are typed while it runs.
+    place.write(
+        "edit.sh",
+        "echo the program has started; IFS= read -r line < /dev/tty; echo \"new text $line\" > \"$1\"\n",
+    );
+    let mut terminal = start(&place, &[("VISUAL", "bash edit.sh")]);
+    terminal.press("old text");
+    terminal.wait_for("> old text");
+    terminal.press("\x07");
+    terminal.wait_for("the program has started");
+    terminal.press("of the program\n");
+    terminal.wait_for("> new text of the program");
+    terminal.press(", more\r");
+    wait_idle(&terminal, 1);
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let input = transcript(&place).into_iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(input["raw"], "new text of the program, more");
+}
+
+#[test]
+fn failed_external_editor_leaves_the_text() {
+    let place = project("{ text: One. }");
+    let mut terminal = start(&place, &[("VISUAL", "false")]);
+    terminal.press("my text\x07");
+    terminal.wait_for("`false` ended with exit status: 1: the text is unchanged");
+    terminal.wait_for("> my text");
+    terminal.press("!");
+    terminal.wait_for("> my text!");
+    terminal.press("\x03\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn refusal_with_a_message_reaches_the_model_and_keeps_the_draft() {
+    let call = |word: &str| format!("{{ name: rye_bash_bash, input: {{ command: 'echo {word} >> out/log' }} }}");
+    let place = project(&format!("{{ tool_calls: [{}, {}] }}, {{ text: Done. }}", call("one"), call("two")));
+    let mut terminal = start(&place, &[]);
+    terminal.press("go\r");
+    terminal.wait_for("N: no, with a message");
+    terminal.press("N");
+    terminal.wait_for("Enter refuses the call with this message");
+    // Esc returns to the question.
+    terminal.press("x\x1b");
+    terminal.wait_for("N: no, with a message");
+    terminal.press("N");
+    terminal.wait_for("Enter refuses the call with this message");
+    terminal.press("yes, but in another file\r");
+    wait_idle(&terminal, 1);
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, place.read("out/log").as_str()), (0, ""), "{rows:#?}");
+    let events = transcript(&place);
+    let kinds: Vec<&Value> =
+        events.iter().filter(|event| event["type"] == "tool_call_result").map(|event| &event["why"]["kind"]).collect();
+    assert_eq!(kinds, ["unapproved", "skipped"]);
+    let steered = events.iter().find(|event| event["type"] == "cognition_in" && event["source"] == "steer").unwrap();
+    assert_eq!(steered["message"]["content"][0]["text"], "yes, but in another file");
+}
+
+#[test]
+fn end_of_the_input_during_a_question_runs_nothing_and_suspends_the_session() {
+    let call = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
+    let place = project(&format!("{call}, {{ text: Done. }}"));
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &[&ARGS[..], &["--plain"]].concat(), &[]);
+    terminal.wait_for("thread talk-");
+    terminal.press("go\n");
+    terminal.wait_for("Allow?");
+    terminal.press("\x04");
+    let (_, rows, _) = terminal.end();
+    assert_eq!(place.read("out/log"), "", "{rows:#?}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "suspended", "{listed}");
+}
