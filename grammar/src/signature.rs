@@ -20,6 +20,9 @@ pub struct SignatureLine {
     pub content_start: usize,
 }
 
+/// The text at the start of a signature line.
+const MARK: &str = "rye:signed:";
+
 /// Parses the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md` 3).
 /// `None` if the first line is not a signature.
 pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
@@ -28,7 +31,7 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
         None => (text, text.len()),
     };
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let payload = comment_content(line)?.strip_prefix("rye:signed:")?;
+    let payload = comment_content(line)?.strip_prefix(MARK)?;
     // The timestamp contains colons, so the parts are split from the right.
     let mut parts = payload.rsplitn(4, ':');
     let key_id = parts.next().unwrap_or_default().to_owned();
@@ -45,11 +48,13 @@ const MISPLACED_SCAN_LINES: usize = 8;
 /// Returns the span of a complete signature line near the start of a text but not on its first line; `None` if there is
 /// none, or if the first line is one.
 pub fn find_misplaced(source: SourceId, text: &str) -> Option<Span> {
-    if parse(source, text).is_some() {
+    let head = text.split_inclusive('\n').take(MISPLACED_SCAN_LINES);
+    // Few texts have the mark at all, and parsing each line costs more than searching it.
+    if !head.clone().any(|line| line.contains(MARK)) || parse(source, text).is_some() {
         return None;
     }
     let mut start = 0;
-    for line in text.split_inclusive('\n').take(MISPLACED_SCAN_LINES) {
+    for line in head {
         let written = line.trim_end();
         // An example in prose is not reported: its line lacks some parts.
         let whole =

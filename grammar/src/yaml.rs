@@ -2,13 +2,14 @@
 //! uses the library.
 
 mod error;
+mod flat;
 mod node;
 
 use serde_saphyr::{Options, Spanned};
 
 use crate::Parsed;
 use crate::data::{Kind, Node};
-use crate::span::{SourceId, Span};
+use crate::span::SourceId;
 use node::{RawValue, SpanConverter};
 
 /// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
@@ -31,12 +32,19 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
 /// Parses a YAML document at offset `base` of its source; spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = SpanConverter { source, text, base };
-    let read = || serde_saphyr::from_str_with_options::<Spanned<RawValue>>(text, options());
+    match flat::parse_flat_mapping(&spans) {
+        Some(tree) => Parsed { tree, errors: Vec::new() },
+        None => parse_with_library(&spans),
+    }
+}
+
+fn parse_with_library(spans: &SpanConverter<'_>) -> Parsed<Node> {
+    let read = || serde_saphyr::from_str_with_options::<Spanned<RawValue>>(spans.text, options());
     match stacker::maybe_grow(MIN_STACK_BYTES, GROWN_STACK_BYTES, read) {
         Ok(raw) => spans.node(raw),
         Err(error) => Parsed {
-            tree: Node::new(Kind::Null, Span::new(source, base, base + text.len())),
-            errors: vec![error::to_syntax_error(&spans, &error)],
+            tree: Node::new(Kind::Null, spans.span(0, spans.text.len())),
+            errors: vec![error::to_syntax_error(spans, &error)],
         },
     }
 }
