@@ -6,6 +6,7 @@ mod hooks;
 mod inherit;
 
 pub use context::{PROTOCOL_PREFIX, report_unknown};
+pub use inherit::SettingsLimits;
 
 use std::sync::Arc;
 
@@ -108,13 +109,13 @@ pub struct UngrantedProtocol {
 /// Limits by layer, lowest first, for `semantics::limits::resolve`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
-    /// From `agent/resilience`.
-    pub defaults: Vec<LimitSetting<DeclaredOrigin>>,
+    /// From `agent/resilience`, shared by all directives.
+    pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
     /// From the chain: for each name the leaf's value, else the nearest ancestor's.
     pub directive: Vec<LimitSetting<DeclaredOrigin>>,
     /// From `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes are not
     /// bounded.
-    pub ceilings: Vec<LimitSetting<DeclaredOrigin>>,
+    pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
 }
 
 /// A hook with its position in this directive's order.
@@ -222,7 +223,7 @@ fn compose_route(
         chain,
     };
     context::collect(items, &mut composed, found);
-    context::leave_out_ungranted_protocols(&mut composed);
+    context::leave_out_ungranted_protocols(items, &mut composed);
     hooks::collect(items, &mut composed, launch);
     Some(composed)
 }

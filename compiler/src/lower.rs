@@ -15,6 +15,7 @@ mod protocol;
 mod unpriced;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use indexmap::IndexMap;
 use rye_grammar::ItemId;
@@ -29,7 +30,7 @@ use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
     Capabilities, ChainLink, Interface, InterfaceField, Layer, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
-    PalettePrimary, PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, Tokenizer,
+    PalettePrimary, PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, TextSize, Tokenizer,
 };
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
@@ -161,7 +162,13 @@ pub fn lower(
         manifest: Vec::new(),
     };
     let offered = offered_tools(&plan);
-    check_affordable(composed, &plan.model, &limits, &|model| offered.opening(model), diagnostics);
+    check_affordable(
+        composed,
+        &plan.model,
+        &limits,
+        &|model| offered.opening(model, &|tool| model.definition_size(tool)),
+        diagnostics,
+    );
     unpriced::check(shared.catalog(), composed, &plan.model, &limits, &request.limits, diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
@@ -236,16 +243,17 @@ pub fn try_lower(
 ) -> Option<LowerSummary> {
     // Invalid limits are reported once, with the file that sets them.
     let limits = limits::declared_limits(&composed.limits);
-    let model = resolve_model(shared, composed, &ModelOverride::default(), diagnostics);
+    let model = shared.declared_model(composed.model.as_ref().map(|requested| &requested.value));
+    let model = model.map_err(|error| diagnostics.push(error)).ok();
     let capabilities = capabilities::initial_capabilities(composed, None);
     let built = shared.palette(composed, &capabilities);
     diagnostics.append(built.diagnostics.clone());
     protocol::check(shared, composed, diagnostics);
     let (limits, model) = (limits?, model?);
-    let opening = built.opening(&model);
-    check_affordable(composed, &model, &limits, &|model| built.opening(model), diagnostics);
+    let opening = shared.opening(&built, &model);
+    check_affordable(composed, &model, &limits, &|model| shared.opening(&built, model), diagnostics);
     unpriced::check(shared.catalog(), composed, &model, &limits, &[], diagnostics);
-    let opening = opening.tokens.saturating_add(first_request_tokens(composed, model.counted_by));
+    let opening = opening.tokens.saturating_add(first_request_size(composed, model.counted_by).tokens);
     let offers_tools = !built.palette.tools.is_empty();
     Some(LowerSummary { limits, model, opening, offers_tools })
 }
@@ -265,7 +273,7 @@ fn resolve_model(
 #[derive(Debug, Clone)]
 pub struct LowerSummary {
     pub limits: Limits,
-    pub model: PlannedModel,
+    pub model: Rc<PlannedModel>,
     /// Tokens of the parts of the first request that every run sends.
     pub opening: u64,
     /// True if the palette has a tool besides the one that returns outputs.
@@ -303,7 +311,8 @@ fn check_affordable(
 ) {
     fallback::check(composed, model, limits, opening_of, diagnostics);
     let opening = opening_of(model);
-    let prompt = first_request_tokens(composed, model.counted_by);
+    let texts = first_request_size(composed, model.counted_by);
+    let prompt = texts.tokens;
     if prompt > limits.tokens {
         diagnostics.push(LimitError::PromptAboveTokens {
             limit: limits.tokens,
@@ -312,8 +321,7 @@ fn check_affordable(
         });
     }
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
-    let texts = sum_first_request(composed, |text| model.counted_by.bound(text));
-    let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts, 1)), output);
+    let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts.bound, 1)), output);
     if needed > limits.spend {
         // If a ceiling bounds the limit, the label points at the ceiling, because the ceiling has to be raised.
         let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
@@ -328,20 +336,15 @@ fn check_affordable(
     }
 }
 
-/// Counts the tokens of the first request that do not depend on placeholders.
-fn first_request_tokens(composed: &Composed, by: Tokenizer) -> u64 {
-    sum_first_request(composed, |text| by.count(text))
-}
-
-/// Sums a count over the texts of the first request that do not depend on placeholders.
-fn sum_first_request(composed: &Composed, count: impl Fn(&str) -> u64) -> u64 {
+/// Returns the size of the texts of the first request that do not depend on placeholders.
+fn first_request_size(composed: &Composed, by: Tokenizer) -> TextSize {
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
     let brought =
         |hook: &&ComposedHook| hook.verdict == PlanVerdict::Fires && hook.decl.event != HookPoint::ThreadContinued;
     let hooks = composed.hooks.iter().filter(brought).filter_map(|hook| hook.knowledge.as_ref());
-    let texts = items.chain(hooks).map(|knowledge| knowledge.body.node.as_str());
-    let body = composed.leaf().map(|leaf| leaf.body.node.as_str());
-    texts.chain(body).fold(0, |sum, text| sum.saturating_add(count(text)))
+    let sizes = items.chain(hooks).map(|knowledge| knowledge.size(by));
+    let body = composed.leaf().map(|leaf| leaf.body_size(by));
+    sizes.chain(body).fold(TextSize::default(), TextSize::plus)
 }
 
 fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, asks: bool, mode: PlanMode) -> BTreeSet<GraphPart> {

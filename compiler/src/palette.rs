@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Tool;
-use crate::plan::{DroppedTool, Grant, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, Tokenizer, ToolUse};
+use crate::plan::{
+    DroppedTool, Grant, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse,
+};
 use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::glob::Glob;
@@ -66,6 +68,8 @@ impl Specificity {
 #[derive(Debug, Clone)]
 pub struct SizedTool {
     pub tool: Arc<Tool>,
+    /// The schema of the parameters, which all palettes with this tool share.
+    pub schema: Arc<Value>,
     pub tokens: u64,
     pub bytes: u64,
 }
@@ -73,7 +77,8 @@ pub struct SizedTool {
 impl SizedTool {
     pub fn of(tool: Arc<Tool>) -> Self {
         let (tokens, bytes) = definition_size(&tool.spec.description, &tool.spec.parameters);
-        Self { tool, tokens, bytes }
+        let schema = Arc::new(tool.spec.parameters.clone());
+        Self { tool, schema, tokens, bytes }
     }
 }
 
@@ -171,15 +176,21 @@ impl Palette {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }
 
-    /// Returns the size of all definitions in a request to a model.
-    pub fn opening(&self, model: &PlannedModel) -> OpeningSize {
-        let instructions = instructions::instructions_text(model, &self.tools).unwrap_or_default();
-        let of_tool = |tool: &PaletteTool| model.counted_by.count(&model.wire_tool(tool).text());
-        let tokens = match model.tool_use {
-            ToolUse::Native => self.tools.iter().fold(0, |sum: u64, tool| sum.saturating_add(of_tool(tool))),
-            ToolUse::TextParsed => model.counted_by.count(&instructions),
-        };
-        OpeningSize { tokens, bound: model.bound_head(&instructions, &self.tools) }
+    /// Returns the size of all definitions in a request to a model. `size_of` returns the size of one definition.
+    pub fn opening(&self, model: &PlannedModel, size_of: &dyn Fn(&PaletteTool) -> TextSize) -> OpeningSize {
+        match model.tool_use {
+            ToolUse::Native => {
+                let sizes: Vec<TextSize> = self.tools.iter().map(size_of).collect();
+                let tokens = sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(size.tokens));
+                let bounds = sizes.into_iter().map(|size| size.bound);
+                OpeningSize { tokens, bound: model.bound_native_head("", bounds) }
+            }
+            ToolUse::TextParsed => {
+                let instructions = instructions::instructions_text(model, &self.tools).unwrap_or_default();
+                let tokens = model.counted_by.count(&instructions);
+                OpeningSize { tokens, bound: model.bound_head(&instructions, &self.tools) }
+            }
+        }
     }
 }
 
@@ -195,7 +206,7 @@ fn add_native_tools(
     for (reached, tool) in reached {
         let id = &reached.id;
         let name = tool_name(id);
-        let SizedTool { tool, tokens, bytes } = tool;
+        let SizedTool { tool, schema, tokens, bytes } = tool;
         let (tokens, bytes) = (*tokens, *bytes);
         let span = place(&reached.grant);
         let mut drop = |because: String| {
@@ -222,7 +233,7 @@ fn add_native_tools(
             primary: PalettePrimary::Execute,
             item_id: Some(id.clone()),
             description: tool.spec.description.as_str().into(),
-            schema: Arc::new(tool.spec.parameters.clone()),
+            schema: Arc::clone(schema),
             tokens,
             bytes,
             parallel: tool.spec.parallel,
@@ -263,16 +274,16 @@ fn is_segment(text: &str) -> bool {
 
 /// Returns the primaries that some pattern could allow, each with the first such pattern; all three primaries if no
 /// permissions are declared.
-pub fn granted_primaries(
+pub fn granted_primaries<L: AsRef<[primary::Primary]>>(
     patterns: Option<&[String]>,
-    of: impl Fn(&str) -> Vec<primary::Primary>,
+    of: impl Fn(&str) -> L,
 ) -> Vec<(primary::Primary, Option<String>)> {
     let Some(patterns) = patterns else {
         return primary::Primary::ALL.map(|p| (p, None)).to_vec();
     };
-    let allowed: Vec<(&String, Vec<primary::Primary>)> = patterns.iter().map(|p| (p, of(p))).collect();
+    let allowed: Vec<(&String, L)> = patterns.iter().map(|p| (p, of(p))).collect();
     let granted = |primary: primary::Primary| {
-        let (pattern, _) = allowed.iter().find(|(_, all)| all.contains(&primary))?;
+        let (pattern, _) = allowed.iter().find(|(_, all)| all.as_ref().contains(&primary))?;
         Some((primary, Some((*pattern).clone())))
     };
     primary::Primary::ALL.into_iter().filter_map(granted).collect()

@@ -12,6 +12,7 @@ pub mod parts;
 pub mod prompt;
 pub mod settings;
 pub mod source;
+mod text_size;
 mod tool_thread;
 pub mod verify;
 
@@ -39,6 +40,7 @@ pub use origin::{Origin, OriginCause, OriginKind};
 pub use parts::{PartFault, PartProblem, PartType, ValueParts};
 pub use prompt::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
 pub use settings::{PlanSettings, RunSettings};
+pub use text_size::{TextSize, TextSizes};
 
 /// The format version that this build writes. Older versions are read, newer ones refused.
 pub const PLAN_FORMAT: u32 = 1;

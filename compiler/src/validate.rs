@@ -49,7 +49,6 @@ use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{FROZEN_SETTINGS, LowerCache, LowerContext};
 use crate::lower::try_lower;
-use crate::model::ModelOverride;
 use crate::plan::Tokenizer;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Fuel;
@@ -381,8 +380,7 @@ impl<'i, 'w> Checker<'i, 'w> {
     /// Checks one directive on every route.
     fn check_directive(&mut self, id: &ItemId, mut fuel: Fuel, share: &mut UnitReport) {
         let model = |requested: Option<&ModelRequest>| {
-            let found = self.lowering.catalog().resolve(requested, &ModelOverride::default());
-            found.ok().map(|model| model.id)
+            self.lowering.declared_model(requested).ok().map(|model| model.id.clone())
         };
         let launch = Launch { inputs: Inputs::Unknown, model: &model };
         let found = &mut share.found;

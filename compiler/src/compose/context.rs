@@ -1,6 +1,7 @@
 //! The chain's knowledge in order, deduplicated and without suppressed items (`language.md` 8, steps 3 and 4).
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rye_grammar::{ItemId, Spanned};
@@ -8,7 +9,6 @@ use rye_grammar::{ItemId, Spanned};
 use super::{Composed, ContextItem, DeclaredOrigin, DuplicateContext, Suppression, UngrantedProtocol};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::{ContextDecl, Directive, Items};
-use crate::palette::possible_primaries;
 use crate::primary::Primary;
 use crate::world::{ItemKind, Space};
 
@@ -92,7 +92,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
 
 /// Leaves out the protocol items that only the standard library declares, if no grant allows their primary: a directive
 /// that extends a standard base and declares permissions of its own gets only the instructions that it can follow.
-pub fn leave_out_ungranted_protocols(composed: &mut Composed) {
+pub fn leave_out_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];
     let protocols = lists.into_iter().flatten().filter_map(|item| {
@@ -104,7 +104,8 @@ pub fn leave_out_ungranted_protocols(composed: &mut Composed) {
         return;
     }
     let grants = permissions.value.grants.iter();
-    let granted: Vec<Primary> = grants.flat_map(|grant| possible_primaries(&grant.pattern.0)).collect();
+    let granted: Vec<Rc<[Primary]>> = grants.map(|grant| items.possible_primaries(&grant.pattern.0)).collect();
+    let is_granted = |primary: &Primary| granted.iter().any(|primaries| primaries.contains(primary));
     let is_of_library = |item: &ContextItem| {
         let written = composed.chain.iter().filter(|link| link.file.space != Space::System);
         !written
@@ -113,7 +114,7 @@ pub fn leave_out_ungranted_protocols(composed: &mut Composed) {
     };
     let left_out: Vec<UngrantedProtocol> = protocols
         .into_iter()
-        .filter(|(item, primary)| !granted.contains(primary) && is_of_library(item))
+        .filter(|(item, primary)| !is_granted(primary) && is_of_library(item))
         .map(|(item, primary)| UngrantedProtocol {
             id: item.id.clone(),
             primary,

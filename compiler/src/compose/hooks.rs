@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use super::context::record_suppression;
 use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
-use crate::item::{HookDecl, Items, OrderedHooks};
+use crate::item::{Directive, HookDecl, Items, OrderedHooks};
 use crate::plan::OriginKind;
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;
@@ -22,8 +22,8 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let line = ordered_hooks(items, composed);
     let mut suppressions = std::mem::take(&mut composed.suppressions);
     let request = composed.model.as_ref().map(|m| &m.value);
-    let mut known = KnownFacts::for_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
-    let mut at_routing = None;
+    let of_chain = || KnownFacts::for_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
+    let (mut known, mut at_routing) = (None, None);
     let explain = matches!(launch.inputs, Inputs::Given(_));
     let mut hooks = Vec::with_capacity(line.places.len());
     for place in &line.places {
@@ -45,7 +45,10 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
                 });
                 routing_verdict(composed, decl, known, explain)
             }
-            None => evaluate_before_run(decl, &mut known, explain),
+            // The facts are built for the first condition that needs more than the id of the directive.
+            None if decl.compiled.is_none() => PlanVerdict::Fires,
+            None if !explain && is_ruled_out(decl, &leaf) => PlanVerdict::Never { because: String::new() },
+            None => evaluate_before_run(decl, known.get_or_insert_with(of_chain), explain),
         };
         let (decl, source) = (decl.clone(), decl.source.clone());
         hooks.push(ComposedHook { decl, layer: place.layer, source, verdict, knowledge: None });
@@ -113,6 +116,10 @@ fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<S
             format!("`{id}` is suppressed")
         }
     })
+}
+
+fn is_ruled_out(decl: &HookDecl, leaf: &Directive) -> bool {
+    decl.compiled.as_ref().is_some_and(|condition| condition.rules_out(leaf.id().as_str()))
 }
 
 fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -> PlanVerdict {

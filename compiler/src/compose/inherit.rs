@@ -61,21 +61,36 @@ fn settings_of(id: &ItemId, node: &Node) -> Vec<LimitSetting<DeclaredOrigin>> {
     node.entries().iter().map(setting).collect()
 }
 
-pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
-    let mut layers = LimitLayers::default();
-    if let Ok(id) = ItemId::parse("agent/resilience")
-        && let Some(config) = items.config(&id)
-        && let Some(defaults) = config.get("limits")
-    {
-        layers.defaults = settings_of(&id, defaults);
-    }
-    if let Ok(id) = ItemId::parse("agent/agent") {
-        // Every space can lower a bound, so the bounds of all spaces apply.
-        for (_, config) in items.config_layers(&id).iter() {
-            let ceilings = config.get("limits").and_then(|limits| limits.get("max"));
-            layers.ceilings.extend(ceilings.into_iter().flat_map(|node| settings_of(&id, node)));
+/// The limits of the settings files: the layers of every directive below its own limits.
+pub struct SettingsLimits {
+    defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
+    ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
+}
+
+impl SettingsLimits {
+    pub fn read(items: &Items<'_>) -> Self {
+        let mut defaults = Vec::new();
+        if let Ok(id) = ItemId::parse("agent/resilience")
+            && let Some(config) = items.config(&id)
+            && let Some(limits) = config.get("limits")
+        {
+            defaults = settings_of(&id, limits);
         }
+        let mut ceilings = Vec::new();
+        if let Ok(id) = ItemId::parse("agent/agent") {
+            // Every space can lower a bound, so the bounds of all spaces apply.
+            for (_, config) in items.config_layers(&id).iter() {
+                let written = config.get("limits").and_then(|limits| limits.get("max"));
+                ceilings.extend(written.into_iter().flat_map(|node| settings_of(&id, node)));
+            }
+        }
+        Self { defaults: defaults.into(), ceilings: ceilings.into() }
     }
+}
+
+pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
+    let SettingsLimits { defaults, ceilings } = items.settings_limits();
+    let mut layers = LimitLayers { defaults: defaults.clone(), ceilings: ceilings.clone(), directive: Vec::new() };
     // Root first: a nearer link's value replaces a farther one's.
     for directive in chain {
         for limit in &directive.limits {

@@ -17,7 +17,10 @@ use super::{
     Directive, FileRef, HookDecl, Knowledge, OrderedHooks, PromptTemplate, Skill, Tool, config, prompt_template, skill,
     tool,
 };
+use crate::compose::SettingsLimits;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
+use crate::palette::possible_primaries;
+use crate::primary::Primary;
 use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
 pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
@@ -30,6 +33,15 @@ pub struct Items<'w> {
     cache: Cache,
     /// Records the reads behind each computed result; present only if a later compilation is to reuse the cache.
     log: Option<DependencyLog>,
+    shared: SharedResults,
+}
+
+/// Results that many directives of one compilation share.
+#[derive(Default)]
+struct SharedResults {
+    /// The primaries that a grant could allow, by pattern.
+    primaries: RefCell<HashMap<Box<str>, Rc<[Primary]>>>,
+    limits: OnceCell<SettingsLimits>,
 }
 
 /// The items and diagnostics read so far.
@@ -105,7 +117,7 @@ pub struct HookFiles {
 
 impl<'w> Items<'w> {
     pub fn new(world: &'w dyn World) -> Self {
-        Self { world, cache: Cache::default(), log: None }
+        Self { world, cache: Cache::default(), log: None, shared: SharedResults::default() }
     }
 
     /// Returns the directive of an id from the highest space that has it; `None` if no space has one, or if its file
@@ -217,7 +229,25 @@ impl<'w> Items<'w> {
 
     /// Returns the merged settings file of a name; `None` also if the name is not a valid id.
     pub fn config_by_name(&self, name: &str) -> Option<Arc<Node>> {
+        if let Some(known) = self.cache.configs.borrow().get(name) {
+            return known.clone();
+        }
         self.config(&ItemId::parse(name).ok()?)
+    }
+
+    /// Returns the primaries that a grant could allow, computed once for each pattern.
+    pub fn possible_primaries(&self, pattern: &str) -> Rc<[Primary]> {
+        if let Some(known) = self.shared.primaries.borrow().get(pattern) {
+            return Rc::clone(known);
+        }
+        let primaries: Rc<[Primary]> = possible_primaries(pattern).into();
+        self.shared.primaries.borrow_mut().insert(pattern.into(), Rc::clone(&primaries));
+        primaries
+    }
+
+    /// Returns the limits of the settings, read once.
+    pub fn settings_limits(&self) -> &SettingsLimits {
+        self.shared.limits.get_or_init(|| SettingsLimits::read(self))
     }
 
     /// Returns the hooks of all hook files, read once.

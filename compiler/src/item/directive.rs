@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use read::read;
 
 use super::{FileRef, HookDecl};
-use crate::plan::{FieldType, NudgePolicy, Sampling, ValueParts};
+use crate::plan::{FieldType, NudgePolicy, Sampling, TextSize, TextSizes, Tokenizer, ValueParts};
 use crate::semantics::limits::LimitValue;
 
 #[derive(Debug, Clone)]
@@ -45,6 +45,7 @@ pub struct Directive {
     pub outputs: IndexMap<String, FieldDecl>,
     /// The body, with the text of a `<process>` before it.
     pub body: Spanned<String>,
+    pub body_sizes: TextSizes,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.
     pub body_template: InputsText,
 }
@@ -57,6 +58,17 @@ pub struct ModelRequest {
     pub provider: Option<Spanned<String>>,
     pub fallback: Option<Spanned<String>>,
     pub sampling: Sampling,
+}
+
+impl ModelRequest {
+    /// Returns true if both requests have the same words, wherever they are written.
+    pub fn names_same_model(&self, other: &Self) -> bool {
+        fn words(request: &ModelRequest) -> [Option<&str>; 4] {
+            let ModelRequest { tier, id, provider, fallback, sampling: _ } = request;
+            [tier, id, provider, fallback].map(|word| word.as_ref().map(|word| word.node.as_str()))
+        }
+        words(self) == words(other) && self.sampling == other.sampling
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -123,6 +135,11 @@ pub struct FieldDecl {
 impl Directive {
     pub fn id(&self) -> &ItemId {
         &self.file.id
+    }
+
+    /// Returns the size of the body.
+    pub fn body_size(&self, by: Tokenizer) -> TextSize {
+        self.body_sizes.of(by, &self.body.node)
     }
 
     /// Returns the declared category, else the folder of the id.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{FileRef, data};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
+use crate::plan::{TextSize, TextSizes, Tokenizer};
 
 /// Keys of knowledge metadata; older files declare their own id as `id`.
 pub(crate) const KEYS: [&str; 13] = [
@@ -40,9 +41,15 @@ pub struct Knowledge {
     pub names: Vec<(&'static str, Spanned<String>)>,
     /// The content without signature and metadata.
     pub body: Spanned<String>,
+    pub sizes: TextSizes,
 }
 
 impl Knowledge {
+    /// Returns the size of the body.
+    pub fn size(&self, by: Tokenizer) -> TextSize {
+        self.sizes.of(by, &self.body.node)
+    }
+
     /// Returns the name of the wrapping tag: the declared name, else the id's last segment.
     pub fn tag(&self) -> &str {
         self.name.as_ref().map_or(self.file.id.name(), |n| &n.node)
@@ -91,7 +98,18 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
         Some(Value::Object(map)) => map,
         Some(_) | None => Map::new(),
     };
-    Knowledge { file, name, title, description, category, tags, metadata, names, body: tree.body }
+    Knowledge {
+        file,
+        name,
+        title,
+        description,
+        category,
+        tags,
+        metadata,
+        names,
+        body: tree.body,
+        sizes: TextSizes::default(),
+    }
 }
 
 /// Returns the ids in the keys that name items or the file itself. A value is a string or a list of strings; other

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span};
+use serde_json::Value;
 
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
-use crate::item::{Dependencies, Dependency, Invalidation, Items};
-use crate::model::{self, ModelSettings, ProviderCatalog};
+use crate::item::{Dependencies, Dependency, Invalidation, Items, ModelRequest};
+use crate::model::{self, ModelOverride, ModelSettings, ProviderCatalog};
 use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex};
 use crate::plan::graph::{Graph, GraphNeeds, build_graph};
 use crate::plan::verify::verify_graph;
-use crate::plan::{Capabilities, PlanSettings, PlannedModel, Tokenizer, ToolUse};
-use crate::primary::Primary;
+use crate::plan::{Capabilities, PaletteTool, PlanSettings, PlannedModel, TextSize, Tokenizer, ToolUse};
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::wire_tool::SchemaDialect;
 use crate::world::{ItemKind, Space};
@@ -43,13 +43,14 @@ pub struct PaletteEntry {
 /// The form in which a model receives tool definitions, and the tokenizer that counts them.
 type DefinitionForm = (Option<SchemaDialect>, ToolUse, Tokenizer);
 
-impl PaletteEntry {
-    /// Returns the size of the tools in a request to a model.
-    pub fn opening(&self, model: &PlannedModel) -> OpeningSize {
-        let key = (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by);
-        *self.openings.borrow_mut().entry(key).or_insert_with(|| self.palette.opening(model))
-    }
+fn definition_form(model: &PlannedModel) -> DefinitionForm {
+    (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by)
+}
 
+/// Maximum number of resolved requests for a model that are kept. They are compared one by one.
+const MAX_SHARED_MODELS: usize = 32;
+
+impl PaletteEntry {
     /// Returns true if every check has the same result with both palettes.
     fn gives_same_answers(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
@@ -109,7 +110,10 @@ pub struct LowerContext<'i, 'w> {
     preload: OnceCell<PreloadSettings>,
     frozen: OnceCell<PlanSettings>,
     risks: RefCell<BTreeMap<String, Risk>>,
-    primaries: RefCell<BTreeMap<String, Vec<Primary>>>,
+    /// Resolved requests for a model. Most directives of a project have one of a few requests.
+    models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
+    /// Sizes of tool definitions, by the schema of the tool, which many palettes share.
+    definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), (Arc<Value>, TextSize)>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
     kept: LowerCache,
@@ -131,7 +135,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             preload: OnceCell::new(),
             frozen: OnceCell::new(),
             risks: RefCell::default(),
-            primaries: RefCell::default(),
+            models: RefCell::default(),
+            definitions: RefCell::default(),
             faulty: RefCell::default(),
             found: Rc::default(),
         }
@@ -251,6 +256,42 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         })
     }
 
+    /// Resolves the model of a directive without an override. The result is shared by all equal requests.
+    ///
+    /// # Errors
+    /// There is no provider, model or tier of that name.
+    pub fn declared_model(&self, requested: Option<&ModelRequest>) -> Result<Rc<PlannedModel>, ModelError> {
+        let is_same = |known: &Option<ModelRequest>| match (known, requested) {
+            (Some(known), Some(requested)) => known.names_same_model(requested),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if let Some((_, model)) = self.models.borrow().iter().find(|(known, _)| is_same(known)) {
+            return Ok(Rc::clone(model));
+        }
+        let model = Rc::new(self.catalog().resolve(requested, &ModelOverride::default())?);
+        let mut models = self.models.borrow_mut();
+        if models.len() < MAX_SHARED_MODELS {
+            models.push((requested.cloned(), Rc::clone(&model)));
+        }
+        Ok(model)
+    }
+
+    /// Returns the size of a palette's tools in a request to a model.
+    pub fn opening(&self, entry: &PaletteEntry, model: &PlannedModel) -> OpeningSize {
+        let form = definition_form(model);
+        let size_of = |tool: &PaletteTool| {
+            let key = (Arc::as_ptr(&tool.schema), form);
+            let known = self.definitions.borrow().get(&key).map(|(_, size)| *size);
+            known.unwrap_or_else(|| {
+                let size = model.definition_size(tool);
+                self.definitions.borrow_mut().insert(key, (Arc::clone(&tool.schema), size));
+                size
+            })
+        };
+        *entry.openings.borrow_mut().entry(form).or_insert_with(|| entry.palette.opening(model, &size_of))
+    }
+
     /// Returns the palette of a composed directive's capabilities, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<PaletteEntry> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
@@ -337,7 +378,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         let mut diagnostics = Diagnostics::new();
         let (palette, reads) = self.items.tracked(|| {
             let preload = self.preload();
-            let primaries = palette::granted_primaries(patterns, |pattern| self.primaries_of(pattern));
+            let primaries = palette::granted_primaries(patterns, |pattern| self.items.possible_primaries(pattern));
             let granted = patterns.filter(|_| preload.enabled);
             let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
             // A tool that cannot be read was already reported by the parser.
@@ -377,16 +418,6 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         let risk = self.risk().classify_grant(pattern);
         self.risks.borrow_mut().insert(pattern.to_owned(), risk.clone());
         risk
-    }
-
-    /// Returns the primaries that a grant could allow.
-    pub fn primaries_of(&self, pattern: &str) -> Vec<Primary> {
-        if let Some(known) = self.primaries.borrow().get(pattern) {
-            return known.clone();
-        }
-        let primaries = palette::possible_primaries(pattern);
-        self.primaries.borrow_mut().insert(pattern.to_owned(), primaries.clone());
-        primaries
     }
 
     fn preload(&self) -> PreloadSettings {

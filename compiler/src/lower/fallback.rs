@@ -6,7 +6,7 @@ use crate::diagnostics::{Diagnostics, ModelError};
 use crate::plan::PlannedModel;
 use crate::semantics::limits::Limits;
 
-use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_tokens, sum_first_request};
+use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_size};
 
 /// Reports a fallback that cannot take over the first request. `opening_of` returns the size of the tools in a request
 /// to a model.
@@ -29,9 +29,9 @@ pub fn check(
     // A model without native tool use gets the tools as text.
     let opening = opening_of(fallback);
     let output = fallback.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
-    let prompt = opening.tokens.saturating_add(first_request_tokens(composed, fallback.counted_by));
-    let texts = sum_first_request(composed, |text| fallback.counted_by.bound(text));
-    let needed = fallback.worst_case(opening.bound.saturating_add(fallback.bound_message(texts, 1)), output);
+    let texts = first_request_size(composed, fallback.counted_by);
+    let prompt = opening.tokens.saturating_add(texts.tokens);
+    let needed = fallback.worst_case(opening.bound.saturating_add(fallback.bound_message(texts.bound, 1)), output);
     let why = if prompt.saturating_add(output) > fallback.context_window {
         let window = fallback.context_window;
         format!(

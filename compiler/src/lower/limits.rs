@@ -10,7 +10,7 @@ use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::plan::{Origin, OriginCause, OriginKind, Origins};
 use crate::semantics::limits::{
     LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, describe_value_error,
-    parse_limit_value, resolve,
+    parse_limit_value, resolve, resolve_declared,
 };
 use crate::semantics::money::Nanos;
 
@@ -36,7 +36,7 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
 /// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`;
 /// `None` if a layer is invalid.
 pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
-    let mut limits = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits;
+    let mut limits = resolve_declared(&layers.defaults, &layers.directive)?;
     for (name, value, _) in written_ceilings(&layers.ceilings) {
         limits.lower_to(name, value);
     }
@@ -45,7 +45,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
 
 /// Returns the ceiling that lowers `spend` to this amount; `None` if the directive or the defaults set the same amount.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
-    let without = resolve(&layers.defaults, &layers.directive, &[], &[]).ok()?.limits.spend;
+    let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =
         written_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
@@ -54,7 +54,7 @@ pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting
 /// Returns the location of the declaration with the effective value, first in the chain, then in the defaults; `None`
 /// if no file declares this value, for example because a caller set the limit.
 pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
-    let written = layers.directive.iter().chain(&layers.defaults).filter(|limit| limit.name == name.as_str());
+    let written = layers.directive.iter().chain(layers.defaults.iter()).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));
     effective.find_map(|limit| limit.source.span)
 }

@@ -18,7 +18,11 @@ const BASE_PREFIX: &str = "rye/agent/core/base";
 pub fn check(shared: &LowerContext<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
     let Some(permissions) = &composed.permissions else { return };
     let allowed = |primary: Primary| {
-        permissions.value.grants.iter().find(|grant| shared.primaries_of(&grant.pattern.0).contains(&primary))
+        permissions
+            .value
+            .grants
+            .iter()
+            .find(|grant| shared.items.possible_primaries(&grant.pattern.0).contains(&primary))
     };
     let items: Vec<&ContextItem> = composed
         .system

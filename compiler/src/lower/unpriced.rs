@@ -18,7 +18,7 @@ pub fn check(
     given: &[(String, LimitValue)],
     diagnostics: &mut Diagnostics,
 ) {
-    let layers = [&composed.limits.directive, &composed.limits.ceilings];
+    let layers: [&[_]; 2] = [&composed.limits.directive, &composed.limits.ceilings];
     let declared = layers.into_iter().find_map(|layer| layer.iter().rfind(|setting| setting.name == "spend"));
     let wished = declared.is_some() || given.iter().any(|(name, _)| name == "spend");
     let models = [Some(model), model.fallback.as_deref()];

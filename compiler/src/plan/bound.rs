@@ -1,7 +1,7 @@
 //! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints it and the machine
 //! reserves by it. No tokenizer yields more tokens than bytes, so bytes bound a text whose tokenizer is not built in.
 
-use super::{PaletteTool, PlannedModel, Tokenizer, ToolUse};
+use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 
 /// Tokens that frame a request: the provider's own system text and the fields outside of the messages.
 pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
@@ -45,24 +45,33 @@ impl PlannedModel {
     /// Returns an upper bound on the input tokens of a request's system prompt and tool definitions. For a model
     /// without native tool use, `system` must already contain the tool definitions.
     pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
-        let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         match self.tool_use {
-            ToolUse::Native => head.saturating_add(self.bound_definitions(tools)),
-            ToolUse::TextParsed => head,
+            ToolUse::Native => {
+                self.bound_native_head(system, tools.into_iter().map(|tool| self.definition_size(tool).bound))
+            }
+            ToolUse::TextParsed => self.bound_native_head(system, []),
         }
     }
 
-    fn bound_definitions<'t>(&self, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
+    /// Returns the bound of [`PlannedModel::bound_head`] for a model with native tool use, by the bounds of the
+    /// definitions.
+    pub fn bound_native_head(&self, system: &str, definitions: impl IntoIterator<Item = u64>) -> u64 {
+        let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         let mut sum = 0u64;
-        for tool in tools {
+        for definition in definitions {
             let overhead = if sum == 0 { TOOLS_OVERHEAD_TOKENS } else { 0 };
-            let sent = self.wire_tool(tool);
-            let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
-            let texts = [&*tool.name, &*sent.description, &schema];
-            sum = texts.iter().fold(sum, |sum, text| sum.saturating_add(self.counted_by.bound(text)));
-            sum = sum.saturating_add(overhead).saturating_add(TOOL_OVERHEAD_TOKENS);
+            sum = sum.saturating_add(definition).saturating_add(overhead).saturating_add(TOOL_OVERHEAD_TOKENS);
         }
-        sum
+        head.saturating_add(sum)
+    }
+
+    /// Returns the size of a definition in the form that a request to this model contains. The bound includes the name.
+    pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
+        let sent = self.wire_tool(tool);
+        let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
+        let bounds = [&*tool.name, &*sent.description, &schema].map(|text| self.counted_by.bound(text));
+        let tokens = self.counted_by.count(&(schema + &sent.description));
+        TextSize { tokens, bound: bounds.into_iter().fold(0, u64::saturating_add) }
     }
 }
 

@@ -260,6 +260,17 @@ pub fn resolve<S: Clone>(
     if faults.is_empty() { Ok(ResolvedLimits { limits, sources }) } else { Err(faults) }
 }
 
+/// Returns the limits of [`resolve`] without overrides and without a parent; `None` if there is an error.
+pub fn resolve_declared<S: Clone>(defaults: &[LimitSetting<S>], directive: &[LimitSetting<S>]) -> Option<Limits> {
+    let (mut limits, mut faults) = (Limits::default(), Vec::new());
+    for setting in defaults.iter().chain(directive) {
+        if let Some((name, value)) = read(setting, &mut faults) {
+            limits.set(name, value);
+        }
+    }
+    faults.is_empty().then_some(limits)
+}
+
 fn read<S: Clone>(setting: &LimitSetting<S>, faults: &mut Vec<LimitResolutionError<S>>) -> Option<(LimitName, u64)> {
     let Some(name) = LimitName::parse(&setting.name) else {
         faults.push(LimitResolutionError::Unknown { name: setting.name.clone(), source: setting.source.clone() });
@@ -288,7 +299,7 @@ pub fn parse_limit_value(name: LimitName, written: &LimitValue) -> Result<u64, S
             if name == LimitName::Spend {
                 non_negative(name, Nanos::from_json(value).map_err(|e| e.to_string())?)?
             } else {
-                parse_whole(name, &number.to_string(), Num::of(number).to_u64())?
+                parse_whole(name, number, Num::of(number).to_u64())?
             }
         }
         LimitValue::Text(text) => {
@@ -297,7 +308,7 @@ pub fn parse_limit_value(name: LimitName, written: &LimitValue) -> Result<u64, S
             } else {
                 let value =
                     decimal::parse_scaled(text.trim(), 0, ExtraDigits::Refuse).ok().and_then(|n| u64::try_from(n).ok());
-                parse_whole(name, text.trim(), value)?
+                parse_whole(name, &text.trim(), value)?
             }
         }
     };
@@ -327,9 +338,9 @@ fn non_negative(name: LimitName, amount: Nanos) -> Result<u64, String> {
     u64::try_from(amount.0).map_err(|_| format!("`{name}` cannot be negative"))
 }
 
-fn parse_whole(name: LimitName, written: &str, value: Option<u64>) -> Result<u64, String> {
+fn parse_whole(name: LimitName, written: &dyn fmt::Display, value: Option<u64>) -> Result<u64, String> {
     value.ok_or_else(|| {
-        let shown: String = written.chars().take(40).collect();
+        let shown: String = written.to_string().chars().take(40).collect();
         match decimal::parse_scaled(&shown, 0, ExtraDigits::Round) {
             Ok(_) if shown.starts_with('-') => format!("`{name}` cannot be negative"),
             Ok(n) if u64::try_from(n).is_ok() => format!("`{name}` has to be a whole number, not `{shown}`"),

@@ -21,7 +21,7 @@ use crate::semantics::capability::{self, CapabilityRequest, CapabilitySet, ItemT
 use crate::semantics::condition::{Condition, Domain, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::hook_table::INFRASTRUCTURE_LAYER;
-use crate::semantics::limits::{LimitName, Limits, resolve};
+use crate::semantics::limits::{LimitName, Limits, resolve_declared};
 use crate::world::ItemKind;
 
 /// The origin of a bound.
@@ -275,23 +275,30 @@ fn number_up_to(most: f64, whole: bool) -> Domain {
 
 /// Returns the limits of a run of a directive; `None` if they are invalid.
 fn declared_limits(composed: &Composed) -> Option<Limits> {
-    let declared = &composed.limits;
-    resolve(&declared.defaults, &declared.directive, &[], &[]).ok().map(|resolved| resolved.limits)
+    resolve_declared(&composed.limits.defaults, &composed.limits.directive)
 }
 
 /// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. `None` if a
 /// hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so, because the limits are
 /// checked again after every other event. Hooks of the infrastructure layer cannot.
 pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
+    Some(raised_limit(composed, limit)?.map_or(declared, |raised| raised.max(declared)))
+}
+
+/// Returns the highest value to which a hook raises a limit, if one does. `None` in the cases of [`highest_limit`].
+pub fn raised_limit(composed: &Composed, limit: LimitName) -> Option<Option<f64>> {
     let is_lifting = |hook: &&ComposedHook| {
         let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;
         is_at_limit && may_apply(&hook.decl, limit)
     };
-    let mut most = declared;
+    let mut most: Option<f64> = None;
     for hook in composed.hooks.iter().filter(is_lifting) {
         match hook.decl.action.as_ref().map(|action| &action.node) {
             Some(HookAction::Raise { limit: raised, value }) => match LimitName::parse(raised) {
-                Some(raised) if raised == limit => most = most.max(value.as_f64()?),
+                Some(raised) if raised == limit => {
+                    let value = value.as_f64()?;
+                    most = Some(most.map_or(value, |most| most.max(value)));
+                }
                 Some(_) => {}
                 None => return None,
             },

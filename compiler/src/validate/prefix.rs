@@ -82,8 +82,7 @@ impl CachePrefixChecks {
         // Each part with its change frequency, its tokens, and the hook that provides it.
         let of_hook = |hook| (frequencies.of(hook), hook_tokens(hook, by), Some(hook));
         let before = at(Position::Before).map(of_hook);
-        let chain =
-            composed.system.iter().map(|item| (ChangeFrequency::Never, by.count(&item.knowledge.body.node), None));
+        let chain = composed.system.iter().map(|item| (ChangeFrequency::Never, item.knowledge.size(by).tokens, None));
         let parts: Vec<_> = before.chain(chain).chain(at(Position::After).map(of_hook)).collect();
         for (i, (changes, _, hook)) in parts.iter().enumerate() {
             let Some(hook) = hook.filter(|_| *changes > ChangeFrequency::Never) else { continue };
@@ -101,10 +100,10 @@ impl CachePrefixChecks {
     /// system prompt with such a text, because everything after the text is not cached.
     fn check_messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
-        let body = composed.leaf().map_or(0, |leaf| by.count(&leaf.body.node));
+        let body = composed.leaf().map_or(0, |leaf| leaf.body_size(by).tokens);
         let items = composed.before.iter().chain(&composed.after);
-        let first = items.fold(body, |sum, item| sum.saturating_add(by.count(&item.knowledge.body.node)));
-        let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)));
+        let first = items.fold(body, |sum, item| sum.saturating_add(item.knowledge.size(by).tokens));
+        let system = composed.system.iter().fold(0_u64, |sum, i| sum.saturating_add(i.knowledge.size(by).tokens));
         for hook in composed.hooks.iter().filter(|h| h.is_live()) {
             let placeholders = &hook.decl.placeholders.facts;
             let of_turn = placeholders
@@ -133,10 +132,8 @@ impl CachePrefixChecks {
             composed.hooks.iter().filter(is_brought).filter(move |hook| hook.decl.position == position)
         };
         let by = model.counted_by;
-        let count = |text: &str| if text.is_empty() { 0 } else { by.count(text) };
-        let items = |items: &[ContextItem]| {
-            items.iter().fold(0_u64, |sum, i| sum.saturating_add(by.count(&i.knowledge.body.node)))
-        };
+        let items =
+            |items: &[ContextItem]| items.iter().fold(0_u64, |sum, i| sum.saturating_add(i.knowledge.size(by).tokens));
         let tokens_of_hooks = |position| {
             let stable = at(position).filter(|hook| frequencies.of(hook) == ChangeFrequency::Never);
             stable.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)))
@@ -152,7 +149,7 @@ impl CachePrefixChecks {
             let behind = before.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)));
             let parts = [
                 items(&composed.before),
-                count(&leaf.body.node),
+                leaf.body_size(by).tokens,
                 items(&composed.after),
                 tokens_of_hooks(Position::After),
             ];
@@ -168,7 +165,11 @@ impl CachePrefixChecks {
         }
         let offset = input.span.range().end.saturating_sub(leaf.body.span.range().start);
         let rest = leaf.body.node.get(offset..).unwrap_or_default();
-        let parts = [count(rest), items(&composed.after), tokens_of_hooks(Position::After)];
+        let parts = [
+            if rest.is_empty() { 0 } else { by.count(rest) },
+            items(&composed.after),
+            tokens_of_hooks(Position::After),
+        ];
         let behind = parts.into_iter().fold(0, u64::saturating_add);
         if behind >= MIN_STABLE_TOKENS {
             let part = (format!("the input `{}` in the body", input.name), input.span, input.span);
@@ -247,7 +248,7 @@ fn knowledge_frequency(knowledge: &Knowledge, point: HookPoint) -> ChangeFrequen
 }
 
 fn hook_tokens(hook: &ComposedHook, by: Tokenizer) -> u64 {
-    hook.knowledge.as_ref().map_or(0, |knowledge| by.count(&knowledge.body.node))
+    hook.knowledge.as_ref().map_or(0, |knowledge| knowledge.size(by).tokens)
 }
 
 #[cfg(test)]

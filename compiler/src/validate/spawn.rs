@@ -25,7 +25,7 @@ use crate::item::{Directive, Items, Permissions};
 use crate::lower::LowerSummary;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::capability::may_spawn;
-use crate::semantics::limits::{Limits, resolve};
+use crate::semantics::limits::{Limits, resolve_declared};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
@@ -165,7 +165,7 @@ fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<Spawn
     // The check of the directive reports its errors.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let link = |composed: Composed| SpawnRoute {
-        limits: resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).ok().map(|r| r.limits),
+        limits: resolve_declared(&composed.limits.defaults, &composed.limits.directive),
         chain: composed.chain,
         keep: Nanos::ZERO,
         starts: Vec::new(),

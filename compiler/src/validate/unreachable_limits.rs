@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_grammar::data::Node;
 
-use super::fact_bounds::highest_limit;
+use super::fact_bounds::{highest_limit, raised_limit};
 use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
@@ -116,9 +116,9 @@ impl ReachableLimits<'_, '_> {
 
     fn spend(&self) -> Option<Nanos> {
         let declared = self.audit.limits.spend;
-        let highest = highest_limit(self.composed, LimitName::Spend, declared.to_string().parse().ok()?)?;
+        let Some(raised) = raised_limit(self.composed, LimitName::Spend)? else { return Some(declared) };
         // Amounts have at most nine decimal places.
-        Some(Nanos::parse(&format!("{highest:.9}")).map_or(declared, |raised| raised.max(declared)))
+        Some(Nanos::parse(&format!("{raised:.9}")).map_or(declared, |raised| raised.max(declared)))
     }
 
     fn count(&self, name: LimitName, declared: u64) -> Option<u64> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items};
+use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items, SharedResults};
 use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
 /// A dependency of a result. Settings are not in the list, because every result depends on the settings.
@@ -102,7 +102,8 @@ impl<'w> Items<'w> {
         let Some((changes, lists)) = changes else {
             let (cache, log) =
                 (Cache::default(), Some(DependencyLog { state: world.state(), ..DependencyLog::default() }));
-            return (Self { world, cache, log }, Invalidation { everything: true, reads: BTreeSet::new() });
+            let shared = SharedResults::default();
+            return (Self { world, cache, log, shared }, Invalidation { everything: true, reads: BTreeSet::new() });
         };
         for read in &changes.reads {
             if let Dependency::Item(kind, id) = read {
@@ -115,7 +116,7 @@ impl<'w> Items<'w> {
         cache.parsed.set(0);
         cache.lists = lists.map(Into::into);
         log.state = world.state();
-        (Self { world, cache, log: Some(log) }, changes)
+        (Self { world, cache, log: Some(log), shared: SharedResults::default() }, changes)
     }
 
     /// Returns the snapshot for a later compilation; empty if no reads were recorded.

@@ -10,7 +10,7 @@ use super::{ContextDecl, DeclaredLimit, Directive, ModelRequest, fields, permiss
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::item::xml::{check_attributes, check_children, quote_tag, read_text, reject_text, shorten, single_child};
 use crate::item::{FileRef, hook, id};
-use crate::plan::{NudgePolicy, Sampling};
+use crate::plan::{NudgePolicy, Sampling, TextSizes};
 use crate::semantics::limits::LimitValue;
 
 const ROOT_ELEMENTS: [&str; 8] =
@@ -94,6 +94,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         inputs,
         outputs,
         body,
+        body_sizes: TextSizes::default(),
         body_template,
         file,
     })

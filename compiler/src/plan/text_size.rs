@@ -1,0 +1,46 @@
+//! The size of a text in tokens, computed on first use: one text is part of the prompts of many directives.
+
+use std::sync::OnceLock;
+
+use super::Tokenizer;
+
+/// The size of a text in a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextSize {
+    /// Counted or estimated tokens.
+    pub tokens: u64,
+    /// Upper bound on the tokens.
+    pub bound: u64,
+}
+
+impl TextSize {
+    pub fn new(by: Tokenizer, text: &str) -> Self {
+        Self { tokens: by.count(text), bound: by.bound(text) }
+    }
+
+    /// Returns the size of both texts.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), bound: self.bound.saturating_add(other.bound) }
+    }
+}
+
+/// A memo of the sizes of one text, by tokenizer.
+#[derive(Debug, Clone, Default)]
+pub struct TextSizes {
+    characters: OnceLock<TextSize>,
+    cl100k: OnceLock<TextSize>,
+    o200k: OnceLock<TextSize>,
+}
+
+impl TextSizes {
+    /// Returns the size of the text, which has to be the same in every call.
+    pub fn of(&self, by: Tokenizer, text: &str) -> TextSize {
+        let memo = match by {
+            Tokenizer::Characters => &self.characters,
+            Tokenizer::Cl100k => &self.cl100k,
+            Tokenizer::O200k => &self.o200k,
+        };
+        *memo.get_or_init(|| TextSize::new(by, text))
+    }
+}
