@@ -1,17 +1,17 @@
 //! Paragraphs that two texts of one request have in common: their tokens are sent twice.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::rc::Rc;
 
-use rye_grammar::{SourceId, Span};
+use rye_grammar::{SourceId, Span, Spanned};
 
 use super::incremental::Merge;
 use crate::compose::{Composed, ComposedHook};
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::hook::{HookPoint, PlanVerdict};
-use crate::item::Items;
+use crate::item::{Directive, Items, Knowledge};
 use crate::plan::Tokenizer;
 use crate::world::Space;
 
@@ -53,12 +53,21 @@ struct ParagraphIndex {
     repeated: Vec<(Occurrence, Occurrence)>,
 }
 
+/// The paragraphs of a text.
+struct TextParagraphs {
+    list: Vec<Paragraph>,
+    /// True if this text or another text of knowledge repeats a paragraph of the text.
+    is_repeated: Cell<bool>,
+}
+
 /// A cache of the paragraphs of each text, and of the `ParagraphIndex` of each list of texts. Most directives share
 /// the knowledge of their bases; with the cache, the work grows with the size of the texts and not with the number of
-/// directives.
+/// directives. A directive whose texts have no paragraph that occurs twice in the project needs no index.
 #[derive(Default)]
 pub struct ParagraphCache {
-    texts: RefCell<HashMap<SourceId, Rc<[Paragraph]>>>,
+    texts: RefCell<HashMap<SourceId, Rc<TextParagraphs>>>,
+    /// The first text of knowledge with a paragraph, by the paragraph's hash.
+    first: RefCell<HashMap<u64, Rc<TextParagraphs>>>,
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }
 
@@ -71,25 +80,33 @@ pub struct RepeatedParagraphs {
 impl RepeatedParagraphs {
     /// Adds the repetitions among the texts of the first request of a directive.
     pub fn add(&mut self, items: &Items<'_>, cache: &ParagraphCache, composed: &Composed) {
-        let mut texts = Vec::new();
-        let mut seen = HashSet::new();
         let chain = composed.system.iter().chain(&composed.before).chain(&composed.after);
         let of_chain = chain.map(|item| (&item.knowledge, false));
         let hooks = composed.hooks.iter().filter(|hook| is_sent(hook));
         let of_hooks = hooks.filter_map(|hook| Some((hook.knowledge.as_ref()?, hook.verdict != PlanVerdict::Fires)));
-        for (knowledge, depends) in of_chain.chain(of_hooks) {
+        let sent = || of_chain.clone().chain(of_hooks.clone());
+        // Reading the later one of two texts finds their common paragraphs, so one pass is enough.
+        let mut is_repeated = false;
+        for (knowledge, _) in sent() {
+            is_repeated |= cache.read_knowledge(items, knowledge).is_repeated.get();
+        }
+        let body = composed.leaf().map(|leaf| (leaf, cache.read_body(items, leaf)));
+        if !is_repeated && !body.as_ref().is_some_and(|(_, body)| cache.is_repeated_in_body(&body.list)) {
+            return;
+        }
+        let mut texts = Vec::new();
+        let mut seen = HashSet::new();
+        for (knowledge, depends) in sent() {
             let text = SentText { source: knowledge.body.span.source, depends, space: knowledge.file.space };
             if seen.insert(text.source) {
-                cache.read(items, text.source, &knowledge.body.node, knowledge.body.span);
                 texts.push(text);
             }
         }
         let index = cache.index(&texts);
         let mut repeated = index.repeated.clone();
-        if let Some(leaf) = composed.leaf() {
-            let body = cache.read(items, leaf.body.span.source, &leaf.body.node, leaf.body.span);
+        if let Some((leaf, body)) = body {
             let mut own = HashMap::new();
-            for (hash, second) in occurrences(&body, false, leaf.file.space) {
+            for (hash, second) in occurrences(&body.list, false, leaf.file.space) {
                 let first = index.first.get(&hash).or_else(|| own.get(&hash)).copied();
                 repeated.extend(first.map(|first| (first, second)));
                 own.entry(hash).or_insert(second);
@@ -116,15 +133,46 @@ impl Merge for RepeatedParagraphs {
 }
 
 impl ParagraphCache {
-    /// Returns the paragraphs of a text.
-    fn read(&self, items: &Items<'_>, source: SourceId, text: &str, span: Span) -> Rc<[Paragraph]> {
-        if let Some(known) = self.texts.borrow().get(&source) {
+    /// Returns the paragraphs of a knowledge item.
+    fn read_knowledge(&self, items: &Items<'_>, knowledge: &Knowledge) -> Rc<TextParagraphs> {
+        if let Some(known) = self.texts.borrow().get(&knowledge.body.span.source) {
             return Rc::clone(known);
         }
+        let text = self.read(items, &knowledge.body);
+        let mut all = self.first.borrow_mut();
+        for paragraph in &text.list {
+            let first = all.entry(paragraph.hash).or_insert_with(|| Rc::clone(&text));
+            let is_first =
+                Rc::ptr_eq(first, &text) && text.list.iter().filter(|p| p.hash == paragraph.hash).count() == 1;
+            if !is_first {
+                first.is_repeated.set(true);
+                text.is_repeated.set(true);
+            }
+        }
+        text
+    }
+
+    /// Returns the paragraphs of a body.
+    fn read_body(&self, items: &Items<'_>, directive: &Directive) -> Rc<TextParagraphs> {
+        if let Some(known) = self.texts.borrow().get(&directive.body.span.source) {
+            return Rc::clone(known);
+        }
+        self.read(items, &directive.body)
+    }
+
+    /// Returns true if a body has a paragraph twice, or a paragraph of a text of knowledge.
+    fn is_repeated_in_body(&self, body: &[Paragraph]) -> bool {
+        let first = self.first.borrow();
+        let mut own = HashSet::new();
+        body.iter().any(|paragraph| first.contains_key(&paragraph.hash) || !own.insert(paragraph.hash))
+    }
+
+    fn read(&self, items: &Items<'_>, text: &Spanned<String>) -> Rc<TextParagraphs> {
         // If the text is not a verbatim part of its file, its paragraphs have no positions there and are skipped.
-        let is_verbatim = items.sources().slice(span) == text;
-        let read: Rc<[Paragraph]> = if is_verbatim { split_paragraphs(text, span).into() } else { Rc::new([]) };
-        self.texts.borrow_mut().insert(source, Rc::clone(&read));
+        let is_verbatim = items.sources().slice(text.span) == text.node;
+        let list = if is_verbatim { split_paragraphs(&text.node, text.span) } else { Vec::new() };
+        let read = Rc::new(TextParagraphs { list, is_repeated: Cell::new(false) });
+        self.texts.borrow_mut().insert(text.span.source, Rc::clone(&read));
         read
     }
 
@@ -135,7 +183,7 @@ impl ParagraphCache {
         let mut index = ParagraphIndex::default();
         let read = self.texts.borrow();
         for text in texts {
-            let paragraphs = read.get(&text.source).map(AsRef::as_ref).unwrap_or_default();
+            let paragraphs = read.get(&text.source).map(|text| text.list.as_slice()).unwrap_or_default();
             for (hash, second) in occurrences(paragraphs, text.depends, text.space) {
                 match index.first.get(&hash) {
                     // Two hooks whose conditions depend on the run may exclude each other.
@@ -173,6 +221,8 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     let mut start = None;
     let mut offset = 0;
     let mut end = 0;
+    // One write of all words costs less than a write for each word.
+    let mut joined = String::new();
     let mut close = |start: &mut Option<usize>, end: usize| {
         let Some(range) = start.take().map(|start| start..end) else { return };
         let words = text.get(range.clone()).unwrap_or_default();
@@ -181,9 +231,12 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
             return;
         }
         let mut hasher = DefaultHasher::new();
+        joined.clear();
         for word in words.split_whitespace() {
-            word.hash(&mut hasher);
+            joined.push_str(word);
+            joined.push(' ');
         }
+        hasher.write(joined.as_bytes());
         let base = span.range().start;
         let span = Span::new(span.source, base + range.start, base + range.end);
         paragraphs.push(Paragraph { hash: hasher.finish(), span, tokens });
