@@ -52,6 +52,17 @@ pub struct Composed {
     pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
+    /// The hooks in `hooks`.
+    pub scope: HookScope,
+}
+
+/// The hooks of files that a composition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookScope {
+    /// All hooks.
+    All,
+    /// Without the hooks that never fire because their condition names other directives.
+    Possible,
 }
 
 /// A value with its origin.
@@ -151,7 +162,7 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
             }
             return None;
         };
-        compose_route(items, leaf, route, launch, &mut found)
+        compose_route(items, leaf, route, launch, HookScope::All, &mut found)
     });
     Checked::new(value, found)
 }
@@ -164,13 +175,26 @@ pub fn compose_all(
     launch: &Launch<'_>,
     found: &mut Diagnostics,
 ) -> (Vec<Composed>, usize) {
+    compose_all_with(items, id, launch, HookScope::All, found)
+}
+
+/// Composes like [`compose_all`], with the hooks of a scope. Incremental checks need all hooks, because a result depends
+/// on the knowledge that each hook fetches.
+pub fn compose_all_with(
+    items: &Items<'_>,
+    id: &ItemId,
+    launch: &Launch<'_>,
+    scope: HookScope,
+    found: &mut Diagnostics,
+) -> (Vec<Composed>, usize) {
     let Some(leaf) = load_leaf(items, id, found) else { return (Vec::new(), 1) };
     let routes = match resolve::route(items, &leaf, launch) {
         Routing::Certain(route) => vec![route],
         Routing::Open { routes, .. } => routes,
     };
     let count = routes.len();
-    let composed = routes.into_iter().filter_map(|route| compose_route(items, leaf.clone(), route, launch, found));
+    let composed =
+        routes.into_iter().filter_map(|route| compose_route(items, leaf.clone(), route, launch, scope, found));
     (composed.collect(), count)
 }
 
@@ -197,6 +221,7 @@ fn compose_route(
     leaf: Arc<Directive>,
     route: Option<Route>,
     launch: &Launch<'_>,
+    scope: HookScope,
     found: &mut Diagnostics,
 ) -> Option<Composed> {
     let routed = route.as_ref().map(Route::parent);
@@ -220,6 +245,7 @@ fn compose_route(
         nudge: inherit::inherit_spanned_value(&chain, |d| d.nudge.as_ref())
             .unwrap_or(WithOrigin { value: NudgePolicy::Auto, origin: DeclaredOrigin::built_in() }),
         hooks: Vec::new(),
+        scope,
         chain,
     };
     context::collect(items, &mut composed, found);

@@ -42,7 +42,7 @@ use rye_grammar::{ItemId, Sources, Span};
 
 use crate::assertion;
 use crate::commands::read_commands;
-use crate::compose::{Composed, compose_all};
+use crate::compose::{Composed, HookScope, compose_all_with};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
@@ -384,7 +384,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         };
         let launch = Launch { inputs: Inputs::Unknown, model: &model };
         let found = &mut share.found;
-        let (all, routes) = compose_all(self.items, id, &launch, found);
+        let scope = if self.items.is_tracking() { HookScope::All } else { HookScope::Possible };
+        let (all, routes) = compose_all_with(self.items, id, &launch, scope, found);
         for (i, composed) in all.iter().enumerate() {
             // Checks of the file itself have the same result on every route.
             if i == 0 {

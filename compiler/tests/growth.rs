@@ -129,6 +129,47 @@ fn check_reads_the_text_of_a_hook_once_for_all_directives() {
 }
 
 #[test]
+fn check_stores_no_hooks_for_directives_that_their_conditions_exclude() {
+    let cost = |directives: usize, hooks: usize| {
+        let hook = |i| {
+            format!(
+                "  - id: h{i}\n    event: thread_started\n    position: after\n    condition: 'directive contains \"other{i}/\"'\n    \
+                 action: {{ primary: fetch, item_type: knowledge, item_id: k }}\n"
+            )
+        };
+        let world = shared_hook_text(directives, 0);
+        let world = world.project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", repeat(hooks, hook)));
+        let measured = allocation_counter::measure(|| drop(check(&world, &Selection::All)));
+        i64::try_from(measured.bytes_total).unwrap()
+    };
+    let of_hooks = |directives| cost(directives, 200) - cost(directives, 1);
+    let more = of_hooks(60) - of_hooks(20);
+    assert!(more < 40 * 1_000, "{more} bytes for 40 more directives");
+}
+
+#[test]
+fn check_converts_the_definition_of_a_tool_once_for_all_palettes() {
+    let cost = |directives: usize, properties: usize| {
+        let property = |i| format!("    p{i}: {{ type: string }}\n");
+        let schema = format!(
+            "parameters:\n  type: object\n  properties:\n    p: {{ type: string }}\n{}",
+            repeat(properties, property)
+        );
+        let tool = "version: 1.0.0\ndescription: A tool.\nkind: command\ncommand: [\"true\"]\n";
+        let world = plannable(MapWorld::new()).project(".ai/tools/big.yaml", format!("{tool}{schema}"));
+        let world = (0..directives).fold(world, |world, i| {
+            let grant = granted(&format!("<tool>big</tool><tool>t{i}</tool>"));
+            let world = world.project(&format!(".ai/tools/t{i}.yaml"), tool);
+            world.project(&format!(".ai/directives/d{i}.md"), directive(&format!("d{i}"), &grant, "", "text"))
+        });
+        i64::try_from(allocations(|| drop(check(&world, &Selection::All)))).unwrap()
+    };
+    let of_properties = |directives| cost(directives, 100) - cost(directives, 0);
+    let more = of_properties(60) - of_properties(20);
+    assert!(more < 40 * 100, "{more} allocations for 40 more directives");
+}
+
+#[test]
 fn check_of_hostile_files_is_linear() {
     let run = |world: &MapWorld<'_>| {
         check(world, &Selection::All);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 
 use super::context::record_suppression;
-use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, Suppression};
+use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, HookScope, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{Directive, HookDecl, Items, OrderedHooks};
 use crate::plan::OriginKind;
@@ -25,8 +25,20 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let of_chain = || KnownFacts::for_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let (mut known, mut at_routing) = (None, None);
     let explain = matches!(launch.inputs, Inputs::Given(_));
-    let mut hooks = Vec::with_capacity(line.places.len());
+    // A suppression is used if it removes any hook, also one that never fires.
+    let is_shared = matches!(line, Cow::Borrowed(_)) && suppressions.is_empty();
+    if !is_shared {
+        composed.scope = HookScope::All;
+    }
+    let excluded = match composed.scope {
+        HookScope::All => Vec::new(),
+        HookScope::Possible => line.excluded(leaf.id().as_str()),
+    };
+    let mut hooks = Vec::with_capacity(line.places.len() - excluded.iter().filter(|is_excluded| **is_excluded).count());
     for place in &line.places {
+        if excluded.get(place.index) == Some(&true) {
+            continue;
+        }
         let Some(decl) = line.hooks.get(place.index) else { continue };
         let removed = match place.removed {
             Some(RemovalReason::Disabled) => Some("`enabled: false`".to_owned()),

@@ -3,6 +3,7 @@
 pub mod action;
 pub mod read;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use rye_grammar::capability::Pattern;
@@ -110,13 +111,61 @@ pub struct OrderedHooks {
     pub hooks: Vec<Arc<HookDecl>>,
     /// Evaluation order; each entry holds an index into `hooks`.
     pub places: Vec<HookPlace>,
+    excluding: OnceCell<ExcludingHooks>,
 }
+
+/// The hooks whose condition is false for most directives, by the text that the id of a directive must contain.
+#[derive(Debug, Clone, Default)]
+struct ExcludingHooks {
+    /// For each hook, true if it is one of these hooks.
+    is_excluding: Vec<bool>,
+    /// The last bytes of the text, with the index of the hook; sorted.
+    by_ending: Vec<(TextEnding, usize)>,
+}
+
+/// The last bytes of a text.
+type TextEnding = [u8; 4];
 
 impl OrderedHooks {
     pub fn new(hooks: Vec<Arc<HookDecl>>) -> Self {
         let candidates: Vec<HookCandidate<'_>> = hooks.iter().map(|h| h.to_candidate()).collect();
         let places = hook_table::order_hooks(&candidates);
-        Self { hooks, places }
+        Self { hooks, places, excluding: OnceCell::new() }
+    }
+
+    /// Returns, for each hook, true if a check of this directive can leave the hook out: the condition is false by the
+    /// id of the directive alone. Routing hooks, removed hooks and conditions on the model are never left out.
+    pub fn excluded(&self, directive: &str) -> Vec<bool> {
+        let ExcludingHooks { is_excluding, by_ending } = self.excluding.get_or_init(|| self.find_excluding());
+        let mut excluded = is_excluding.clone();
+        for window in directive.as_bytes().windows(size_of::<TextEnding>()) {
+            let from = by_ending.partition_point(|(ending, _)| ending.as_slice() < window);
+            for (_, index) in by_ending.iter().skip(from).take_while(|(ending, _)| ending.as_slice() == window) {
+                let compiled = self.hooks.get(*index).and_then(|hook| hook.compiled.as_ref());
+                if let Some(is_excluded) = excluded.get_mut(*index) {
+                    *is_excluded = compiled.is_some_and(|condition| condition.rules_out(directive));
+                }
+            }
+        }
+        excluded
+    }
+
+    fn find_excluding(&self) -> ExcludingHooks {
+        let mut found = ExcludingHooks { is_excluding: vec![false; self.hooks.len()], by_ending: Vec::new() };
+        for place in self.places.iter().filter(|place| place.removed.is_none()) {
+            let Some(hook) = self.hooks.get(place.index) else { continue };
+            let Some(condition) = hook.compiled.as_ref().filter(|_| hook.event != HookPoint::ResolveExtends) else {
+                continue;
+            };
+            let ending = condition.directive_part().and_then(|part| part.as_bytes().last_chunk::<4>());
+            let Some(ending) = ending.filter(|_| !condition.roots().any(|root| root == "model")) else { continue };
+            if let Some(is_excluding) = found.is_excluding.get_mut(place.index) {
+                *is_excluding = true;
+                found.by_ending.push((*ending, place.index));
+            }
+        }
+        found.by_ending.sort_unstable();
+        found
     }
 
     /// Returns the live hooks that route a directive, in evaluation order; `hooks` is in source order.

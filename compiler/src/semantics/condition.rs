@@ -143,6 +143,11 @@ impl Condition {
         self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }
 
+    /// Returns the longest text that the fact `directive` must contain, if there is one.
+    pub fn directive_part(&self) -> Option<&str> {
+        self.directive_parts.iter().map(AsRef::as_ref).max_by_key(|part: &&str| part.len())
+    }
+
     /// Evaluates the condition over these facts.
     pub fn evaluate(&self, facts: &Facts) -> Verdict {
         evaluate::evaluate_root(&self.root, facts, None)

@@ -8,7 +8,7 @@ use rye_grammar::condition::{Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::{Map, Value};
 
-use crate::compose::{Composed, ComposedHook, compose_all};
+use crate::compose::{Composed, ComposedHook, HookScope, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
@@ -259,7 +259,16 @@ pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
 impl HookInputs {
     fn of_hooks(&mut self, items: &Items<'_>, composed: &Composed) -> Vec<Arc<ReadInputs>> {
         let is_evaluated = |h: &&ComposedHook| h.is_live() || matches!(h.verdict, PlanVerdict::Never { .. });
-        composed.hooks.iter().filter(is_evaluated).map(|h| self.inputs_read_by(items, &h.decl)).collect()
+        let mut read: Vec<_> =
+            composed.hooks.iter().filter(is_evaluated).map(|h| self.inputs_read_by(items, &h.decl)).collect();
+        if composed.scope == HookScope::Possible {
+            // The condition of a hook for other directives reads inputs too.
+            let line = &items.hook_files().line;
+            let excluded = line.excluded(composed.id.as_str());
+            let hooks = line.hooks.iter().zip(excluded).filter(|(_, is_excluded)| *is_excluded);
+            read.extend(hooks.map(|(hook, _)| self.inputs_read_by(items, hook)));
+        }
+        read
     }
 
     /// Returns the inputs that a hook's condition, action and fetched knowledge read.

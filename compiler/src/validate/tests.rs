@@ -81,6 +81,21 @@ fn base_input_used_by_a_leaf_counts_as_used() {
 }
 
 #[test]
+fn input_that_only_a_hook_for_other_directives_reads_is_used() {
+    let found = |read: &str| {
+        let inputs = "<inputs><input name=\"a\"/></inputs>";
+        let world = directive(project(), "leaf", "extends=\"base\"", inputs, "Do it.");
+        let world = directive(world, "other/one", "extends=\"base\"", inputs, "{input:a}");
+        let condition = format!("'directive contains \"other/\"{read}'");
+        let action = "{primary: fetch, item_type: knowledge, item_id: lib/identity}";
+        let hook = format!("hooks: [{{id: h, event: thread_started, condition: {condition}, action: {action}}}]");
+        codes(&hooks(world, &hook)).contains(&"interface::unused-input")
+    };
+    assert!(found(""));
+    assert!(!found(" && inputs.a == \"x\""));
+}
+
+#[test]
 fn input_used_by_a_project_hook_counts_as_used() {
     let world = directive(project(), "leaf", "", "<inputs><input name=\"a\"/></inputs>", "");
     let yaml = "hooks: [{id: h, event: thread_started, condition: 'inputs.a == \"x\"', action: {primary: fetch, item_type: knowledge, item_id: lib/identity}}]";
