@@ -222,7 +222,7 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     let mut offset = 0;
     let mut end = 0;
     // One write of all words costs less than a write for each word.
-    let mut joined = String::new();
+    let mut joined = Vec::new();
     let mut close = |start: &mut Option<usize>, end: usize| {
         let Some(range) = start.take().map(|start| start..end) else { return };
         let words = text.get(range.clone()).unwrap_or_default();
@@ -232,11 +232,8 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
         }
         let mut hasher = DefaultHasher::new();
         joined.clear();
-        for word in words.split_whitespace() {
-            joined.push_str(word);
-            joined.push(' ');
-        }
-        hasher.write(joined.as_bytes());
+        join_words(words, &mut joined);
+        hasher.write(&joined);
         let base = span.range().start;
         let span = Span::new(span.source, base + range.start, base + range.end);
         paragraphs.push(Paragraph { hash: hasher.finish(), span, tokens });
@@ -253,6 +250,21 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     }
     close(&mut start, end);
     paragraphs
+}
+
+/// Appends each word of a text with a space, whatever white space separates the words.
+fn join_words(text: &str, joined: &mut Vec<u8>) {
+    let mut append = |word: &[u8]| {
+        joined.extend_from_slice(word);
+        joined.push(b' ');
+    };
+    if text.is_ascii() {
+        // Bytes are compared faster than characters.
+        let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ');
+        text.as_bytes().split(is_space).filter(|word| !word.is_empty()).for_each(append);
+    } else {
+        text.split_whitespace().for_each(|word| append(word.as_bytes()));
+    }
 }
 
 /// Joins repetitions of neighboring paragraphs. Omits repetitions within the standard library.
@@ -306,6 +318,16 @@ mod tests {
         assert_eq!(repeated(&format!("Work.\n\n{LONG}"), &two, "Other.").len(), 1);
         assert_eq!(repeated("Work.", &format!("{two}\n{LONG}\n"), "Other.").len(), 1);
         assert_eq!(repeated("Work.", &two, "Short.\n\nOther.\n").len(), 0);
+    }
+
+    #[test]
+    fn words_are_joined_by_the_white_space_of_characters() {
+        for text in ["", " a\tb\u{b}c\u{c}\r\nd  e\u{1c}f ", "a\u{a0}é\u{2003} b"] {
+            let mut joined = Vec::new();
+            super::join_words(text, &mut joined);
+            let words: String = text.split_whitespace().map(|word| format!("{word} ")).collect();
+            assert_eq!(String::from_utf8(joined).unwrap(), words);
+        }
     }
 
     #[test]
