@@ -135,7 +135,7 @@ impl DiskWorld {
             let listing = self.listing(space, dir, kind)?;
             let highest = kind.highest(listing.paths(id).iter().cloned());
             if let Some(path) = highest
-                && let Some(bytes) = self.read_file(space, dir, &path)?
+                && let Some(bytes) = self.read_listed_file(space, dir, &path)?
             {
                 found.push((path, bytes));
             }
@@ -143,7 +143,7 @@ impl DiskWorld {
         }
         if let Some(listing) = listed {
             for path in listing.paths(id) {
-                if let Some(bytes) = self.read_file(space, dir, path)? {
+                if let Some(bytes) = self.read_listed_file(space, dir, path)? {
                     found.push((path.clone(), bytes));
                 }
             }
@@ -164,6 +164,12 @@ impl DiskWorld {
         if !self.folders.may_contain(space, dir, path) {
             return Ok(None);
         }
+        self.read_listed_file(space, dir, path)
+    }
+
+    /// Returns the bytes of a file that a listing names; `None` if the file is gone. The names of its folder are known
+    /// already.
+    fn read_listed_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
         if let Some((bytes, metadata)) = read_file(space, dir, path)? {
             self.refuse_secret(space, path, &metadata)?;
             return Ok(Some(bytes));

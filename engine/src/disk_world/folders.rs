@@ -42,6 +42,12 @@ impl FolderCache {
         }
     }
 
+    /// Returns the number of folders whose names were read.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.folders.borrow().len()
+    }
+
     pub(super) fn clear(&mut self) {
         self.folders.get_mut().clear();
         self.roots.get_mut().clear();

@@ -288,6 +288,19 @@ fn file_that_its_folder_does_not_name_is_not_looked_up() {
 }
 
 #[test]
+fn listed_file_is_read_without_reading_the_names_of_its_folder_again() {
+    let project = tempfile::tempdir().unwrap();
+    write(project.path(), ".ai/knowledge/a/real.md", "here");
+    write(project.path(), ".ai/knowledge/a/gone.md", "here");
+    let world = world(project.path(), None);
+    assert_eq!(world.list(ItemKind::Knowledge).unwrap().len(), 4);
+    fs::remove_file(project.path().join(".ai/knowledge/a/gone.md")).unwrap();
+    let found = |item: &str| world.candidates(ItemKind::Knowledge, &id(item)).unwrap().len();
+    assert_eq!((found("a/real"), found("a/gone"), found("a/none")), (1, 0, 0));
+    assert_eq!(world.folders.len(), 0);
+}
+
+#[test]
 fn files_of_a_large_folder_are_found_without_a_listing() {
     let project = tempfile::tempdir().unwrap();
     for n in 0..600 {
