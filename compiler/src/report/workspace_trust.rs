@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
 use crate::lower::cache::LowerContext;
 use crate::lower::origin::plan_place;
-use crate::model::{self, ModelOverride};
+use crate::model::{self, ModelOverride, Provider};
 use crate::plan::{Layer, Plan};
 use crate::semantics::hook_point;
 use crate::trust::reach::{
@@ -141,15 +141,23 @@ impl WorkspaceScan<'_, '_> {
     }
 
     fn providers(&self) -> Vec<TrustRequirement> {
-        let of_one = |id: ItemId| {
+        let of_one = |(id, read): (ItemId, Provider)| {
             let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
-            let node = self.items.config(&id)?;
-            let read = model::read_provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
             let subjects = self.subjects(ItemKind::Config, &[id.as_str()]);
             let redirected = is_redirected(&read.wire, &read.from_project);
             redirected.then(|| crate::trust::provider(&name, &read.connection, &read.from_project, subjects))
         };
-        self.of_project(ItemKind::Config).into_iter().filter_map(of_one).collect()
+        self.provider_files().filter_map(of_one).collect()
+    }
+
+    /// Returns the provider files of the project that can be read.
+    fn provider_files(&self) -> impl Iterator<Item = (ItemId, Provider)> {
+        self.of_project(ItemKind::Config).into_iter().filter_map(|id| {
+            let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
+            let node = self.items.config(&id)?;
+            let read = model::read_provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
+            Some((id, read))
+        })
     }
 
     /// Lists the requirements of the project's directives, each compiled as a root without inputs: grants, items of the
@@ -163,6 +171,9 @@ impl WorkspaceScan<'_, '_> {
         scripts.extend(
             default.ok().filter(|model| model.wire == model::SCRIPTED_WIRE).and_then(|m| script_of(&m.connection)),
         );
+        // `--model` can name each provider of the project.
+        let scripted = self.provider_files().filter(|(_, file)| file.wire == model::SCRIPTED_WIRE);
+        scripts.extend(scripted.filter_map(|(_, file)| script_of(&file.connection)));
         for id in self.of_project(ItemKind::Directive) {
             let Some(plan) = self.plan(&shared, id) else { continue };
             found.extend(of_grants(&plan, &plan.capabilities.grants));
