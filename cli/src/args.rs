@@ -47,7 +47,7 @@ pub enum Command {
     Mcp(command::mcp::McpArgs),
     /// Chat with a directive: each line is a prompt
     Chat(Box<command::chat::ChatArgs>),
-    /// Serve editors as an agent, over the Agent Client Protocol on stdin and stdout
+    /// Run as an agent for editors that speak the Agent Client Protocol, on stdin and stdout
     #[cfg(feature = "acp")]
     Acp(Box<command::acp::AcpArgs>),
     /// Run a directive, or resume a thread

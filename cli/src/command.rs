@@ -40,8 +40,10 @@ pub fn run(args: Args, report: &Printer) -> Result<Exit, CommandError> {
     let global = &args.global;
     if !args.command.supports(global.format) {
         let name = global.format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-        return Err(CommandError::usage(format!("this command does not support `--format {name}`"))
-            .with_help("every command supports `human`, `plain` and `json`; see `rye --help` for the others"));
+        return Err(CommandError::usage(format!("this command does not support `--format {name}`")).with_help(
+            "every command supports `human`, `plain` and `json`; `sarif` and `github` belong to `rye check`, \
+                        `markdown` and `html` to `rye plan`",
+        ));
     }
     match args.command {
         Command::Check(check) => check::run(&check, global, report),

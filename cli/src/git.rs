@@ -101,7 +101,9 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         };
         total = total.saturating_add(size);
         if size > MAX_FILE_BYTES || total > MAX_REVISION_BYTES {
-            return Err(CommandError::failed(format!("`{path}` of that revision exceeds the maximum size of an item")));
+            return Err(CommandError::failed(format!(
+                "`{path}`, or all items of that revision together, exceed the maximum size"
+            )));
         }
         let mut content = Vec::new();
         answers.by_ref().take(size + 1).read_to_end(&mut content)?;

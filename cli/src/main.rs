@@ -150,7 +150,9 @@ impl From<WorldError> for CommandError {
             WorldError::Unreadable { .. } => (Exit::Failed, "item::unreadable"),
             WorldError::Ambiguous { .. } => (Exit::Failed, "item::ambiguous"),
             WorldError::Escapes { .. } => (Exit::Failed, "item::escapes-space"),
-            WorldError::Signature { .. } | WorldError::UntrustedKey { .. } => (Exit::Refused, "item::signature"),
+            WorldError::Signature { .. } | WorldError::Unsigned { .. } | WorldError::UntrustedKey { .. } => {
+                (Exit::Refused, "item::signature")
+            }
         };
         Self { exit, code: Some(code), message: error.to_string(), help: None }
     }

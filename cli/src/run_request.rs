@@ -26,7 +26,8 @@ pub struct RunRequestArgs {
     /// An input (repeatable); JSON if the declared type is not `string`
     #[arg(long, value_name = "NAME=VALUE")]
     input: Vec<String>,
-    /// Inputs as a JSON object, from a file or from stdin (`-`); `--input` overrides it
+    /// Inputs as a JSON object, from a file or, if the command reads nothing else from stdin, from stdin (`-`); `--input`
+    /// overrides single inputs
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,
     /// Override the model of this thread (children keep theirs): a tier, a model's id, or `provider/MODEL` (default:

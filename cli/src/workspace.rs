@@ -133,7 +133,8 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
 fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
-    let help = format!("create a project with `rye init`, or choose all of this folder with `--project {folder}`");
+    let help =
+        format!("create a project with `rye init`, or select this folder as the project with `--project {folder}`");
     CommandError::usage(reason).with_help(help)
 }
 

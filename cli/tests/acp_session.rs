@@ -55,7 +55,7 @@ fn modes_are_listed_and_bound_the_next_prompts() {
     assert!(error["data"].as_str().unwrap().contains("the user has not accepted it"), "{error}");
     client.permission = Some("accept");
     let widened = client.call("session/set_mode", set_mode(&session, "auto"));
-    assert_eq!(asked(&widened), ["the mode `auto` allows more"]);
+    assert_eq!(asked(&widened), ["the mode `auto` allows more than the current one"]);
     let request = widened.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
     let shown = request["params"]["toolCall"]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(shown.contains("rye.execute.tool.rye.bash.bash"), "{shown}");
@@ -110,7 +110,7 @@ fn options_set_the_model_the_budget_and_the_mode() {
     assert_eq!(option(&lowered.response["result"]["configOptions"], "budget")["currentValue"], "0.1");
     client.permission = Some("accept");
     let changed = client.call("session/set_config_option", set("model", "other"));
-    assert_eq!(asked(&changed), ["the new plan allows more"]);
+    assert_eq!(asked(&changed), ["the new plan allows more than the current one"]);
     assert_eq!(option(&changed.response["result"]["configOptions"], "model")["currentValue"], "other");
     let second = client.prompt(&session, "second");
     assert_eq!(second.response["result"]["stopReason"], "end_turn", "{}", second.response);

@@ -136,7 +136,7 @@ fn plan_and_doctor_print_the_headless_policy() {
     assert_eq!(way, "queue");
     assert_eq!(
         line,
-        "approval required for rye.execute.tool.rye.bash.bash: elevated, not acknowledged; without a terminal: the thread is suspended until `rye threads approve`"
+        "approval required for rye.execute.tool.rye.bash.bash: the risk elevated is not acknowledged; without a terminal: the thread is suspended until `rye threads approve`"
     );
     assert!(finding.starts_with("fine\t") && finding.contains("`approvals.headless: queue`"), "{finding}");
 }
@@ -259,7 +259,7 @@ fn settings_of_a_run_survive_a_crash_and_an_approval() {
     ] {
         let resumed = place.rye(&resume);
         assert_eq!((resumed.code, log(&place).as_str()), (Some(5), done), "{resume:?} {}", resumed.stderr);
-        let message = "the thread keeps the settings of its run: `--unattended queue`, `--script ";
+        let message = "the thread keeps the options with which it was started: `--unattended queue`, `--script ";
         assert!(resumed.stderr.contains(message), "{resume:?} {}", resumed.stderr);
     }
     let last = place.rye(&["threads", "approve", &id]);

@@ -295,7 +295,7 @@ fn typed_commands_of_a_file_take_effect_one_after_another() {
         b"first\nsecond\n/fork 2\nthird\n/reload\n/tree\n/fork 9\n/cost\n!echo shown\n/name my work\n/nonsense\n";
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nOne.\n"), "{}", done.stderr);
-    assert!(done.stderr.contains("the session has the prompts 1 to 2"), "{}", done.stderr);
+    assert!(done.stderr.contains("the number of the last prompt is 2"), "{}", done.stderr);
     // The cost of the session includes its earlier threads.
     assert!(done.stderr.contains("3 turns, "), "{}", done.stderr);
     // The tree shows the texts as they were typed.
@@ -380,7 +380,7 @@ fn chosen_model_answers_the_next_prompt_in_a_new_thread() {
     // Cached tokens cost less with the first model than with the second one.
     let dearer = "+ widened scripted/scripted → scripted/other: may spend more";
     assert_eq!(done.stderr.matches(dearer).count(), 2, "{}", done.stderr);
-    assert_eq!(done.stderr.matches("the new plan allows more; repeat it").count(), 1, "{}", done.stderr);
+    assert_eq!(done.stderr.matches("the current one; repeat the command").count(), 1, "{}", done.stderr);
     let (_, listed) = place.json(&["threads", "list"]);
     let last = listed["threads"].as_array().unwrap().iter().find(|thread| thread["status"] == "idle").unwrap().clone();
     let events = place.transcript(last["thread_id"].as_str().unwrap());
@@ -474,9 +474,9 @@ fn budget_bounds_each_further_prompt_and_a_higher_one_asks() {
     let done = chat(&place, &["talk"], lines);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\nOne.\n"), "{}", done.stderr);
     for text in [
-        "a prompt may spend at most $5",
-        "a budget is above 0",
-        "the new plan allows more; repeat it with `confirm` at the end:\n  context 372 → 372 tokens",
+        "the session and the settings allow at most $5 for a prompt",
+        "the budget must be more than $0",
+        "the new plan allows more than the current one; repeat the command with `confirm` at the end:\n  context 372 → 372 tokens",
         "\nLimits\n  spend raised $0.1 → $0.4  .ai/directives/talk.md:8",
         "session closed  3 turns, ",
     ] {
@@ -589,7 +589,7 @@ fn preview_of_a_command_states_its_tool_and_makes_no_call() {
         chat(&place, &["talk"], b"/preview /where main.rs\n/preview /cost\n/preview $0.10 hello\n/preview /nope\n");
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     for text in [
-        "/where runs the tool `team/answer` and makes no model call itself",
+        "/where runs the tool `team/answer` without a model call",
         "/cost is a command of the session",
         "about $",
         "unknown command `/nope`",

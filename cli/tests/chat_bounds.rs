@@ -63,7 +63,7 @@ fn read_only_mode_writes_nothing_and_a_wider_mode_asks_with_the_lines_of_a_plan_
     assert_eq!(written, [false, true], "{}", done.stderr);
     for text in [
         "mode read-only instead of ask",
-        "the mode `ask` allows more; repeat it with `confirm` at the end:",
+        "the mode `ask` allows more than the current one; repeat the command with `confirm` at the end:",
         "\nCapabilities\n  + widened rye.execute.tool.rye.file-system.write",
         "mode ask instead of read-only",
         "the mode is `ask`",
@@ -95,7 +95,7 @@ fn with_bounds_the_capabilities_of_one_prompt() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Done.\nDone.\n"), "{}", done.stderr);
     assert_eq!(["a.txt", "b.txt"].map(|file| place.project().join(file).exists()), [false, true], "{}", done.stderr);
     for text in [
-        "`rye.execute.tool.rye.file-system.ls` matches nothing that the session grants: \
+        "`rye.execute.tool.rye.file-system.ls` matches no grant of the session; granted: \
          `rye.execute.tool.rye.file-system.read`, `rye.execute.tool.rye.file-system.write`",
         "/with needs capability patterns and a text",
     ] {
@@ -110,7 +110,7 @@ fn amount_before_a_text_is_the_highest_cost_of_its_prompt() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let done = chat(&place, &["talk"], b"$0.20 first\nsecond\n$9 third\n$0 fourth\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
-    for text in ["a prompt may spend at most $0.5, not $9; /budget raises the limit", "is above $0"] {
+    for text in ["a prompt may spend at most $0.5, not $9; /budget raises the limit", "must be more than $0"] {
         assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
     }
     let events = transcript(&place);

@@ -90,7 +90,7 @@ fn commands_report_on_the_session_and_end_within_it() {
         ("/why last", "sent: the same text"),
         ("/why limit.turns", "in the plan of `talk`"),
         ("/hooks", "ctx_environment fired"),
-        ("/skills", "this project has no skill"),
+        ("/skills", "no skills found"),
         ("/approvals", "no approval was given in this session"),
         ("/export", ".md`"),
         ("/help why", "example: /why limit.spend"),
@@ -140,7 +140,7 @@ fn rewind_lists_the_files_and_restores_them_after_a_key() {
     terminal.press("\x15/rewind 1 files\r");
     terminal.wait_for("> /rewind 1 files");
     terminal
-        .wait_until("the second rewind", |rows| rows.iter().filter(|row| row.starts_with("restored  ")).count() == 2);
+        .wait_until("the second rewind", |rows| rows.iter().filter(|row| row.starts_with("reverted  ")).count() == 2);
     assert!(!place.project().join("notes.txt").exists(), "the file did not exist before prompt 1");
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);

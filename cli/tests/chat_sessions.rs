@@ -93,9 +93,9 @@ fn change_of_the_session_asks_about_children_that_still_run() {
         assert_eq!(refused["success"], false, "{refused}");
     }
     let asked = client.ask(json!({"type": "new"}));
-    assert_eq!(asked["error"], "1 child runs. repeat with `children`: `wait` or `cancel`");
+    assert_eq!(asked["error"], "1 child runs. repeat the request with `children` set to `wait` or `cancel`");
     let detached = client.ask(json!({"type": "new", "children": "detach"}));
-    assert_eq!(detached["error"], "children need `wait` or `cancel` here");
+    assert_eq!(detached["error"], "`children` must be `wait` or `cancel`: children cannot stay in the background here");
     let cancelled = client.ask(json!({"type": "new", "children": "cancel"}));
     assert_eq!(cancelled["success"], true, "{cancelled}");
     client.read_until(|line| line["event"]["type"] == "opened" && line["event"]["origin"] == "chat");

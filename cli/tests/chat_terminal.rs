@@ -428,7 +428,7 @@ fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt
     terminal.press("!echo shown\r");
     terminal.wait_for("echo shown: exit code 0");
     terminal.press("/fork 7\r");
-    terminal.wait_for("the session has the prompts 1 to 2");
+    terminal.wait_for("the number of the last prompt is 2");
     terminal.press("/fork 2\r");
     terminal.wait_until("the text of prompt 2", |rows| rows.iter().filter(|row| *row == "> second").count() == 2);
     terminal.press(" again\r");

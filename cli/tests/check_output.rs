@@ -127,7 +127,7 @@ fn safe_fixes_are_applied_and_printed() {
     assert!(text.contains("<description>b</description>") && text.contains("name=\"b\""), "{text}");
     // The fixed `turns` would repeat `max_turns`: the user has to choose.
     assert!(
-        done.stderr.contains("left unchanged, because its fix adds a diagnostic or removes none: "),
+        done.stderr.contains("fix not applied, because it would add a diagnostic or remove none: "),
         "{}",
         done.stderr
     );

@@ -101,7 +101,7 @@ fn renamed_shell_needs_trust() {
     place.write("script.yaml", script);
     let done = place.rye(&["run", "look"]);
     assert_eq!(done.code, Some(5), "{}", done.stderr);
-    assert!(done.stderr.contains("is the engine's `bash` under a name of its own"), "{}", done.stderr);
+    assert!(done.stderr.contains("is the engine's built-in tool `bash` under another name"), "{}", done.stderr);
     assert_eq!(place.read("marked"), "");
     place.run_ok(&["trust"]);
     place.run_ok(&["run", "look"]);

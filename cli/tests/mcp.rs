@@ -125,7 +125,7 @@ fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
     place.write("server.py", SERVER);
     for (answer, code) in [("\n", 5), ("y\n", 0)] {
         let mut add = Terminal::start(&place, 100, "mcp add sums -- python3 server.py");
-        add.wait_for("Trust `sums` with these tools? [y/N]", 1);
+        add.wait_for("Trust the server `sums` and these tools? [y/N]", 1);
         assert!(add.shown().contains("+ mcp/sums/"), "{}", add.shown());
         add.press(answer);
         let (ended, shown) = add.end();
@@ -338,6 +338,27 @@ fn post(address: &str, headers: &[(&str, &str)], body: &str) -> String {
         }
     }
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn serve_on_stdin_refuses_inputs_from_stdin() {
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    let mut command = place.command(&["mcp", "serve", "--inputs", "-"]);
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The refusal must not wait for the end of stdin.
+    let open = child.stdin.take().unwrap();
+    let refused = child.wait_with_output().unwrap();
+    drop(open);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("`--inputs -` is not allowed here: stdin holds the messages of the client"), "{text}");
+    assert!(refused.stdout.is_empty());
 }
 
 #[test]

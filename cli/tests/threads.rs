@@ -158,7 +158,7 @@ fn escalated_limit_waits_for_an_answer() {
     for (raise, message) in [
         ("turns=3", "is already 3"),
         ("turns=1", "is already 3"),
-        ("tokens=900000", "reached its limit of turns, which this does not raise"),
+        ("tokens=900000", "reached its limit of turns, which these options do not raise"),
     ] {
         let refused = place.rye(&["threads", "approve", id, "--raise", raise]);
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);

@@ -153,7 +153,7 @@ fn child_limit_is_raised_up_to_its_parent() {
     let id = low["thread_id"].as_str().unwrap();
     let refused = place.rye(&["threads", "approve", id, "--raise", "turns=99"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    assert!(refused.stderr.contains("has turns 3, which is the maximum for its children"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is 3, which is the maximum for its children"), "{}", refused.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "turns=3"]).code, Some(0));
 }
 

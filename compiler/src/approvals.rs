@@ -117,7 +117,10 @@ impl ApprovalRequired {
     /// Describes the effect of the grant on its calls, for human output.
     pub fn describe_effect(&self, unattended: HeadlessPolicy) -> String {
         let alone = if self.vouched { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
-        format!("approval required for {}: {}, not acknowledged; without a terminal: {alone}", self.pattern, self.tier)
+        format!(
+            "approval required for {}: the risk {} is not acknowledged; without a terminal: {alone}",
+            self.pattern, self.tier
+        )
     }
 }
 

@@ -285,7 +285,9 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => "for every thread, the opposite result of any one function leaves the result unchanged",
+            Some(false) => {
+                "in every thread, flipping the result of any one function does not change the result of the assertion"
+            }
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

@@ -362,7 +362,7 @@ fn value_help(found: &str, expected: &str) -> Option<String> {
 }
 
 /// Joins words in backticks with commas.
-fn quote_list(words: &[impl AsRef<str>]) -> String {
+pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
     quote_list_up_to(words, MAX_LISTED_WORDS)
 }
 

@@ -45,6 +45,14 @@ impl Primary {
             Self::Sign => sign(),
         }
     }
+
+    /// Returns the schema of the arguments, with those that a palette offers only if the thread may fetch skills.
+    pub fn complete_schema(self) -> Value {
+        match self {
+            Self::Fetch => fetch_with_skills().schema,
+            Self::Execute | Self::Sign => self.definition().schema,
+        }
+    }
 }
 
 /// Returns the capability for an action on an item; without an id, the capability for a query: `rye.fetch.knowledge`.

@@ -177,11 +177,13 @@ pub fn requirement_of_call(
     let given = if spec.environment.is_empty() {
         String::new()
     } else {
-        format!(", given {} of the environment", spec.environment.join(", "))
+        format!(", gets the environment variables {}", spec.environment.join(", "))
     };
     let (what, programs) = match &spec.kind {
         ToolKind::Builtin { name } if !disguises_built_in(&file.id, name) => return None,
-        ToolKind::Builtin { name } => (format!("is the engine's `{name}` under a name of its own"), Vec::new()),
+        ToolKind::Builtin { name } => {
+            (format!("is the engine's built-in tool `{name}` under another name"), Vec::new())
+        }
         ToolKind::Command { argv } => {
             let mut words = command_files::files_of_tool(argv, &file.path, call);
             let folders = command_files::describe_folders(&words);
@@ -352,7 +354,7 @@ pub(crate) fn provider(
 }
 
 pub(crate) fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
-    settings_file(RISK_FILE, "sets the risk tiers of its own capabilities", subjects)
+    settings_file(RISK_FILE, "sets the risk tiers of the project's capabilities", subjects)
 }
 
 /// Returns the requirement of a project that books calls with an unknown outcome at an estimate.

@@ -251,6 +251,9 @@ pub enum WorldError {
     /// The signature is not by a trusted key, or does not match the content: the file is not parsed.
     #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String },
+    /// The file has no signature, and the settings require one: the file is not parsed.
+    #[error("`{path}` is not signed, but `signing.require` is `all`")]
+    Unsigned { path: String },
     /// The signature is by a key that the user does not trust: the file is not parsed.
     #[error("`{path}` is signed with the key `{key_id}`, which is not trusted")]
     UntrustedKey { path: String, key_id: String },

@@ -198,7 +198,7 @@ impl DiskWorld {
         match self.trust.verify_file(bytes) {
             // If the setting is invalid, `rye check` reports it and no run starts, so the files need not be refused.
             Ok(SignatureStatus::Unsigned) if self.signature_policy() == Ok(SignaturePolicy::All) => {
-                Err(fault("it is not signed, and `signing.require` is `all`".to_owned()))
+                Err(WorldError::Unsigned { path: space.display(path) })
             }
             Ok(SignatureStatus::Signed { .. } | SignatureStatus::Unsigned) => Ok(()),
             Err(SignatureError::UnknownKey { key_id }) => {

@@ -396,7 +396,7 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
     // Another process could name a plan with wider grants, or a mode without approval requests.
     let is_foreign_change = on_disk && matches!(message, ControlMessage::Replan { .. } | ControlMessage::Mode { .. });
     let message = if is_foreign_change {
-        let reason = "a plan or a mode is accepted only from the process that runs the thread".into();
+        let reason = "only the process that runs the thread may change its plan or mode".into();
         ControlMessage::Unreadable { reason }
     } else {
         message

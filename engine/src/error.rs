@@ -14,20 +14,20 @@ use crate::trust::TrustError;
 pub enum DriveError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the machine made no progress at `{step}`")]
+    #[error("internal error: the thread made no progress at `{step}`")]
     Stalled { step: String },
     #[error("a task of the thread ended without a result: {0}")]
     Lost(String),
     /// The store failed in a child that the thread waits for. Recovery covers the thread and the child.
     #[error("the child `{child}` stopped: {reason}")]
     ChildStopped { child: String, reason: String },
-    #[error("the plan cannot be used: {0}")]
+    #[error("the thread or its plan cannot be used: {0}")]
     Plan(String),
     /// The project has requirements that the user does not trust; `list` holds them, one line each.
-    #[error("`{directive}` has requirements that you have not trusted: {}", list.join("; "))]
+    #[error("`{directive}` has untrusted requirements: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
     /// Hooks of the stored plan do not match the current files. `list` holds these hooks, each with its effect.
-    #[error("the transcript of `{directive}` executes programs that no file declares now: {}", list.join("; "))]
+    #[error("the stored plan of `{directive}` has hooks that the current files do not declare: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// No key of the user signed the transcript, and the user did not accept it.
     #[error("the transcript of `{thread}` cannot be verified: {reason}")]
@@ -108,7 +108,7 @@ pub enum EngineError {
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NothingSetAside { parent: String, refusal: String },
     /// The thread was to be cancelled or killed, but could not be recovered. This process finalized it instead.
-    #[error("the thread `{thread}` was finalized without being recovered: {why}")]
+    #[error("the thread `{thread}` could not be recovered and was ended only in the thread registry: {why}")]
     Closed { thread: String, why: String },
     #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]
     AncestorStopped { thread: ThreadId, ancestor: ThreadId, status: Status },

@@ -269,7 +269,7 @@ impl CallError {
         Self {
             code: Some(DEADLINE_CODE.to_owned()),
             cut: Some(CutStream { sent: 0, received }),
-            ..Self::new(FailedStage::Timeout, "the call was cut at the deadline of the thread")
+            ..Self::new(FailedStage::Timeout, "the model call was stopped: the thread reached its duration limit")
         }
     }
 

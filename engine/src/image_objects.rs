@@ -33,7 +33,7 @@ pub fn has_unfilled_images(request: &Request) -> bool {
 ///
 /// An object is missing or changed. Nothing is sent, and a retry would not help.
 pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
-    let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image of the conversation: {why}"));
+    let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image cannot be sent: {why}"));
     for turn in &mut request.turns {
         let Message::User { content } = &**turn else { continue };
         let mut content = content.clone();

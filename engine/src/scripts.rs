@@ -36,7 +36,7 @@ impl ScriptReader for SyntaxTreeReader {
             Parsed { tree: Script::default(), errors: vec![error] }
         };
         if text.len() > MAX_SCRIPT_BYTES {
-            return refuse(format!("a script of {} bytes is larger than {MAX_SCRIPT_BYTES}", text.len()));
+            return refuse(format!("the script has {} bytes, more than the maximum of {MAX_SCRIPT_BYTES}", text.len()));
         }
         let is_too_deep = match language {
             ToolLanguage::Python => python::is_too_deep(text),
@@ -44,7 +44,7 @@ impl ScriptReader for SyntaxTreeReader {
             ToolLanguage::Yaml | ToolLanguage::Shell => false,
         };
         if is_too_deep {
-            return refuse("the script nests deeper than it could be read".to_owned());
+            return refuse("the script is nested too deeply to be read".to_owned());
         }
         let work = move || match language {
             ToolLanguage::Python => python::read(source, text),

@@ -195,7 +195,7 @@ impl ThreadsToolCall {
         if *thread != self.id && above.contains(&self.id) {
             return Ok(());
         }
-        Err(format!("`{thread}` is not a descendant of this thread, which may only read it"))
+        Err(format!("this thread may only read `{thread}`, which is not a descendant of this thread"))
     }
 
     /// Collects a thread, its spawn ancestors and the threads that it continues. Empty if the thread is unknown.

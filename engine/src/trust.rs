@@ -52,9 +52,9 @@ pub enum TrustError {
     Io { path: PathBuf, source: io::Error },
     #[error("`{}` can be written by others; run `chmod go-w` on it", path.display())]
     Exposed { path: PathBuf },
-    #[error("`{}` is not a trust file: {reason}", path.display())]
+    #[error("the trust file `{}` cannot be read: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: String },
-    #[error("`{}` cannot be trusted as a whole: {reason}; name the files that run", path.display())]
+    #[error("`{}` cannot be trusted as a whole: {reason}; let the command name files, not the folder", path.display())]
     TooLarge { path: PathBuf, reason: String },
     #[error("no user space to store trust in: set `RYE_USER_SPACE` or `HOME`")]
     NoUserSpace,

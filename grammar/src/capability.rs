@@ -64,7 +64,7 @@ fn check_characters(source: SourceId, text: &str, base: usize) -> Result<(), Syn
     if trimmed.is_empty() {
         return Err(SyntaxKind::Capability
             .error(Span::new(source, base, base + text.len()), "a capability cannot be empty", "empty pattern")
-            .with_help("name an item such as `rye.file-system.read`, or `*` for every one"));
+            .with_help("name an item such as `rye.file-system.read`, or `*` for all items"));
     }
     let Some((at, c)) = trimmed.char_indices().find(|(_, c)| !is_pattern_char(*c)) else {
         return check_wildcards(source, trimmed, base + lead);

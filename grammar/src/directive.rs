@@ -113,7 +113,7 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
         let end = text.find('\n').unwrap_or(text.len());
         let has_front_matter = text.trim_start_matches('\u{feff}').starts_with("---");
         let help = if has_front_matter {
-            "agents of other clients have front matter: write its keys as ```xml, `<directive name=\"…\"><metadata><description>…</description><model tier=\"…\"/><permissions>…</permissions></metadata></directive>`"
+            "front matter is the format of other clients: write its keys in a ```xml fence instead, `<directive name=\"…\"><metadata><description>…</description><model tier=\"…\"/><permissions>…</permissions></metadata></directive>`"
         } else {
             "write the metadata between ```xml and ``` lines: `<directive name=\"…\"/>` at least"
         };

@@ -112,7 +112,7 @@ fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<Syn
             Span::new(source, open.start, open.content_end),
             "the front matter is never closed".into(),
             "opened here",
-            "add a `---` line after the metadata, or write a rule as `***`",
+            "add a `---` line after the metadata; if the first line is a horizontal rule, write it as `***`",
         ));
         return None;
     };

@@ -89,7 +89,8 @@ fn format_excess(spawn: &Spawn) -> String {
     let Spawn { from, to, by, source, exceeds, parent_grants, child_grants } = spawn;
     let example = exceeds.as_deref().unwrap_or_default();
     format!(
-        "note: `{to}`, started by `{from}` ({by}){}, will be denied `{example}`\n  granted here{}\n  and not here{}",
+        "note: `{to}`, started by `{from}` ({by}){}, will be denied `{example}`\n  granted by the child{}\n  \
+         not granted by the parent{}",
         format_source(source.as_ref()),
         format_source(child_grants.as_ref()),
         format_source(parent_grants.as_ref())
@@ -98,7 +99,7 @@ fn format_excess(spawn: &Spawn) -> String {
 
 /// Formats a cycle of directives, and the source line of each spawn in the cycle.
 fn format_cycle(circle: &[String], spawns: &[Spawn]) -> String {
-    let mut out = format!("note: only `depth` ends this cycle: {}\n", circle.join(" → "));
+    let mut out = format!("note: only the limit `depth` ends this cycle of starts: {}\n", circle.join(" → "));
     for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {
         let named = spawns.iter().filter(|spawn| spawn.from == *from && spawn.to == *to);
         for spawn in named.filter(|spawn| spawn.source.is_some()) {
@@ -122,7 +123,7 @@ fn format_summary(report: &AssertReport, errors: usize) -> String {
     };
     let more = if report.incomplete { "; only a part of the threads was checked" } else { "" };
     format!(
-        "{} and the built-in one over {} of {}: {held}{more}",
+        "checked {} and the built-in assertion for {} of {}: {held}{more}",
         counted(report.assertions, "assertion"),
         counted(report.threads, "thread"),
         counted(report.directives, "directive")

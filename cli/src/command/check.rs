@@ -149,7 +149,7 @@ fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result
             let failure = CommandError::usage(unknown.to_string());
             match unknown.suggestion {
                 Some(near) => failure.with_help(format!("did you mean `{near}`?")),
-                None => failure.with_help("`rye explain` lists all of them"),
+                None => failure.with_help("`rye explain` lists all codes"),
             }
         })?;
     }

@@ -169,11 +169,13 @@ impl Findings {
                 let own = keys.iter().find(|key| key.own);
                 let others = keys.len() - usize::from(own.is_some());
                 match own {
-                    Some(key) => self.fine("keys", format!("your key is {}; you trust {others} of others", key.key_id)),
+                    Some(key) => {
+                        self.fine("keys", format!("your key is {}; trusted keys of others: {others}", key.key_id))
+                    }
                     None => self.add(
                         "keys",
                         FindingState::Note,
-                        format!("no signing key found; you trust {others} of others"),
+                        format!("no signing key found; trusted keys of others: {others}"),
                         Some("create one with `rye keys generate`"),
                     ),
                 }
@@ -237,7 +239,11 @@ impl Findings {
                 format!("`signing.require` is `{policy}`; {} signed, all valid", pluralize_are(signed)),
             );
         } else {
-            let text = format!("{} never read: {}", pluralize_are(refused.len()), join_some(&refused));
+            let text = format!(
+                "{} ignored, because the signature is invalid, untrusted or missing: {}",
+                pluralize_are(refused.len()),
+                join_some(&refused)
+            );
             self.wrong("signing", text, Some("run `rye verify` for the details; `rye sign` signs intended changes"));
         }
     }
@@ -254,12 +260,12 @@ impl Findings {
             }
             Ok(count) => {
                 let text =
-                    format!("{} of this project not confirmed yet", format_count(count as u64, "trust requirement"));
+                    format!("{} of this project not trusted yet", format_count(count as u64, "trust requirement"));
                 self.add(
                     "trust",
                     FindingState::Note,
                     text,
-                    Some("`rye trust --list` shows them, `rye trust` allows them"),
+                    Some("`rye trust --list` lists the requirements, `rye trust` trusts them"),
                 );
             }
             Err(error) => self.wrong("trust", error.to_string(), None),
@@ -424,7 +430,7 @@ fn process_sandbox(offers: SandboxSupport) -> String {
         return "a separate process without a sandbox: this kernel does not support one".to_owned();
     }
     let sockets = if offers.sockets {
-        "no network unless `net` is granted, and then all of it, whichever host is named"
+        "no network unless `net` is granted; a grant for one host opens the whole network"
     } else {
         "the network is open"
     };

@@ -53,10 +53,10 @@ pub struct EvalArgs {
     /// Facts for a condition or template, as a JSON object
     #[arg(long, value_name = "JSON", requires = "request")]
     facts: Option<String>,
-    /// A fact's path with an unknown value (repeatable)
+    /// Path of a fact whose value is unknown (repeatable)
     #[arg(long, value_name = "PATH", requires = "request")]
     unknown: Vec<String>,
-    /// The inputs of a text, as a JSON object
+    /// Values of the inputs of `--inputs-text`, as a JSON object
     #[arg(long, value_name = "JSON", requires = "inputs_text")]
     inputs: Option<String>,
     /// The risk table, as JSON

@@ -62,7 +62,7 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
         let near = closest(&code, names.clone()).or_else(|| names.clone().find(same).map(str::to_owned));
         return Err(match near {
             Some(near) => failure.with_help(format!("did you mean `{near}`?")),
-            None => failure.with_help("`rye explain` lists all of them"),
+            None => failure.with_help("`rye explain` lists all codes, `rye explain capabilities` all groups"),
         });
     };
     match report.format() {

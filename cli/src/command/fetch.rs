@@ -180,11 +180,13 @@ fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     }
     match answer.hits.len() as u64 {
         0 => report.note("no matches"),
-        shown if shown < answer.total => report.note(&format!("{shown} of {}; `--limit` shows more", answer.total)),
+        shown if shown < answer.total => {
+            report.note(&format!("{shown} of {} matches shown; `--limit` shows more", answer.total))
+        }
         _ => {}
     }
     if let Some(unreadable) = answer.unreadable {
-        report.note(&format!("{unreadable} could not be read; run `rye check` for the details"));
+        report.note(&format!("items that could not be read: {unreadable}; run `rye check` for the details"));
     }
     Ok(Exit::Fine)
 }
@@ -206,7 +208,7 @@ fn copy_item(
             .with_help("create it, or set `RYE_USER_SPACE`"));
     };
     if space == from {
-        return Err(CommandError::failed(format!("it is already in the {} space", space.as_str())));
+        return Err(CommandError::failed(format!("the item is already in the {} space", space.as_str())));
     }
     let place = root.join(path);
     match RootedDir::open(root)?.create(Path::new(path), bytes) {

@@ -26,7 +26,7 @@ pub struct GraphArgs {
     /// Only this item and the items around it: an id, such as `team/rules` or `tool team/count`
     #[arg(long, value_name = "ITEM")]
     focus: Option<String>,
-    /// With `--focus`: the number of relations between the item and others [default: 1]
+    /// With `--focus`: the maximum distance from the item, in relations [default: 1]
     #[arg(long, value_name = "N", requires = "focus")]
     depth: Option<usize>,
     /// Level of detail [default: the finest one with a readable number of boxes]

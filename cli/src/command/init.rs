@@ -122,7 +122,7 @@ fn ensure_key_id(report: &Printer) -> Option<String> {
             if !there {
                 let folder = keys.folder().display();
                 report.note(&format!(
-                    "generated your key {} in {folder}; it signs the exports of your threads",
+                    "generated your key {} in {folder}; it signs the transcripts and other files of your threads",
                     identity.key_id()
                 ));
             }

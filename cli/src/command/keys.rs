@@ -61,7 +61,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
             let identity = keys.load_or_generate()?;
             let action = if there { "your key is" } else { "generated your key" };
             report.note(&format!(
-                "{action} {}; give others the public key to trust it:\n{}",
+                "{action} {}; others trust it with `rye keys trust FILE` and your public key:\n{}",
                 identity.key_id(),
                 read_public_key(&keys)
             ));
@@ -76,13 +76,15 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
         KeysCommand::Revoke { key_id } => {
             if keys.load()?.is_some_and(|own| own.key_id() == key_id) {
                 let help = format!("to stop using it, move `{}` to another place", keys.folder().display());
-                return Err(CommandError::usage(format!("`{key_id}` is your own key")).with_help(help));
+                return Err(
+                    CommandError::usage(format!("`{key_id}` is your own key, which is always trusted")).with_help(help)
+                );
             }
             if !keys.revoke(key_id)? {
                 return Err(CommandError::usage(format!("`{}` is not a trusted key", key_id.escape_debug()))
-                    .with_help("`rye keys list` shows them"));
+                    .with_help("`rye keys list` lists the trusted keys"));
             }
-            report.note(&format!("signatures of {key_id} no longer count"));
+            report.note(&format!("signatures by {key_id} are not trusted any more"));
         }
     }
     print_keys(&keys, report)

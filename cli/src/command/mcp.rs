@@ -116,7 +116,9 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                 report.note(&format!("`{}` was not added", added.server.name));
                 return exit;
             }
-            if !spaces.own && !trust::confirm(&format!("Trust `{}` with these tools?", added.server.name), report)? {
+            if !spaces.own
+                && !trust::confirm(&format!("Trust the server `{}` and these tools?", added.server.name), report)?
+            {
                 write_items(&spaces.project, &added.server, &BTreeMap::new(), false)?;
                 added.remove(&spaces)?;
                 report.note(&format!("`{}` was not added", added.server.name));
@@ -245,7 +247,8 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
 fn sandbox_hint(name: &str) -> String {
     format!(
         "help: `{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
-         set `read`, `needs.write` or `needs.net` of the server in `.ai/config/mcp.yaml` and name them in its grants, or set `sandbox: none`"
+         set `needs: {{ read, write, net }}` of the server in `.ai/config/mcp.yaml`, repeat `write` and `net` in the \
+         grants of its tools, or set `sandbox: none`"
     )
 }
 

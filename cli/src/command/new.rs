@@ -99,7 +99,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     input_schemas::write_schema_of(&spaces.project, &path)?;
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
-        report.note(&format!("it now shadows `{id}` of the {} space", below.space.as_str()));
+        report.note(&format!("the new item shadows `{id}` of the {} space", below.space.as_str()));
     }
     let output = NewOutput { item_type: kind.as_str().to_owned(), item_id: id.to_string(), path };
     match report.format() {

@@ -46,7 +46,7 @@ pub struct PlanArgs {
     /// Plan a session of `rye chat` instead of a run
     #[arg(long)]
     chat: bool,
-    /// List every context of the directive, by the conditions that read its inputs
+    /// List the plans that the directive has for different inputs, each with the conditions that select it
     #[arg(long, conflicts_with = "graph")]
     all: bool,
     /// Draw the graph of the run
@@ -138,7 +138,7 @@ fn print_prompt(
             report.line(printable(&render::prompt::render_bare(compilation)).trim_end())?;
         }
         OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github => {
-            return Err(CommandError::usage("`--prompt` prints `human`, `plain` or `json`"));
+            return Err(CommandError::usage("`--prompt` supports only the formats `human`, `plain` and `json`"));
         }
     }
     Ok(Exit::Fine)

@@ -301,7 +301,9 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
             return Err(CommandError::usage(
                 "`--model` applies to a finished thread: an unfinished one keeps its model",
             )
-            .with_help("end it with `rye threads cancel`, then resume it with `--model` and `--message`"));
+            .with_help(
+                "end it with `rye threads cancel`, then use `rye run --resume` with `--model` and `--message`",
+            ));
         }
     };
     let unknown = || CommandError::failed(format!("the thread `{thread}` never started: it has no transcript"));
@@ -369,7 +371,7 @@ impl From<EngineError> for CommandError {
         }
         if let EngineError::Images(refused) = error {
             return Self::failed(refused.to_string())
-                .with_help("select a model that supports the image with `--model`");
+                .with_help("use `--model` to select a model that supports the image");
         }
         let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }

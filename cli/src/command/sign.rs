@@ -64,7 +64,11 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let root = match &spaces.user {
         _ if !args.user => &spaces.project,
         Some(user) => user,
-        None => return Err(CommandError::usage("no user space found")),
+        None => {
+            return Err(CommandError::usage(
+                "no user space found: create one with `rye keys generate`, or set `RYE_USER_SPACE`",
+            ));
+        }
     };
     let identity = user_keys()?.load()?.ok_or_else(|| {
         CommandError::failed("no signing key found to sign with").with_help("create one with `rye keys generate`")

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
+use rye_compiler::report::provenance::StepKind;
 use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
 use rye_grammar::{ItemId, Sources};
@@ -63,6 +64,8 @@ pub struct AnswerOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StepOutput {
+    /// `cause`: a reason for the value. `fix`: an edit that would change the value, or a condition of the edit.
+    pub kind: StepKind,
     pub text: String,
     pub source: Option<SourceOutput>,
 }
@@ -202,7 +205,11 @@ fn merge_answers(
                 steps: one
                     .steps
                     .into_iter()
-                    .map(|step| StepOutput { text: step.text, source: step.place.map(SourceOutput::from) })
+                    .map(|step| StepOutput {
+                        kind: step.kind,
+                        text: step.text,
+                        source: step.place.map(SourceOutput::from),
+                    })
                     .collect(),
             });
             answer.directives.push(directive.clone());
@@ -224,7 +231,7 @@ impl std::fmt::Display for WhyOutput {
                 writeln!(f, "  {}:{}:{}", source.file, source.line, source.column)?;
             }
             for step in &answer.steps {
-                writeln!(f, "  because {}", step.text)?;
+                writeln!(f, "  {} {}", step.kind.lead(), step.text)?;
                 if let Some(source) = &step.source {
                     writeln!(f, "    {}:{}:{}", source.file, source.line, source.column)?;
                 }

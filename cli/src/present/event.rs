@@ -217,7 +217,7 @@ fn format_blocks(content: &[ContentBlock]) -> String {
             ContentBlock::ToolCall(called) => format!("→ {}", format_call(called, 2_000)),
             ContentBlock::Image(image) => format!("({})", image.describe()),
             ContentBlock::Other { wire, value } => {
-                format!("(a block of {wire}) {}", truncate_line(&value.to_string(), MAX_INLINE_CHARS))
+                format!("(unknown {wire} content block) {}", truncate_line(&value.to_string(), MAX_INLINE_CHARS))
             }
         })
         .filter(|text| !text.trim().is_empty())

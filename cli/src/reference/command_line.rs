@@ -17,7 +17,10 @@ use crate::help_examples::with_examples;
 const OWN_VARIABLES: [(&str, &str); 19] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
     ("USER_SPACE", "the folder that holds the user's `.ai/`, if `RYE_USER_SPACE` is not set"),
-    ("HOME", "the folder that holds the user's `.ai/`, if neither is set; also the home folder of programs"),
+    (
+        "HOME",
+        "the folder that holds the user's `.ai/`, if neither variable above is set; also the home folder of programs",
+    ),
     ("PATH", "the search path of programs: tools, MCP servers, `bwrap`"),
     ("LANG", "the locale of programs"),
     ("COLUMNS", "the width of human output"),

@@ -35,7 +35,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Providers => "`rye providers list`",
         SchemaOutput::ProviderTest => "`rye providers test`",
         SchemaOutput::Why => "`rye why THING`",
-        SchemaOutput::Diagnostic => "other outputs, as a part",
+        SchemaOutput::Diagnostic => "outputs that contain diagnostics",
         SchemaOutput::Eval => "`rye eval`, one line for each request",
         SchemaOutput::Event => "`rye run --events`, one line for each event",
         SchemaOutput::Fetch => "`rye fetch TYPE ID`",

@@ -130,6 +130,8 @@ fn ambiguous_reference(reference: &str, several: &[ListedThread]) -> CommandErro
         listed.push(format!("    and {more} more"));
     }
     let matched = format_count(several.len() as u64, "thread");
-    CommandError::usage(format!("`{reference}` matches {matched}"))
-        .with_help(format!("use one of these ids, or add `--last` for the first one:\n{}", listed.join("\n")))
+    CommandError::usage(format!("`{reference}` matches {matched}")).with_help(format!(
+        "use one of these ids (commands for a single thread accept `--last` for the first one):\n{}",
+        listed.join("\n")
+    ))
 }

@@ -201,7 +201,7 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
     let strange = |path: &&Path| !matches!(path.segments.first(), Some(Segment::Name(root)) if matches!(root.as_str(), "directive" | "category" | "assertion"));
     if condition.paths().iter().any(strange) {
         return refused(
-            "it may read `directive` and `category`, and call `reaches(…)`, `passes(…)`, `flows(…)`, `spends_at_most(…)` and \
+            "an assertion may read `directive` and `category`, and call `reaches(…)`, `passes(…)`, `flows(…)`, `spends_at_most(…)` and \
              `survives(…)`"
                 .into(),
         );

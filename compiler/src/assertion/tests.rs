@@ -124,7 +124,7 @@ fn invalid_assertions_file_reports_each_error() {
         ("assertions: [{ id: x }]", "exactly one of"),
         ("assertions: [{ id: x, never: 'reaches(\"a' }]", "never closed"),
         ("assertions: [{ id: x, never: 'spends_at_most(much)' }]", "not an amount"),
-        ("assertions: [{ id: x, never: 'inputs.a == 1' }]", "it may read `directive`"),
+        ("assertions: [{ id: x, never: 'inputs.a == 1' }]", "an assertion may read `directive`"),
         ("assertions: [{ id: x, never: 'reaches(\"a\") &&' }]", "invalid condition"),
         ("assertions: [{ id: x, always: 'passes(ask)', nver: 1 }]", "nver"),
         ("lethal_trifecta: loud", "`off`"),

@@ -225,7 +225,7 @@ fn child_plan_is_bounded_by_its_spawn_parent() {
         compilation.origins.get("capability.rye.execute.tool.rye.look").unwrap().cause.to_string(),
         "inherited at spawn"
     );
-    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "the parent thread has no more");
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "bounded by the parent thread");
     assert_eq!(messages(&world, &request(0)).len(), 1);
 }
 
@@ -305,7 +305,7 @@ fn compile_rejects_a_spend_limit_below_one_turn() {
     let checked = compile(&world, &CompileRequest::new(item_id("leaf")));
     let diagnostic = checked.diagnostics.iter().next().unwrap();
     assert_eq!((diagnostic.code(), diagnostic.labels().len()), ("limit::cannot-afford-one-turn", 1));
-    assert_eq!(diagnostic.message(), "the spend limit of 0.001 is below the cost of one turn, up to 0.011676");
+    assert_eq!(diagnostic.message(), "the spend limit of 0.001 is below the worst-case cost of one turn, 0.011676");
 }
 
 #[test]

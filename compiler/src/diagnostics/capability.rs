@@ -13,12 +13,12 @@ pub enum CapabilityError {
     /// `example` is a shortest capability that the leaf grants and the base does not.
     #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
-    #[error("whether `{pattern}` stays within the base cannot be decided in reasonable time")]
+    #[error("cannot decide in reasonable time whether `{pattern}` stays within the grants of the base directive")]
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` has the risk `{tier}`, which is not acknowledged")]
     Unacknowledged { pattern: String, tier: String, span: Span },
     /// An acknowledgement of a risk tier that no grant of the same file has.
-    #[error("no grant has the risk `{tier}`")]
+    #[error("the acknowledgement of the risk `{tier}` has no effect: no grant has this risk")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
     Blocked { pattern: String, tier: String, span: Span },
@@ -41,7 +41,9 @@ pub enum CapabilityError {
     #[error("`{value}` is refused: {why}")]
     OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.
-    #[error("`net` opens the whole network to `{tool}`, not `{hosts}` alone: it is a program")]
+    #[error(
+        "`net` opens the whole network to `{tool}`, not only `{hosts}`: the sandbox cannot restrict a program to hosts"
+    )]
     WholeNetwork { tool: String, hosts: String, span: Span },
     /// The project's folder is granted to a program: existing files can be changed, new ones cannot be created.
     #[error(
@@ -107,33 +109,33 @@ impl Problem for CapabilityError {
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
             Self::UngrantedCall { capability, .. } => {
-                Some(format!("grant `{capability}` in `<permissions>`, or remove it from the body: the call will be denied"))
+                Some(format!("grant `{capability}` in `<permissions>`, or remove the call from the body: it will be denied"))
             }
             Self::AcknowledgesNothing { .. } => {
-                Some("remove it: it would silently acknowledge later grants".into())
+                Some("remove the acknowledgement: it would silently cover grants that are added later".into())
             }
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside cannot be granted".into())
             }
             Self::DeadGrant { add, tokens, .. } => Some(match add {
-                Some(add) => format!("write `<tool {add}>`, or remove the grant: its definition costs {tokens} tokens in every request"),
+                Some(add) => format!("write `<tool {add}>`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
                 None => "raise the limit, or remove the grant".to_owned(),
             }),
             Self::BlockedGrant { tokens, .. } => Some(format!(
-                "remove the grant, whose definition costs {tokens} tokens in every request, or narrow the condition of the hook"
+                "narrow the condition of the hook, or remove the grant: the tool's definition costs {tokens} tokens in every request"
             )),
             Self::UnusedHookGrant { .. } => Some("remove the grant".into()),
             Self::OutsideGrant { .. } => Some("correct the argument, or extend the grant".into()),
             Self::WholeNetwork { .. } => Some(
-                "use a tool of `kind: http`, which reaches only the named hosts; or write `net=\"*\"`, which states the access of a program"
+                "use a tool of `kind: http`, which reaches only the named hosts; or write `net=\"*\"` to state that the program gets the whole network"
                     .into(),
             ),
             Self::OnlyWhatIsThere { .. } => Some(
-                "name the folders that it writes, which are made where they are missing: `write=\"out/\"`; the file tools \
-                 make new files anywhere in the project"
+                "name the folders that the tool writes, such as `write=\"out/\"` (missing folders are created); or use the \
+                 file tools, which can create files anywhere in the project"
                     .into(),
             ),
-            Self::TooComplex { .. } => Some("use fewer wildcards in the two patterns".into()),
+            Self::TooComplex { .. } => Some("use fewer wildcards in this pattern and in the base's grants".into()),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
                 "grant less, or acknowledge it: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
             )),

@@ -93,7 +93,7 @@ impl Problem for ConfigError {
                 Some("no thread passes such a hook; name a hook of a hook file or of a directive, or `ask`".into())
             }),
             Self::Servers { .. } => {
-                Some("`rye mcp list` shows the servers once this is fixed; until then none can be used".into())
+                Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
             Self::ChangesNothing { about, .. } => {
                 Some(format!("remove this file: no settings are read from it; in the standard library, {about}"))
@@ -110,9 +110,11 @@ impl Problem for ConfigError {
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
-            Self::NeverMatches { span, .. } => vec![new_label(*span, "never true for a failure that reaches it")],
+            Self::NeverMatches { span, .. } => {
+                vec![new_label(*span, "no failure that reaches this rule meets the condition")]
+            }
             Self::UnknownGate { hook, span, .. } => vec![new_label(*span, format!("no hook has the id `{hook}`"))],
-            Self::ChangesNothing { span, .. } => vec![new_label(*span, "not a known settings file")],
+            Self::ChangesNothing { span, .. } => vec![new_label(*span, "no settings are read from this file")],
             Self::Refused { span, .. } => span.iter().map(|s| new_label(*s, "not understood")).collect(),
         }
     }

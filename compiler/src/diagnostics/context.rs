@@ -11,7 +11,7 @@ pub enum ContextError {
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// `left` is the number of tokens left in the budget.
-    #[error("the context file `{path}` has {tokens} tokens, and {left} are left")]
+    #[error("the context file `{path}` has {tokens} tokens, but only {left} tokens of the budget are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
@@ -109,17 +109,19 @@ impl Problem for ContextError {
             )),
             Self::Ceiling { because, .. } => Some(because.clone()),
             Self::ContinuationGrants { directive, .. } => Some(format!(
-                "a continuation keeps the plan of its thread and takes only the text of this directive: grant it in `{directive}`, or remove it"
+                "grant the pattern in `{directive}`, or remove the grant from the continuation directive: a continuation keeps the grants of its thread and uses only the text of the continuation directive"
             )),
             Self::Unfilled { help, .. } => Some((*help).to_owned()),
             Self::RepeatedParagraph { .. } => Some(
-                "remove one of them, or move the paragraph to knowledge that both directives and hooks name".into(),
+                "remove one of the two copies, or move the paragraph to a knowledge item that both places name".into(),
             ),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
-                    "the stable tokens are never read from the cache: {price} dollars more per 100 {per} of `{model}`; move the changing part behind them"
+                    "move the changing part behind the stable tokens, so that they can be read from the cache: now they cost {price} dollars more per 100 {per} of `{model}`"
                 ),
-                None => "the stable tokens are never read from the cache; move the changing part behind them".into(),
+                None => {
+                    "move the changing part behind the stable tokens, so that they can be read from the cache".into()
+                }
             }),
         }
     }

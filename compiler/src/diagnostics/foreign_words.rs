@@ -157,13 +157,12 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
         "allow" | "approve" | "accept" | "permit" | "ok" | "pass" | "noop" | "none" | "skip" | "ignore"
     ) {
         return Some(
-            "no action is needed: anything that no hook stops proceeds. `<permissions>` grants calls, hooks cannot"
-                .into(),
+            "no action is needed: everything that no hook stops proceeds; only `<permissions>` can grant calls".into(),
         );
     }
     if matches!(plain.as_str(), "ask" | "confirm" | "approval" | "requireapproval" | "permission") {
         return Some(
-            "no hook asks for an approval: a call needs one if its risk is `acknowledge_required` in `agent/capability_risk`".into(),
+            "a hook cannot request an approval: a call needs one if the policy of its risk tier is `acknowledge_required` in `agent/capability_risk`".into(),
         );
     }
     let (_, meant) = MEANINGS.iter().find(|(words, _)| words.split(' ').any(|known| known == plain))?;
@@ -181,7 +180,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     if let Some((tool, _)) = name.split_once('(') {
         let known = help_for(P::Tool, tool).unwrap_or("name the tool alone;");
         return Some(format!(
-            "{known} a grant has no rule for arguments, but a hook on `tool_call` can block some of them"
+            "{known} a grant has no rule for arguments, but a hook on `tool_call` can block calls by their arguments"
         ));
     }
     // An id with folders is an id of this system, not a tool name of another one.

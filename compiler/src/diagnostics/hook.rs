@@ -31,7 +31,7 @@ pub enum HookError {
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
     /// tier instead of a model.
     #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
-        ("model", true) => "it is the id of the model, and this is the name of a tier",
+        ("model", true) => "the fact is a model id, and the value is the name of a tier",
         ("model", false) => "no provider has such a model",
         ("classification.name", _) => "no rule of the classification table has this name",
         _ => "no directive has this id",
@@ -88,7 +88,9 @@ pub enum HookError {
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
     /// A text with commas on the right side of `in`.
-    #[error("the hook `{id}` looks for a part of the text `{text}`, not for one of several values")]
+    #[error(
+        "the hook `{id}` tests whether the fact is a part of the text `{text}`, not whether it is one of several values"
+    )]
     TextList { id: String, text: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
@@ -200,7 +202,7 @@ impl Problem for HookError {
                 }),
             Self::UnknownCall { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
-                    "call.name" => "write the name that the model calls it by, `rye_bash_bash`, or compare `call.item_id`".into(),
+                    "call.name" => "write the tool's name in the palette, such as `rye_bash_bash`, or compare `call.item_id`".into(),
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
             }),
@@ -214,8 +216,8 @@ impl Problem for HookError {
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
-                    "classification.name" => "the names are those of `patterns` in `agent/error_classification`; `classification.category` groups them".into(),
-                    "model" => "`rye providers` lists the models; part of an id is compared with `model contains \"…\"`".into(),
+                    "classification.name" => "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`".into(),
+                    "model" => "`rye providers` lists the models; to compare a part of an id, write `model contains \"…\"`".into(),
                     _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
                 })
             }),
@@ -227,7 +229,7 @@ impl Problem for HookError {
             }
             Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
             Self::OnlyLibrary { directive, .. } => Some(format!(
-                "leave it as it is if it guards `{directive}`; otherwise correct the condition, or remove the hook"
+                "keep the hook if it guards `{directive}`; otherwise correct the condition, or remove the hook"
             )),
             Self::RaisesNothing { limit, .. } => {
                 Some(format!("write the new value of `{limit}`, not the increase"))
@@ -236,7 +238,7 @@ impl Problem for HookError {
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
-            Self::NoEffect { .. } => Some("correct it, or remove the hook".into()),
+            Self::NoEffect { .. } => Some("correct the action or its condition, or remove the hook".into()),
             Self::Endless { .. } => Some(
                 "add a condition that ends the loop, such as `turn < 5` or a test of `result` or `outputs`".into(),
             ),
@@ -249,7 +251,7 @@ impl Problem for HookError {
                 "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
             ),
             Self::StartsMore { started, .. } => Some(format!(
-                "add `grants: [pattern]` to the hook if it is in a hook file, grant it to the thread, or grant less in `{started}`"
+                "add `grants: [pattern]` to the hook (only in a hook file), grant the capability to the thread, or grant less in `{started}`"
             )),
             Self::Beyond { capability, .. } => Some(format!(
                 "grant `{capability}` in `<permissions>`, or move the hook into a hook file of the project"

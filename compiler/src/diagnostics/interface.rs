@@ -47,6 +47,9 @@ pub enum InterfaceError {
     /// `used` is the location that needs the value; `None` if only the caller can supply it.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
+    /// `continuation` continues threads of `directive`, and requires an input that `directive` does not declare.
+    #[error("the input `{name}` of the continuation directive `{continuation}` has no value")]
+    ContinuationInput { name: String, directive: String, continuation: String, declared: Span, used: Span },
     /// A hook on `directive_return` reads an output that `directive` does not declare; `None` if no directive declares
     /// the output.
     #[error("{} output `{name}`", directive.as_ref().map_or("no directive has an".to_owned(), |d| format!("`{d}` has no")))]
@@ -78,7 +81,9 @@ impl Problem for InterfaceError {
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::RequiredDefault { .. } => "interface::required-default",
-            Self::MissingInput { .. } | Self::MissingParameter { .. } => "interface::missing-input",
+            Self::MissingInput { .. } | Self::ContinuationInput { .. } | Self::MissingParameter { .. } => {
+                "interface::missing-input"
+            }
             Self::UnknownOutput { .. } => "interface::unknown-output",
             Self::Choices { .. } => "interface::choices",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
@@ -96,6 +101,7 @@ impl Problem for InterfaceError {
             | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
             | Self::MissingInput { .. }
+            | Self::ContinuationInput { .. }
             | Self::MissingParameter { .. }
             | Self::UnknownOutput { .. }
             | Self::Type { .. }
@@ -114,7 +120,8 @@ impl Problem for InterfaceError {
             }),
             Self::UndeclaredInput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    "no directive has inputs, so the value is always absent".into()
+                    "declare the input in a directive, or remove it from the hook: without a declaration the \
+                     value is always absent".into()
                 } else {
                     format!("declared: {}", quote_list(declared))
                 })
@@ -123,13 +130,13 @@ impl Problem for InterfaceError {
                 Some(format!("declare the type `{expected}`, or give the {what} another name"))
             }
             Self::Choices { help, .. } => Some(help.clone()),
-            Self::Lookalike { input: Some(name), .. } => Some(format!("an input is written `{{input:{name}}}`")),
+            Self::Lookalike { input: Some(name), .. } => Some(format!("write `{{input:{name}}}` to insert the input")),
             Self::Lookalike { input: None, .. } => Some(
-                "only inputs are filled in, as `{input:name}`: declare one and give it with `--input`; put code in backticks".into(),
+                "to insert a value, declare an input, write `{input:name}` and pass the value with `--input`; if the text is code, put it in backticks".into(),
             ),
             Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if known.is_empty() {
-                    "the tool takes no parameters".into()
+                    "remove the parameter: the tool takes none".into()
                 } else {
                     format!("parameters: {}", quote_list(known))
                 })
@@ -137,7 +144,7 @@ impl Problem for InterfaceError {
             Self::MissingParameter { name, .. } => Some(format!("add `{name}` to the parameters of the call")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    "without declared outputs nothing is returned, and this event never fires".into()
+                    "declare the output, or remove the hook: without declared outputs, this event never fires".into()
                 } else {
                     format!("declared: {}", quote_list(declared))
                 })
@@ -149,8 +156,11 @@ impl Problem for InterfaceError {
                 Some(format!("write `{{input:{name}}}` where its value belongs, or remove the declaration"))
             }
             Self::MissingInput { name, .. } => {
-                Some(format!("give it (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
+                Some(format!("pass a value (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
             }
+            Self::ContinuationInput { name, directive, continuation, .. } => Some(format!(
+                "declare `{name}` in `{directive}` too, or declare a `default` in `{continuation}`: a continuation has only the inputs of its thread"
+            )),
             Self::Type { expected, .. } => Some(format!("write {expected}")),
             Self::Part { .. } => Some("change the value, or the declared `<item>` and `<field>` types".into()),
         }
@@ -173,8 +183,14 @@ impl Problem for InterfaceError {
             Self::MissingParameter { tool, span, .. } => {
                 vec![new_label(*span, format!("required by `{tool}`"))]
             }
-            Self::RequiredDefault { span, .. } => vec![new_label(*span, "a missing value is the default")],
+            Self::RequiredDefault { span, .. } => {
+                vec![new_label(*span, "if the value is missing, the default is used")]
+            }
             Self::UnusedInput { span, .. } => vec![new_label(*span, "declared here, used nowhere")],
+            Self::ContinuationInput { directive, declared, used, .. } => vec![
+                new_label(*used, format!("`{directive}` does not declare this input")),
+                new_label(*declared, "required here, without a default"),
+            ],
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| new_label(*s, "its value is needed here"));
                 used.chain(declared.iter().map(|s| new_label(*s, "required here, without a default"))).collect()

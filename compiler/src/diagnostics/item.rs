@@ -63,7 +63,7 @@ pub enum ItemError {
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
     /// `own_item` is the only item that may use the built-in tool, if it is reserved for an item.
-    #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" beside `{i}`")).unwrap_or_default())]
+    #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" for items other than `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
@@ -72,6 +72,9 @@ pub enum ItemError {
     /// The content is not what was signed.
     #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String, span: Option<Span> },
+    /// A file without a signature, although the settings require one.
+    #[error("`{path}` is not signed, but `signing.require` is `all`")]
+    Unsigned { path: String, span: Option<Span> },
     /// The key of a signature is not trusted; `others` are further files with signatures of this key.
     #[error("`{path}`{} signed with the key `{key_id}`, which is not trusted", count_others(others))]
     UntrustedKey { path: String, key_id: String, others: Vec<String> },
@@ -157,7 +160,9 @@ impl Problem for ItemError {
             Self::UnusedParameter { .. } => "item::unused-parameter",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
-            Self::Signature { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => "item::signature",
+            Self::Signature { .. } | Self::Unsigned { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => {
+                "item::signature"
+            }
             Self::Stray { .. } | Self::StrayProgram { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
@@ -211,6 +216,7 @@ impl Problem for ItemError {
             | Self::Unreadable { .. }
             | Self::Ambiguous { .. }
             | Self::Signature { .. }
+            | Self::Unsigned { .. }
             | Self::UntrustedKey { .. } => Severity::Error,
         }
     }
@@ -250,21 +256,21 @@ impl Problem for ItemError {
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
             Self::UnusedParameter { name, .. } => Some(format!(
-                "write `{{{name}}}` into an argument of `command`, pass all of them as `{{params_json}}`, or remove the parameter"
+                "write `{{{name}}}` into an argument of `command`, pass all parameters as `{{params_json}}`, or remove the parameter"
             )),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
-                Some("no thread is offered this tool: correct it at its server, then run `rye mcp refresh`".into())
+                Some("no thread gets this tool: correct the schema at its server, then run `rye mcp refresh`".into())
             }
             Self::ServerTask { .. } => Some(
-                "rye starts no tasks (`execution.taskSupport: required`), so no thread is offered this tool: select another tool, or a setting of the server that answers calls directly".into(),
+                "rye does not support MCP tasks, so no thread is offered this tool: use another tool, or configure the server to allow direct calls (it declares `execution.taskSupport: required`)".into(),
             ),
-            Self::Unreadable { .. } => Some("put a readable UTF-8 text file there, inside the space, or remove it".into()),
+            Self::Unreadable { .. } => Some("replace the file with a readable UTF-8 text file that lies inside its space, or remove it".into()),
             Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
             Self::StrayProgram { path, declaration } => Some(format!(
-                "tools are scripts in Python, JavaScript, TypeScript or shell, or YAML: declare it in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`"
+                "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
             )),
             Self::FrontMatter { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
@@ -279,12 +285,12 @@ impl Problem for ItemError {
             }
             Self::UnknownBuiltin { suggestion, own_item: None, .. } => did_you_mean(suggestion.as_ref(), || {
                 let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
-                Some(format!("every call will fail; known: {}", super::quote_list(&known)))
+                Some(format!("every call will fail; built-in tools: {}", super::quote_list(&known)))
             }),
             Self::Shadows { tokens, .. } => Some(shadows_help(*tokens)),
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
             Self::InvalidFrontMatter { .. } => {
-                Some("its lines are read as plain text: put values with `:`, `[` or quotes into quotes".into())
+                Some("quote values that contain `:`, `[` or quotes; until then, all lines are plain text".into())
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
@@ -293,16 +299,23 @@ impl Problem for ItemError {
                 did_you_mean(suggestion.as_ref(), || Some("keep it as a note for readers, or remove it".into()))
             }
             Self::Version { .. } => Some("write numbers with dots: `1.0.0`".into()),
-            Self::Silent { .. } => Some("write the prompt below the block, or let a directive extend it".into()),
+            Self::Silent { .. } => Some("write the prompt below the metadata, or let a directive extend it".into()),
             Self::LateSignature { .. } => {
-                Some("remove the lines above it, or the line itself and sign the file again with `rye sign`".into())
+                Some("remove the lines above the signature, or remove the signature and run `rye sign` again".into())
             }
             Self::UntrustedKey { key_id, others, .. } => {
-                let also = if others.is_empty() { String::new() } else { format!("; also {}", list_others(others)) };
+                let also = if others.is_empty() {
+                    String::new()
+                } else {
+                    format!("; this key also signed {}", list_others(others))
+                };
                 Some(format!(
                     "if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}"
                 ))
             }
+            Self::Unsigned { .. } => Some(
+                "review the file, then sign it with `rye sign ITEM` (an item of the user space with `--user`)".into(),
+            ),
             Self::Signature { .. } => {
                 Some("if the change is yours, sign the file again with `rye sign`; otherwise restore the signed content".into())
             }
@@ -343,6 +356,7 @@ impl Problem for ItemError {
                 vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
             }
             Self::Signature { span, .. } => span.iter().map(|s| new_label(*s, "invalid")).collect(),
+            Self::Unsigned { span, .. } => span.iter().map(|s| new_label(*s, "no signature line")).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
             Self::UnusedParameter { span, .. } => vec![new_label(*span, "in no argument of the command")],
@@ -368,14 +382,16 @@ impl Problem for ItemError {
 fn other_kind_help(kind: ItemKind, id: &str) -> String {
     match kind {
         ItemKind::Tool => format!(
-            "a directive calls it: grant `<tool>{}</tool>` in `<permissions>`, and run that directive",
+            "to use the tool, grant `<tool>{}</tool>` in the `<permissions>` of a directive, and run that directive",
             id.replace('/', ".")
         ),
         ItemKind::Knowledge => {
-            format!("a directive sends it: write `<before>{id}</before>` in `<context>`, and run that directive")
+            format!(
+                "to use it, write `<before>{id}</before>` in the `<context>` of a directive, and run that directive"
+            )
         }
-        ItemKind::Prompt => format!("a chat calls it: type `/{id}`"),
-        ItemKind::Skill => format!("a chat calls it: type `/skill:{id}`"),
+        ItemKind::Prompt => format!("type `/{id}` in a chat"),
+        ItemKind::Skill => format!("type `/skill:{id}` in a chat"),
         ItemKind::Config | ItemKind::Directive => "name a directive".to_owned(),
     }
 }
@@ -385,7 +401,7 @@ fn shadows_help((over, under): (u64, u64)) -> String {
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
     format!(
-        "every directive on a base of the standard library reads this item instead: {difference}, {over} instead of {under}"
+        "every directive that extends a base of the standard library gets this item instead: {difference} ({over} instead of {under})"
     )
 }
 
@@ -418,7 +434,7 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         }
         ("key", "`limits` of `agent/agent`") if crate::semantics::limits::LimitName::parse(key).is_some() => {
             Some(format!(
-                "the default limits are in `agent/resilience`: `limits: {{ {key}: … }}`; a bound on every directive is `limits: {{ max: {{ {key}: … }} }}` here"
+                "to set a default, write `limits: {{ {key}: … }}` in `agent/resilience`; to bound every directive, write `limits: {{ max: {{ {key}: … }} }}` here"
             ))
         }
         ("key", "`check.yaml`") if key.contains("::") => {

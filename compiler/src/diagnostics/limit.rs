@@ -14,10 +14,10 @@ pub enum LimitError {
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
     /// Amounts are decimal dollars.
-    #[error("the spend limit of {limit} is below the cost of one turn, up to {needed}")]
+    #[error("the spend limit of {limit} is below the worst-case cost of one turn, {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
     /// `needed` is a lower bound on the tokens of the first request.
-    #[error("the token limit of {limit} is below the first request, at least {needed} tokens")]
+    #[error("the token limit of {limit} is below the size of the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
     /// The values of the placeholders are longer than a prompt may be.
     #[error("the prompt of `{directive}` has more than {mebibytes} MiB of values in its placeholders")]
@@ -99,7 +99,7 @@ impl Problem for LimitError {
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
             Self::OneTurn { span, .. } => vec![new_label(*span, "too few for a call and an answer")],
             Self::PromptTooLong { span, .. } => {
-                span.iter().map(|s| new_label(*s, "with its placeholders filled in")).collect()
+                span.iter().map(|s| new_label(*s, "too long with its placeholders filled in")).collect()
             }
             Self::CannotAffordOneTurn { span, .. }
             | Self::PromptAboveTokens { span, .. }

@@ -105,11 +105,13 @@ impl Problem for ModelError {
                 Some(near.unwrap_or_default() + &add)
             }
             Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
-            Self::UnfitFallback { .. } => {
-                Some("name a fallback that fits, send less in the first request, or raise the limit".into())
-            }
+            Self::UnfitFallback { .. } => Some(
+                "name a fallback with a larger context window or lower prices, send less in the first request, or \
+                 raise `spend`"
+                    .into(),
+            ),
             Self::FallbackWithoutImages { .. } => {
-                Some("name a fallback that accepts images if this directive is given any".into())
+                Some("if messages of this directive can contain images, name a fallback that accepts images".into())
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
                 "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
@@ -128,7 +130,9 @@ impl Problem for ModelError {
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
             Self::UnfitFallback { span, .. } => vec![new_label(*span, "does not fit")],
             Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
-            Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "gets a model without a price")).collect(),
+            Self::Unpriced { span, .. } => {
+                span.iter().map(|s| new_label(*s, "selects a model without a price")).collect()
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Label, Problem, Severity, new_label};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PaletteError {
     /// Two items have the same flattened name; `span` is the grant that reaches both, if it is written.
-    #[error("`{first}` and `{second}` would both be the tool `{name}`")]
+    #[error("`{first}` and `{second}` would both have the tool name `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
     /// A protocol item describes a primary action that no grant allows.
     #[error("`{item}` describes `{primary}`, which this directive is not granted")]

@@ -32,7 +32,7 @@ impl Problem for PlanError {
     }
 
     fn help(&self) -> Option<String> {
-        Some("no file causes this: please report it with the directive that did".into())
+        Some("no project file can cause this: report it as a bug of rye, together with the directive".into())
     }
 
     fn labels(&self) -> Vec<Label> {

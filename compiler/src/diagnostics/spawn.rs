@@ -8,13 +8,13 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list, quote
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
     /// `circle` begins and ends with the same directive; each of `spans` names the next directive of the circle.
-    #[error("{}, and only the default of `depth` ends that", describe_cycle(circle))]
+    #[error("{}, and only the default limit `depth` ends the recursion", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// `capability` is a shortest capability that the child grants and the parent does not.
     #[error("`{parent}` starts `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
     ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
     /// `limit` is `depth` or `spawns`.
-    #[error("`{parent}` starts `{child}`, and its `{limit}` of 0 lets it have no children")]
+    #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little, if the parent's
     /// own limit would be enough.
@@ -125,7 +125,10 @@ impl Problem for SpawnError {
             }
             Self::UnknownOutput { suggestion, declared, children, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    format!("{} has no outputs: its answer is its text, `result`", quote_list(children))
+                    format!(
+                        "no outputs are declared by {}: read `result`, the text of the answer, instead",
+                        quote_list(children)
+                    )
                 } else {
                     format!("declared: {}", quote_list(declared))
                 })

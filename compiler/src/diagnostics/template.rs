@@ -20,7 +20,7 @@ pub enum TemplateError {
     UnhintedArgument { number: usize, hinted: usize, span: Span },
     #[error("`{text}` is not a placeholder of a prompt template")]
     Placeholder { text: String, span: Span },
-    #[error("no message calls the prompt template `{name}`: `/{name}` is a command of every chat")]
+    #[error("the prompt template `{name}` cannot be called: `/{name}` is a built-in command of every chat")]
     Hidden { name: String, span: Span },
     /// `written` is the placeholder of another form that the command contains.
     #[error("the command `{name}` ignores the text after its name")]
@@ -57,7 +57,8 @@ impl Problem for TemplateError {
     fn help(&self) -> Option<String> {
         Some(match self {
             Self::MisspeltPlaceholder { .. } => {
-                "all arguments are `$ARGUMENTS` or `$@`, the first one is `$1`; `$$` is a dollar sign".into()
+                "write `$ARGUMENTS` or `$@` for all arguments and `$1` for the first one; `$$` is a literal dollar sign"
+                    .into()
             }
             Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` where they belong, or remove the hint".into(),
             Self::UnhintedArgument { .. } => "name each argument in the hint: `<from> <to>`".into(),

@@ -75,6 +75,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Unreadable { .. }
             | ItemError::Ambiguous { .. }
             | ItemError::Signature { .. }
+            | ItemError::Unsigned { .. }
             | ItemError::UntrustedKey { .. }
             | ItemError::LateSignature { .. }
             | ItemError::Stray { .. }

@@ -18,7 +18,7 @@ pub struct Formatted {
 pub enum FormatRefusal {
     #[error("it has errors: run `rye check` for the details")]
     Broken,
-    #[error("it is signed: sign it again after changing it")]
+    #[error("it is signed: remove the signature, format the file, then sign it again")]
     Signed,
     #[error("formatting would change its meaning")]
     Unsafe,

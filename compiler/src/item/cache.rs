@@ -439,11 +439,8 @@ impl<'w> Items<'w> {
             && rye_grammar::signature::parse(source, &text).is_none()
             && self.requires_signatures()
         {
-            let reason = "it is not signed, and `signing.require` requires signatures on all files".to_owned();
-            self.report(
-                FaultSource::Source(source),
-                ItemError::Signature { path, reason, span: Some(Span::new(source, 0, 0)) },
-            );
+            let span = Some(Span::new(source, 0, 0));
+            self.report(FaultSource::Source(source), ItemError::Unsigned { path, span });
             return None;
         }
         self.cache.parsed.set(self.cache.parsed.get() + 1);

@@ -111,7 +111,7 @@ fn name_fault(name: &str) -> Option<String> {
         return Some("has characters other than `a` to `z`, `0` to `9` and `-`".to_owned());
     }
     let is_loose = name.starts_with('-') || name.ends_with('-') || name.contains("--");
-    is_loose.then(|| "has a hyphen that joins no words".to_owned())
+    is_loose.then(|| "starts or ends with a hyphen, or has two hyphens in a row".to_owned())
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ fn to_limit_error(fault: LimitResolutionError<LimitOrigin>) -> LimitError {
         LimitResolutionError::TooDeep { source } => LimitError::Invalid {
             name: LimitName::Depth.to_string(),
             found: source.shown,
-            why: "has to be above 0 in the parent for it to have children".to_owned(),
+            why: "has to be above 0 in the parent thread, otherwise the parent can have no children".to_owned(),
             span: source.span,
         },
     }

@@ -65,7 +65,7 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
                 let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
                 let near = closest(model, models.iter().map(|m| m.id.as_str()));
                 let expected = near.map_or_else(
-                    || "the id of one of its `models`".to_owned(),
+                    || "the id of a model under `models`".to_owned(),
                     |near| format!("one of its models, such as `{near}`"),
                 );
                 reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), &expected, span);
@@ -76,7 +76,12 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
     if let Some(tier) = default_tier.as_ref().filter(|t| !tiers.is_empty() && !tiers.contains_key(*t)) {
         let known: Vec<String> = tiers.keys().map(|t| format!("`{t}`")).collect();
         let span = node.get("default_tier").map(|n| n.span);
-        reader.invalid("default_tier", &format!("`{tier}`"), &format!("one of its tiers: {}", known.join(", ")), span);
+        reader.invalid(
+            "default_tier",
+            &format!("`{tier}`"),
+            &format!("one of the provider's tiers: {}", known.join(", ")),
+            span,
+        );
     }
     let mut connection = serde_json::Map::new();
     let mut from_project = Vec::new();

@@ -108,7 +108,7 @@ fn tool_over_budget_is_dropped_and_smaller_ones_fit() {
 fn equal_tool_names_collide() {
     let (_, diagnostics) = palette(&["rye.execute.tool.*"], &[("a/b_c", 10), ("a/b/c", 10)], 2000);
     let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-    assert_eq!(messages, ["`a/b/c` and `a/b_c` would both be the tool `a_b_c`"]);
+    assert_eq!(messages, ["`a/b/c` and `a/b_c` would both have the tool name `a_b_c`"]);
     let (_, diagnostics) = palette(&["rye.execute.tool.*"], &[("rye/execute", 10), ("rye/directive/return", 10)], 2000);
     assert_eq!(diagnostics.len(), 2);
 }

@@ -100,8 +100,9 @@ impl PlannedModel {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
         }
-        let exact =
-            self.missing_tokenizer().map(|exact| format!("; {exact} is exact for {}, this build lacks it", self.id));
+        let exact = self
+            .missing_tokenizer()
+            .map(|exact| format!("; {exact} would be exact for {}, but this build of rye lacks it", self.id));
         format!("as {}{}", self.counted_by, exact.unwrap_or_default())
     }
 

@@ -120,7 +120,7 @@ impl fmt::Display for Note {
             }
             Self::Escaped { tag, count, .. } => {
                 let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-                write!(f, "its text closes `<{tag}>` {times}: sent as `&lt;/{tag}>`")
+                write!(f, "its text contains the closing tag `</{tag}>` {times}, which is sent as `&lt;/{tag}>`")
             }
         }
     }

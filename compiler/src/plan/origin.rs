@@ -76,7 +76,7 @@ impl fmt::Display for OriginCause {
             Self::Declared(OriginKind::Config(id)) => write!(f, "set in `{id}`"),
             Self::Declared(OriginKind::BuiltIn) => f.write_str("built in"),
             Self::GivenWithCall => f.write_str("given with the call"),
-            Self::ParentLimit => f.write_str("the parent thread has no more"),
+            Self::ParentLimit => f.write_str("bounded by the parent thread"),
             Self::InheritedGrant => f.write_str("inherited at spawn"),
             Self::Grant(pattern) => write!(f, "granted by `{pattern}`"),
             Self::NoPermissions => f.write_str("the chain declares no permissions; the gate decides"),

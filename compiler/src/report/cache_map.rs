@@ -95,7 +95,7 @@ impl Plan {
         if let Some(fallback) = &self.model.fallback {
             let name = format!("{}/{}", fallback.provider, fallback.id);
             let end = PrefixEnd {
-                what: format!("the cache of {name} is another one"),
+                what: format!("the start: {name} has a cache of its own"),
                 place: origins.get("model").and_then(|origin| origin.place.clone()),
             };
             steps.push(map.priced(NextRequest::Fallback, fallback, 0, Some(end)));
@@ -296,7 +296,7 @@ mod tests {
                 "turn all",
                 "continuation system its own messages",
                 "thread all",
-                "fallback nothing the cache of main/small is another one",
+                "fallback nothing the start: main/small has a cache of its own",
             ]
         );
     }

@@ -106,19 +106,19 @@ fn grant_fixes(
     let leaf = compilation.origins.get(&format!("link.{}", plan.directive)).and_then(|origin| origin.place.clone());
     let add = match declaring {
         Some(by) if is_own => {
-            DerivationStep::new(format!("add `{line}` to the `<permissions>` of `{}`", by.id()), place)
+            DerivationStep::new_fix(format!("add `{line}` to the `<permissions>` of `{}`", by.id()), place)
         }
         Some(by) => {
             let text = format!(
-                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat those that it needs",
+                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat the ones that are needed",
                 plan.directive,
                 by.id()
             );
-            DerivationStep::new(text, leaf)
+            DerivationStep::new_fix(text, leaf)
         }
         None => {
             let text = format!("add `<permissions>{line}</permissions>` to the `<metadata>` of `{}`", plan.directive);
-            DerivationStep::new(text, leaf)
+            DerivationStep::new_fix(text, leaf)
         }
     };
     let mut steps = vec![add];
@@ -128,14 +128,17 @@ fn grant_fixes(
         let text = format!(
             "its risk is `{tier}`: without `<acknowledge risk=\"{tier}\">REASON</acknowledge>`, each call needs an approval"
         );
-        steps.push(DerivationStep::new(text, None));
+        steps.push(DerivationStep::new_fix(text, None));
     }
     let ancestors = plan.chain.iter().rev().skip(1).filter_map(|link| items.directive(&link.id));
     let sealed = ancestors.filter(|link| link.permissions.as_ref().is_some_and(|permissions| permissions.sealed));
     for link in sealed.filter(|link| declaring.is_none_or(|by| by.id() != link.id())) {
-        let text =
-            format!("`{}` seals its permissions: the grant is an error until `{}` has it too", link.id(), link.id());
-        steps.push(DerivationStep::new(text, permissions_place(items, &link)));
+        let text = format!(
+            "`{}` seals its permissions: the grant is an error until `{}` grants the same",
+            link.id(),
+            link.id()
+        );
+        steps.push(DerivationStep::new_fix(text, permissions_place(items, &link)));
     }
     steps
 }

@@ -1,6 +1,9 @@
 //! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. They are read
 //! from the records that the compiler keeps beside the plan.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::compile::Compilation;
 use crate::hook::{HookSource, PlanVerdict};
 use crate::plan::note::OmissionReason;
@@ -9,13 +12,40 @@ use crate::plan::{Layer, Origin, OriginCause, OriginKind, SourcePlace};
 /// A step of a derivation: a statement and the source line it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivationStep {
+    pub kind: StepKind,
     pub text: String,
     pub place: Option<SourcePlace>,
 }
 
+/// The role of a step in an explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// A reason for the explained value.
+    Cause,
+    /// An edit that would change the explained value, or a condition of the edit.
+    Fix,
+}
+
+impl StepKind {
+    /// Returns the word before the text of a step.
+    pub fn lead(self) -> &'static str {
+        match self {
+            Self::Cause => "because",
+            Self::Fix => "help:",
+        }
+    }
+}
+
 impl DerivationStep {
+    /// Creates a step of the kind [`StepKind::Cause`].
     pub fn new(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
-        Self { text: text.into(), place }
+        Self { kind: StepKind::Cause, text: text.into(), place }
+    }
+
+    /// Creates a step of the kind [`StepKind::Fix`].
+    pub fn new_fix(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
+        Self { kind: StepKind::Fix, text: text.into(), place }
     }
 }
 

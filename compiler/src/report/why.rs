@@ -40,7 +40,7 @@ impl fmt::Display for Explanation {
             write!(f, "\n  {place}")?;
         }
         for step in &self.steps {
-            write!(f, "\n  because {}", step.text)?;
+            write!(f, "\n  {} {}", step.kind.lead(), step.text)?;
             if let Some(place) = &step.place {
                 write!(f, "\n    {place}")?;
             }

@@ -85,7 +85,10 @@ impl WorkspaceScan<'_, '_> {
         } else {
             // The trust in a directive covers its hooks.
             let how = describe_steering(&action.node).filter(|_| is_of_file)?;
-            (TrustRequirementKind::Hook, at(&format!("{how}, even of directives that can use a shell or the network")))
+            (
+                TrustRequirementKind::Hook,
+                at(&format!("{how}, even in threads of directives that can use a shell or the network")),
+            )
         };
         Some(TrustRequirement {
             kind,

@@ -18,7 +18,7 @@ pub enum ArgvError {
     Close(String),
     #[error("`{{{0}}}` is not a parameter name")]
     Name(String),
-    #[error("parameter `{0}` contains a zero byte, which an argument cannot")]
+    #[error("parameter `{0}` contains a zero byte, which is not allowed in an argument")]
     Zero(String),
     #[error("the variable `{0}` of the environment is not set")]
     Unset(String),

@@ -37,7 +37,8 @@ impl Default for Idempotence {
     }
 }
 
-const EXPECTED_FORM: &str = "`true`, `false`, or parameters with the values that make a call repeatable";
+const EXPECTED_FORM: &str =
+    "`true`, `false`, or a mapping from parameters to the values with which a call may run again";
 
 impl ToolSpecReader {
     /// Reads `idempotent` and checks it against the parameters of the tool.

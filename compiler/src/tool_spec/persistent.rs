@@ -17,10 +17,9 @@ impl ToolSpecReader {
             ToolKind::Script { entry: ScriptEntry::Main, .. } => {
                 Some(("a persistent script needs the function `execute`, which is called once a line", "only `main`"))
             }
-            ToolKind::Script { entry: ScriptEntry::Whole, .. } => Some((
-                "a shell script cannot be persistent: it runs once a call",
-                "use Python or JavaScript, or `kind: command`",
-            )),
+            ToolKind::Script { entry: ScriptEntry::Whole, .. } => {
+                Some(("a shell script cannot be persistent: it runs once a call", "the script ends after each call"))
+            }
             ToolKind::Command { argv } => {
                 let depends = argv.iter().any(|text| {
                     argv::placeholders(text).is_ok_and(|found| {
@@ -36,11 +35,15 @@ impl ToolSpecReader {
                 ))
             }
             ToolKind::Builtin { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. } => {
-                Some(("only commands and scripts can be persistent", "not a program of this tool"))
+                Some(("only commands and scripts can be persistent", "this tool has no program of its own"))
             }
         };
         if let Some((message, label)) = refused {
-            let help = Some("remove `persistent`, or read one JSON line for each call".to_owned());
+            let help = Some(
+                "remove `persistent`, or use a script with the function `execute`, or a command without parameters \
+                 that reads one JSON line for each call"
+                    .to_owned(),
+            );
             self.report_bad_value(value.span, message.to_owned(), label, help);
         }
         true

@@ -230,7 +230,7 @@ impl ToolSpecReader {
                 let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "sandbox"].map(|key| {
                     let text = self.text(node, key);
                     if text.is_none() && node.get(key).is_none() {
-                        self.report_missing(node, key, "`rye mcp refresh` writes these files");
+                        self.report_missing(node, key, "run `rye mcp refresh`, which writes the files of MCP tools");
                     }
                     text
                 });
@@ -241,7 +241,7 @@ impl ToolSpecReader {
                     let known = ServerSandbox::ALL.map(ServerSandbox::as_str);
                     let span = node.get("sandbox").map_or(node.span, |sandbox| sandbox.span);
                     let help = Some(did_you_mean(&word, &known));
-                    self.report_bad_value(span, format!("no server has the sandbox `{word}`"), "unknown sandbox", help);
+                    self.report_bad_value(span, format!("unknown server sandbox `{word}`"), "unknown sandbox", help);
                     return None;
                 };
                 Some(ToolKind::Mcp {
@@ -268,7 +268,7 @@ impl ToolSpecReader {
     fn task_support(&mut self, node: &Node) {
         let Some(support) = node.get("task_support") else { return };
         if self.text(node, "task_support").is_none_or(|word| word != "required") {
-            let help = Some("`rye mcp refresh` writes `task_support: required`, or leaves it out".to_owned());
+            let help = Some("remove the key: `rye mcp refresh` writes it if necessary".to_owned());
             self.report_bad_value(support.span, "`task_support` must be `required`".into(), "unknown value", help);
             return;
         }
@@ -576,7 +576,7 @@ pub(super) struct TemplateScope<'a> {
 
 fn description_help(script: Option<&ScriptDeclarations>) -> &'static str {
     match script.map(|s| s.language) {
-        None | Some(ToolLanguage::Yaml) => "describe in one sentence what the tool does; the model chooses by it",
+        None | Some(ToolLanguage::Yaml) => "describe the tool in one sentence: the model selects tools by this text",
         Some(ToolLanguage::Shell) => "write it into the header: `# rye: {description: what the tool does}`",
         Some(ToolLanguage::Python) => "write `__tool_description__ = \"what the tool does\"` at the top level",
         Some(ToolLanguage::JavaScript | ToolLanguage::TypeScript) => {

@@ -233,7 +233,10 @@ impl SchemaChecker<'_, '_> {
                 Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
                     let shape = property.value.as_str().filter(|t| TYPES.contains(t)).unwrap_or("string");
                     let help = Some(format!("`{name}: {{ type: {shape} }}`"));
-                    let message = format!("the parameter `{name}` has no schema, but {}", property.value.describe());
+                    let message = format!(
+                        "the schema of the parameter `{name}` must be a mapping, not {}",
+                        property.value.describe()
+                    );
                     self.r.report_bad_value(property.value.span, message, "expected a mapping", help);
                 }
             }
@@ -242,7 +245,7 @@ impl SchemaChecker<'_, '_> {
 
     fn check_names(&mut self, key: &str, value: &Node) {
         if !matches!(value.kind, Kind::List(_)) {
-            let help = "it is a list of names, beside `properties`: `required: [path]`".to_owned();
+            let help = "write a list of names, beside `properties`: `required: [path]`".to_owned();
             return self.r.report_bad_value(
                 value.span,
                 format!("`{key}` is not a list of names"),

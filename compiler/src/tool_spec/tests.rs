@@ -178,7 +178,7 @@ fn idempotence_can_depend_on_arguments() {
     let stored = serde_json::to_value(&some).unwrap();
     assert_eq!(stored, json!({"dry": [true], "verb": ["get", "list"]}));
     assert_eq!(serde_json::from_value::<Idempotence>(stored).unwrap(), some);
-    let shape = "`idempotent` must be `true`, `false`, or parameters with the values that make a call repeatable, not ";
+    let shape = "`idempotent` must be `true`, `false`, or a mapping from parameters to the values with which a call may run again, not ";
     for (bad, message) in [
         (json!("yes"), format!("{shape}a string")),
         (json!({}), format!("{shape}a mapping")),

@@ -100,7 +100,7 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
         // The extends chain covers the hooks of a directive.
         let is_of_file = !matches!(hook.source, HookSource::Directive { .. });
         let Some(how) = describe_steering(&hook.action).filter(|_| is_steering && is_of_file) else { continue };
-        let what = format!("{how} of a thread that is granted {}", wide.join(", "));
+        let what = format!("{how} in a thread that is granted {}", wide.join(", "));
         found.push(requirement_of_hook(plan, (index, hook), &what, traces));
     }
     // The manifest is sorted by id, with the spaces of an id in their order.
@@ -205,7 +205,7 @@ pub fn script_requirement(path: &str) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Script,
         name: path.to_owned(),
-        what: "simulates the model: the calls that it names are made".to_owned(),
+        what: "simulates the model: every tool call in the script is executed".to_owned(),
         subjects: vec![Subject {
             kind: ItemKind::Config,
             id: format!("script:{path}"),

@@ -89,7 +89,7 @@ fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
         ("hook", "s", "at agent_end: signs tool `t` with your key"),
         ("hook", "o", "at after_step: executes directive `a`"),
         ("provider", "anthropic", "sends prompts and the key as set by base_url: \"https://elsewhere.test\""),
-        ("risk", "agent/capability_risk", "sets the risk tiers of its own capabilities"),
+        ("risk", "agent/capability_risk", "sets the risk tiers of the project's capabilities"),
         ("tool", "t", "starts [\"bash\",\"scripts/x.sh\",\"{a}\"]"),
     ];
     let sorted = |mut list: Vec<(&'static str, String, String)>| {
@@ -165,7 +165,7 @@ fn builtin_under_another_id_needs_trust() {
         ("mine", "read", false),
     ] {
         let found = requirements_of_workspace(&world("").project(&format!(".ai/tools/{id}.yaml"), builtin(name)));
-        let expected = format!("is the engine's `{name}` under a name of its own");
+        let expected = format!("is the engine's built-in tool `{name}` under another name");
         assert_eq!(
             summaries(&found),
             if asked { vec![("tool", id, expected.as_str())] } else { vec![] },
@@ -183,7 +183,7 @@ fn a_tool_that_sends_requests_is_asked_about_whether_or_not_it_takes_a_key_along
     };
     for (more, what) in [
         ("", "sends requests to https://a.test/x?q={q}"),
-        ("environment: [K]\n", "sends requests to https://a.test/x?q={q}, given K of the environment"),
+        ("environment: [K]\n", "sends requests to https://a.test/x?q={q}, gets the environment variables K"),
     ] {
         let world = world("").project(".ai/tools/t.yaml", tool(more));
         assert_eq!(summaries(&requirements_of_workspace(&world)), [("tool", "t", what)]);

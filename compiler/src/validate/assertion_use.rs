@@ -64,7 +64,7 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
             }
         }
         if !selected.is_empty() && selected.iter().all(|id| always_holds(assertion, id)) {
-            report("it holds for every answer of its functions".into(), found);
+            report("it holds whatever its functions return".into(), found);
         }
     }
 }

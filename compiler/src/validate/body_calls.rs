@@ -13,7 +13,7 @@ use super::capability::{granted_places, write_bound};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
-use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, closest};
+use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, closest, quote_list};
 use crate::item::{Dependency, Directive, Items, Tool, shorten};
 use crate::palette::tool_name;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
@@ -245,11 +245,11 @@ fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after
 /// Reports arguments that a primary does not accept, and item types that do not exist.
 fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
     let Some(arguments) = CallArguments::read(bounded(after)) else { return };
-    let known: &[&str] = match primary {
-        Primary::Execute => &["item_type", "item_id", "parameters", "async"],
-        Primary::Fetch => &["item_type", "item_id", "query", "scope", "limit"],
-        Primary::Sign => &["item_type", "item_id"],
-    };
+    let schema = primary.complete_schema();
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    let item_types = properties.get("item_type").and_then(|property| property.get("enum")).and_then(Value::as_array);
+    let item_types: Vec<&str> = item_types.into_iter().flatten().filter_map(Value::as_str).collect();
     for argument in &arguments.list {
         // `params` is read like `parameters`.
         if !known.contains(&argument.name.as_str()) && argument.name != "params" {
@@ -264,12 +264,12 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
     }
     if let Some(argument) = arguments.named(&["item_type"])
         && let ArgumentValue::Literal(Value::String(text)) = &argument.value
-        && ItemType::parse(text).is_none()
+        && !item_types.contains(&text.as_str())
         && !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
     {
         found.push(InterfaceError::Type {
             what: format!("the argument `item_type` of `{}`", primary.tool_name()),
-            expected: "`tool`, `directive` or `knowledge`".to_owned(),
+            expected: format!("one of {}", quote_list(&item_types)),
             found: format!("`{}`", shorten(text)),
             span: Some(body_span(leaf, start + argument.at, argument.len)),
             declared: None,

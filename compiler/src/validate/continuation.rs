@@ -111,15 +111,20 @@ impl LostKnowledge {
         let Some((ceiling, span)) = settings.ceiling else { return };
         let result = settings.result_bytes.div_ceil(4);
         if ceiling < result {
-            let because = format!("one tool result may be {result} tokens, and turns are never split");
+            let because = format!(
+                "raise `resume_ceiling_tokens` to at least {result}: one tool result may have {result} tokens, and \
+                 turns are never split"
+            );
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
         if let Some((window, model)) = &self.window
             && ceiling >= settings.usable_tokens(*window)
         {
             let full = settings.usable_tokens(*window);
-            let because =
-                format!("`{model}` is full at {full} tokens: a continuation would start full and hand over again");
+            let because = format!(
+                "lower `resume_ceiling_tokens` below {full}: `{model}` is full at {full} tokens, so a continuation \
+                 would hand over again at once"
+            );
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
     }
@@ -133,11 +138,12 @@ pub fn check_target(items: &Items<'_>, composed: &Composed, found: &mut Diagnost
     let Some(target) = items.directive(&named.node) else { return };
     for field in target.inputs.values().filter(|field| field.required && field.default.is_none()) {
         if !composed.inputs.contains_key(&field.name.node) {
-            found.push(InterfaceError::MissingInput {
+            found.push(InterfaceError::ContinuationInput {
                 name: field.name.node.clone(),
-                directive: target.id().to_string(),
-                declared: Some(field.span),
-                used: Some(named.span),
+                directive: composed.id.to_string(),
+                continuation: target.id().to_string(),
+                declared: field.span,
+                used: named.span,
             });
         }
     }

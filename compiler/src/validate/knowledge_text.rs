@@ -31,8 +31,8 @@ pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) 
                 knowledge,
                 text,
                 at,
-                "only bodies and hooks are filled in",
-                "write it into the body of the directive; put an example of the syntax into backticks",
+                "placeholders are filled in only in the bodies of directives and in hooks",
+                "write the placeholder into the body of the directive; if it is an example, put it in backticks",
                 found,
             );
         }
@@ -53,8 +53,8 @@ pub fn check_chain(composed: &Composed, found: &mut Diagnostics) {
                     knowledge,
                     text,
                     at,
-                    "a `<context>` includes it, and only knowledge that a hook fetches is filled in",
-                    "fetch it with a hook on `thread_started`; put an example of the syntax into backticks",
+                    "`<context>` injects this knowledge; placeholders are filled in only if a hook fetches it",
+                    "fetch the knowledge with a hook on `thread_started`; if it is an example, put it in backticks",
                     found,
                 );
             }

@@ -149,16 +149,16 @@ impl ReachableLimits<'_, '_> {
     /// Returns the reason why a limit is never reached.
     fn unreachable_because(&self, name: LimitName) -> Option<String> {
         let (limits, model) = (&self.audit.limits, &self.audit.model);
-        let alone = "no grant allows it to spawn another directive".to_owned();
+        let alone = "no grant allows the directive to start another directive".to_owned();
         let turn = model.context_window.saturating_add(model.requested_output(limits.output));
         match name {
             LimitName::Spawns if limits.spawns > 0 && !self.may_start() => Some(alone),
             LimitName::Depth if limits.depth > 0 && !self.may_start() => Some(alone),
             LimitName::Spawns if limits.spawns > 0 && self.count(LimitName::Depth, limits.depth) == Some(0) => {
-                Some("`depth` 0 lets it have no children".to_owned())
+                Some("`depth` is 0, so the directive can have no children".to_owned())
             }
             LimitName::Depth if limits.depth > 0 && self.count(LimitName::Spawns, limits.spawns) == Some(0) => {
-                Some("`spawns` 0 lets it have no children".to_owned())
+                Some("`spawns` is 0, so the directive can have no children".to_owned())
             }
             LimitName::Turns => {
                 // A fallback may cost less.
@@ -170,8 +170,8 @@ impl ReachableLimits<'_, '_> {
                 let most = prices.max_turns_within(left, self.audit.opening, self.audit.opening, MIN_CALL_TOKENS)?;
                 // Token counts are estimates; a text can have half as many characters more per token.
                 (most.saturating_add(most / 2) < limits.turns).then(|| {
-                    let what = format!("of {} turns at most {most} are affordable", limits.turns);
-                    format!("{what} with a `spend` of {spend} and `{}`", model.id)
+                    let what = format!("at most {most} of {} turns are affordable", limits.turns);
+                    format!("{what} with a `spend` of {spend} and the prices of `{}`", model.id)
                 })
             }
             LimitName::Output if limits.output > model.max_output => {

@@ -163,7 +163,8 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     if kind == ItemKind::Skill {
         return match inside.split_once('/') {
             Some((top, _)) if name == "SKILL.md" => {
-                let reason = "the folder of a skill has a valid id as its name, at most 4 folders deep".to_owned();
+                let reason =
+                    "the name of a skill's folder must be a valid id, and the folder at most 4 folders deep".to_owned();
                 Some((reason, Some(format!("{folder}{}/SKILL.md", as_id(top)))))
             }
             Some((_, _)) if name.eq_ignore_ascii_case("SKILL.md") => {

@@ -71,7 +71,7 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
     // Writing to a `String` cannot fail.
     let out = &mut text;
     for (n, set) in grants.iter().enumerate() {
-        let whose = if n == 0 { "Its own capabilities" } else { "Capabilities of the parent, which must allow it too" };
+        let whose = if n == 0 { "Its own capabilities" } else { "Inherited capabilities, which each call needs too" };
         _ = writeln!(out, "## {whose}\n");
         if set.is_empty() {
             _ = writeln!(out, "None: every action is denied.");

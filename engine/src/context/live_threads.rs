@@ -87,7 +87,7 @@ impl RunningThread {
     pub async fn end(&self) -> TaskEnd {
         let mut done = self.done.clone();
         let waited = done.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
-        waited.unwrap_or_else(|| RunResult::engine_failure("the task of the thread no longer runs").into())
+        waited.unwrap_or_else(|| RunResult::engine_failure("the task of the thread ended without a result").into())
     }
 }
 

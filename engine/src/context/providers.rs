@@ -46,7 +46,10 @@ impl PlanProviders {
         let found = present.get(&model.provider).cloned().flatten();
         found.filter(|provider| provider.wire == model.wire).ok_or_else(|| {
             let (id, wire) = (&model.provider, &model.wire);
-            CallError::new(FailedStage::Setup, format!("no current provider file `{id}` uses the wire `{wire}`"))
+            let message = format!(
+                "the plan needs provider `{id}` with wire format `{wire}`, but no valid provider file declares it now"
+            );
+            CallError::new(FailedStage::Setup, message)
         })
     }
 }
@@ -83,7 +86,8 @@ impl Providers for PlanProviders {
             return Err(CallError::new(
                 FailedStage::Setup,
                 format!(
-                    "the project sets `{}` of provider `{}`; its key is sent there only once `rye trust` allows the file",
+                    "the project sets `{}` of provider `{}`, which could send your API key to another server; \
+                     review the provider file, then trust it with `rye trust`",
                     from_project.join("`, `"),
                     model.provider
                 ),

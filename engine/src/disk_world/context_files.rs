@@ -80,15 +80,17 @@ impl DiskWorld {
         let read = read_file(Space::Project, repository, relative).map_err(|error| match error {
             WorldError::Unreadable { reason, .. } => unreadable(&reason),
             WorldError::Escapes { .. } => unreadable("it links out of the git repository"),
-            other @ (WorldError::Signature { .. } | WorldError::UntrustedKey { .. } | WorldError::Ambiguous { .. }) => {
-                other
-            }
+            other @ (WorldError::Signature { .. }
+            | WorldError::Unsigned { .. }
+            | WorldError::UntrustedKey { .. }
+            | WorldError::Ambiguous { .. }) => other,
         })?;
         let Some((bytes, metadata)) = read else { return Ok(None) };
         self.refuse_secret(Space::Project, shown, &metadata)?;
         let own = rustix::process::geteuid().as_raw();
         if ![0, own].contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-            let reason = "it is above the project, and another user can write it; remove it, or run `chmod go-w` on it";
+            let reason =
+                "it is above the project, and another user can change it; remove it, or fix its owner and mode";
             return Err(unreadable(reason));
         }
         Ok(Some(bytes))

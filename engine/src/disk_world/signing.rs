@@ -83,7 +83,7 @@ fn parse_policy(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, W
         Some("none") => Ok(Some(SignaturePolicy::None)),
         Some("shared") => Ok(Some(SignaturePolicy::Shared)),
         Some("all") => Ok(Some(SignaturePolicy::All)),
-        Some(_) | None => Err(unreadable("`signing.require` is `none`, `shared` or `all`".to_owned())),
+        Some(_) | None => Err(unreadable("`signing.require` must be `none`, `shared` or `all`".to_owned())),
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let open = || world(base.path(), keys.trust_store().unwrap());
         let id = |text: &str| ItemId::parse(text).unwrap();
         for (kind, name) in [(ItemKind::Knowledge, "k"), (ItemKind::Tool, "t"), (ItemKind::Config, "agent/agent")] {
-            assert!(matches!(open().candidates(kind, &id(name)), Err(WorldError::Signature { .. })), "{name}");
+            assert!(matches!(open().candidates(kind, &id(name)), Err(WorldError::Unsigned { .. })), "{name}");
         }
         assert_eq!(open().candidates(ItemKind::Knowledge, &id("s")).unwrap().len(), 1, "the library is compiled in");
         let now = "2026-02-14T00:27:54Z";

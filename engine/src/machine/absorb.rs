@@ -249,7 +249,7 @@ fn events_of_summary(
     // A cut summary covers only a part of the conversation, and the rest would be lost.
     let is_whole = matches!(reply.stop, StopReason::EndTurn | StopReason::ToolUse);
     if summary.is_empty() || !is_whole {
-        let message = format!("the model returned an incomplete summary (stop reason `{}`)", reply.stop.as_str());
+        let message = format!("the model returned no complete summary (stop reason `{}`)", reply.stop.as_str());
         let error = CallError::new(FailedStage::Protocol, message);
         let (turn, attempt) = (attempt.turn, attempt.number);
         let classification =

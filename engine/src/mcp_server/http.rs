@@ -189,8 +189,9 @@ impl HttpServer {
             return error_response(StatusCode::NOT_FOUND, &MessageError::refused(format!("the path is `{MCP_PATH}`")));
         }
         if !self.token.allows(request.headers().get(AUTHORIZATION)) {
-            let error =
-                MessageError::refused("the bearer token is missing or wrong; `rye mcp serve` prints it at the start");
+            let error = MessageError::refused(
+                "the bearer token is missing or wrong; `rye mcp serve` takes it from `RYE_MCP_TOKEN` or prints it",
+            );
             let mut response = error_response(StatusCode::UNAUTHORIZED, &error);
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return response;

@@ -37,7 +37,7 @@ impl MessageError {
 
     /// The error for a valid JSON-RPC message that is not a message of the protocol.
     pub fn unreadable(id: Value) -> Self {
-        Self::new(id, INVALID_REQUEST, "the message is not one of the protocol")
+        Self::new(id, INVALID_REQUEST, "the message is JSON-RPC, but not an MCP message")
     }
 
     /// The error for a request whose id is the id of a request in progress.

@@ -191,7 +191,7 @@ impl SessionThread {
 
 fn describe_start_error(error: &EngineError) -> String {
     let is_untrusted = matches!(error, EngineError::Drive(DriveError::Untrusted { .. }));
-    format!("{error}{}", if is_untrusted { "; the user can inspect it with `rye trust --list`" } else { "" })
+    format!("{error}{}", if is_untrusted { "; the user can list them with `rye trust --list`" } else { "" })
 }
 
 /// Returns true if a call runs a directive and waits for it.

@@ -94,7 +94,7 @@ impl Endpoint {
         if let Some(key) = &key {
             let (name, value) = key_header(&settings.key_header, key).ok_or_else(|| {
                 let place = settings.key_env.as_deref().unwrap_or("the key");
-                setup_error(format!("`{place}` contains characters that are invalid in a header"))
+                setup_error(format!("`{place}` or the header name of the key contains invalid characters"))
             })?;
             headers.insert(name, value);
         }

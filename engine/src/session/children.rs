@@ -428,7 +428,10 @@ impl EngineContext {
                 match admitted.and_then(|()| engine.check_plan(&compiled.plan)) {
                     Ok(()) => Ok(compiled),
                     Err(DriveError::Refused { reason }) => Err(reason),
-                    Err(untrusted) => Err(format!("{untrusted}; the user can inspect it with `rye trust --list`")),
+                    Err(untrusted @ DriveError::Untrusted { .. }) => {
+                        Err(format!("{untrusted}; `rye trust --list` shows the user what needs trust"))
+                    }
+                    Err(error) => Err(error.to_string()),
                 }
             };
             let made: Vec<Result<Arc<Compilation>, String>> = requests.iter().map(one).collect();

@@ -66,7 +66,9 @@ impl EngineContext {
                 Some(_) | None => return Ok(row),
             }
         }
-        Err(DriveError::Plan(format!("`{thread}` continues itself")))
+        Err(DriveError::Plan(format!(
+            "more than {MAX_CHAIN_THREADS} threads continue `{thread}`, or the chain is a cycle"
+        )))
     }
 
     /// Acquires the lease of a thread and runs it; `None` if it has no transcript and cannot be started. If the
@@ -190,12 +192,14 @@ impl EngineContext {
         let Some(continues) = head.continues else { return Ok(Vec::new()) };
         let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
         if most == 0 {
-            return Err(DriveError::Plan(format!("`{id}` continues itself")));
+            let reason =
+                format!("a chain of more than {MAX_CHAIN_THREADS} continued threads reaches `{id}`, or is a cycle");
+            return Err(DriveError::Plan(reason));
         }
         let (state, hash) = self.state_at(&id, continues.at_seq, most)?;
         let conversation = state.conversation.messages;
         if hash != continues.at_h {
-            return Err(DriveError::Plan(format!("`{id}` is not the thread that was continued")));
+            return Err(DriveError::Plan(format!("the transcript of `{id}` changed after it was continued")));
         }
         if !head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff) {
             return Ok(conversation);

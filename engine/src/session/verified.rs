@@ -145,7 +145,7 @@ impl EngineContext {
     ) -> Result<(), DriveError> {
         let head = ThreadHead::of(events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(invalid_claim(thread, "it does not start with `opened` and `plan_bound`"));
+            return Err(invalid_claim(thread, "it does not start with the events `opened` and `plan_bound`"));
         };
         let launched = ThreadClaims {
             opened: opened.clone(),
@@ -196,7 +196,7 @@ impl EngineContext {
             };
             (thread, now) = (id, next);
         }
-        Err(invalid_claim(&thread, "its spawn chain is too long"))
+        Err(invalid_claim(&thread, "the chain of its parents and of the threads that it continues is too long"))
     }
 
     /// Reads the start and the plan of another thread of this project.
@@ -207,7 +207,7 @@ impl EngineContext {
         let events: Vec<Event> = reading.records.iter().take(3).map(whole).collect::<Result<_, _>>()?;
         let head = ThreadHead::of(&events);
         let (Some(opened), Some(plan_id)) = (head.opened, head.plan_id) else {
-            return Err(invalid_claim(&id, "it does not start with `opened` and `plan_bound`"));
+            return Err(invalid_claim(&id, "it does not start with the events `opened` and `plan_bound`"));
         };
         let plan = stored_plan(self, plan_id)?;
         let (opened, plan_id, continues) = (opened.clone(), plan_id.to_owned(), head.continues.cloned());
@@ -232,7 +232,7 @@ impl EngineContext {
         }
         let settled = |(tier, _): &(&String, &String)| !declared.acknowledged.contains_key(*tier);
         if let Some((tier, _)) = plan.capabilities.acknowledged.iter().find(settled) {
-            let reason = format!("its plan acknowledges `{tier}`, which `{}` does not now", plan.directive);
+            let reason = format!("its plan acknowledges `{tier}`, and `{}` no longer does", plan.directive);
             return self.require_acceptance(thread, reason);
         }
         Ok(())
@@ -253,7 +253,7 @@ impl EngineContext {
             TranscriptTrust::Bounded => {}
         }
         if let Some(limit) = state.thread_limits.exceeding(&plan.thread_limits()).next() {
-            let reason = format!("its limit of {limit} is above its plan's, and no permanent key signed the raise");
+            let reason = format!("its limit `{limit}` is higher than in its plan, but no permanent key signed this");
             return self.require_acceptance(thread, reason);
         }
         let pending = state
@@ -277,8 +277,7 @@ impl EngineContext {
         if let Some(mail) =
             waiting.into_iter().find(|mail| does_more_than_stop(&ControlMessage::from_file(mail.body.clone())))
         {
-            let reason =
-                format!("the control message `{}` waits in its inbox, and no permanent key signed the record", mail.id);
+            let reason = format!("the control message `{}` waits in its inbox, and no key proves who sent it", mail.id);
             return self.require_acceptance(thread, reason);
         }
         Ok(())
@@ -326,16 +325,18 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     if opened.directive != plan.directive.as_str() {
         return Err(invalid_claim(
             thread,
-            &format!("its directive is `{}`, its plan's `{}`", opened.directive, plan.directive),
+            &format!("its directive is `{}`, but its plan is for `{}`", opened.directive, plan.directive),
         ));
     }
     if opened.parent.is_none() && opened.root != thread.as_str() {
-        return Err(invalid_claim(thread, &format!("its root is `{}`, and it has no parent", opened.root)));
+        let reason = format!("its root is `{}`, but a thread without a parent is its own root", opened.root);
+        return Err(invalid_claim(thread, &reason));
     }
     let is_linked = matches!(opened.origin, ThreadOrigin::Resume | ThreadOrigin::Handoff | ThreadOrigin::Fork);
     // A replan has the grants and the limits of its own plan.
     if continues.is_some() && !is_linked && opened.origin != ThreadOrigin::Replan {
-        return Err(invalid_claim(thread, "it continues another thread, but its origin does not name one"));
+        let reason = "it continues another thread, but its origin is not a resume, handoff, fork or replan";
+        return Err(invalid_claim(thread, reason));
     }
     if opened.parent.is_some() || is_linked {
         return Ok(());
@@ -347,7 +348,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
         return Err(invalid_claim(thread, &format!("its grants differ from its plan's{what}")));
     }
     match opened.limits.exceeding(&plan.thread_limits()).next() {
-        Some(limit) => Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's"))),
+        Some(limit) => Err(invalid_claim(thread, &format!("its limit `{limit}` is higher than in its plan"))),
         None => Ok(()),
     }
 }
@@ -374,7 +375,7 @@ fn check_continued(
     if now.opened.origin != ThreadOrigin::Handoff
         && let Some(limit) = now.opened.limits.exceeding(&now.plan.thread_limits()).next()
     {
-        return Err(invalid_claim(thread, &format!("its limit of {limit} is above its plan's")));
+        return Err(invalid_claim(thread, &format!("its limit `{limit}` is higher than in its plan")));
     }
     Ok(())
 }
@@ -388,20 +389,22 @@ fn check_child(
 ) -> Result<(), DriveError> {
     let (opened, above) = (&now.opened, &parent.opened);
     if opened.root != above.root || opened.ceiling != Some(above.limits) {
-        return Err(invalid_claim(thread, "its root or its ceiling is not its parent's"));
+        let reason = "its root is not its parent's root, or its ceiling is not equal to its parent's limits";
+        return Err(invalid_claim(thread, reason));
     }
     let most = PlanLimits { depth: above.limits.depth.saturating_sub(1), output: u64::MAX, ..above.limits };
     if opened.call.is_none()
         && opened.origin != ThreadOrigin::Handoff
         && let Some(limit) = opened.limits.exceeding(&most).next()
     {
-        return Err(invalid_claim(thread, &format!("its limit of {limit} is above its parent's")));
+        return Err(invalid_claim(thread, &format!("its limit `{limit}` is higher than its parent allows")));
     }
     if continues {
         return Ok(());
     }
     if opened.call.is_some() && parent.plan.for_call().id().ok().as_deref() != Some(now.plan_id.as_str()) {
-        return Err(invalid_claim(thread, "its plan is not that of a call of its parent"));
+        let reason = "it runs a tool call of its parent, but not with the plan that its parent has for calls";
+        return Err(invalid_claim(thread, reason));
     }
     let declares = now.plan.capabilities.declared && opened.call.is_none();
     let (own, inherited) = opened.grants.split_at_checked(usize::from(declares)).unwrap_or_default();

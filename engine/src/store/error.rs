@@ -60,7 +60,7 @@ pub enum StoreError {
     RebuildFailed { source: Box<Self> },
 
     /// The registry can be rebuilt only while no process uses it.
-    #[error("{count} running process(es) still use the thread registry")]
+    #[error("the thread registry cannot be rebuilt while {count} running process(es) use it; end them first")]
     InUse { count: usize },
 }
 
@@ -84,7 +84,11 @@ impl StoreError {
 
 /// Returns the remedy for an I/O error, if one is known.
 fn advice(error: &io::Error) -> &'static str {
-    if is_full(error) { "; free some space, then run `rye threads resume`" } else { "" }
+    if is_full(error) {
+        "; free some space, then repeat the command; `rye threads resume` continues an interrupted thread"
+    } else {
+        ""
+    }
 }
 
 fn is_full(error: &io::Error) -> bool {

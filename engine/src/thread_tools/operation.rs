@@ -102,9 +102,11 @@ impl<'a> ThreadsToolArguments<'a> {
         let list = match self.value("thread_ids") {
             None => return Ok(vec![self.thread()?]),
             Some(Value::Array(list)) if !list.is_empty() => list,
-            Some(_) => return Err("`thread_ids` must be a list of ids".into()),
+            Some(_) => return Err("`thread_ids` must be a list of at least one thread id".into()),
         };
-        list.iter().map(|one| id(one.as_str().ok_or("`thread_ids` must be a list of ids")?)).collect()
+        list.iter()
+            .map(|one| id(one.as_str().ok_or("`thread_ids` must be a list of at least one thread id")?))
+            .collect()
     }
 
     fn seconds(&self, key: &str) -> Result<Option<Duration>, String> {

@@ -147,7 +147,7 @@ impl Verifier<'_> {
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) if synced == 0 => {
-                self.note("it never started: it has no transcript, and no event was acknowledged");
+                self.note("it never started: it has no transcript, and no event was synced");
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) => {
@@ -163,7 +163,7 @@ impl Verifier<'_> {
         if let Some(torn) = &reading.torn {
             let (bytes, line) = (torn.bytes, torn.line);
             self.note(format!(
-                "{bytes} bytes from line {line} on were never acknowledged: a torn tail, removed on recovery"
+                "{bytes} bytes from line {line} on are a torn tail: they were never synced, and recovery cuts them"
             ));
         }
         self.found.events = reading.records.len() as u64;
@@ -264,7 +264,7 @@ impl Verifier<'_> {
         let Some(continues) = view.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);
         let Ok(earlier) = ThreadId::parse(&continues.thread) else {
-            self.fault(&path, Some(3), format!("it continues `{}`, which is not a thread", continues.thread));
+            self.fault(&path, Some(3), format!("it continues `{}`, which is not a valid thread id", continues.thread));
             return Ok(());
         };
         match transcript::read(self.disk, &earlier, 0) {

@@ -107,7 +107,7 @@ impl WebClient {
         let next = if response.status().is_redirection() {
             let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
             location.map(|l| {
-                request.url.join(l).map_err(|_| format!("{} redirects to no address", displayable_url(&request.url)))
+                request.url.join(l).map_err(|_| format!("{} redirects to a bad URL", displayable_url(&request.url)))
             })
         } else {
             None
@@ -118,7 +118,7 @@ impl WebClient {
     /// Checks that a URL may be requested, and returns how its host is granted.
     fn check(&self, url: &Url) -> Result<HostGrant, String> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("`{}` is not a web address", url.scheme()));
+            return Err(format!("`{}:` URLs are not supported; use `https:` or `http:`", url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("a URL with user and password is not allowed".to_owned());

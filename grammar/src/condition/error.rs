@@ -89,7 +89,7 @@ pub(super) fn not_as_operand(span: Span) -> SyntaxError {
 pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
     condition_error(
         span,
-        "the pattern of `matches` must be a string written out".into(),
+        "the pattern of `matches` must be a literal string".into(),
         "not a string literal",
         Some("write the pattern in quotes: `model matches '^claude-'`"),
     )
@@ -231,7 +231,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
         "," => return Some("a list needs square brackets: `x in [1, 2]`"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
-        "gt" | "gte" | "lt" | "lte" => return Some("the one-line form writes `>`, `>=`, `<`, `<=`"),
+        "gt" | "gte" | "lt" | "lte" => return Some("in the one-line form, write `>`, `>=`, `<` or `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
         "?" | "??" | "?:" => return Some("a condition is true or false; it does not choose between values"),
         _ => {}

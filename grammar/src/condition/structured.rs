@@ -128,7 +128,7 @@ impl ConditionReader {
         let before = self.errors.len();
         for entry in entries.iter().filter(|e| !matches!(e.key.node.as_str(), "path" | "op" | "value")) {
             let help = closest_word(&entry.key.node, &["path", "op", "value", "any", "all", "not"]).map_or_else(
-                || "a condition knows `path`, `op`, `value`, and `any`, `all`, `not`".to_owned(),
+                || "the keys of a condition are `path`, `op`, `value`, or `any`, `all`, `not`".to_owned(),
                 |word| format!("did you mean `{word}`?"),
             );
             self.syntax_error(

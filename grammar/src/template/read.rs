@@ -337,7 +337,7 @@ fn input_error(source: SourceId, base: usize, text: &str, open: usize, at: usize
     let closed = window.ends_with('}');
     let (message, label) = if closed {
         let found = rest.chars().next().map_or_else(|| "the end".to_owned(), describe_char);
-        (format!("`{}` is not a valid input", shorten(window)), format!("{found} is not allowed here"))
+        (format!("`{}` is not a valid input placeholder", shorten(window)), format!("{found} is not allowed here"))
     } else {
         ("`{input:` is never closed".to_owned(), "opened here".to_owned())
     };

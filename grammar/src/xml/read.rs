@@ -289,7 +289,7 @@ impl<'t> TreeBuilder<'t> {
                 at,
                 at + 3,
                 "`]]>` is not allowed in text".into(),
-                "no matching start tag",
+                "no `<![CDATA[` precedes it",
                 Some("write `]]&gt;`"),
             );
         }
@@ -355,7 +355,13 @@ impl<'t> TreeBuilder<'t> {
         let len = inner.lines().next().map_or(1, str::len);
         let side = if self.root.is_some() { "after" } else { "before" };
         let message = format!("text {side} the root element");
-        self.syntax_error(at, at + len, message, "outside the root", Some("move it inside, or out of the XML"));
+        self.syntax_error(
+            at,
+            at + len,
+            message,
+            "outside the root",
+            Some("move the text inside the root element, or out of the XML"),
+        );
     }
 
     fn comment(&mut self, start: usize, end: usize) {
@@ -396,7 +402,7 @@ impl<'t> TreeBuilder<'t> {
                     name.span,
                     format!("the prefix of `{}` is not declared", shorten(&name.node)),
                     "unknown prefix",
-                    Some("names here have no prefix"),
+                    Some("remove the prefix: names here have none"),
                 ));
             }
         }

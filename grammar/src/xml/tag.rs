@@ -194,7 +194,7 @@ impl<'t> TagScanner<'t> {
                 start + at + 1,
                 "a `<` is not allowed in an attribute".into(),
                 "write `&lt;`",
-                "write `&lt;`; or a quote is missing before this",
+                "write `&lt;`, or add the closing quote that is missing before it",
             );
         }
         let mut value = String::with_capacity(raw.len());

@@ -239,7 +239,9 @@ impl SpanConverter<'_> {
                     self.span(start, end),
                     format!("the number `{}` is out of range", crate::text::shorten(written)),
                     "out of range",
-                    Some("whole numbers go from -9223372036854775808 to 18446744073709551615; put it in quotes"),
+                    Some(
+                        "put the number in quotes: whole numbers go from -9223372036854775808 to 18446744073709551615",
+                    ),
                 ));
                 Kind::Null
             }

@@ -48,7 +48,7 @@ pub async fn request(
     let names: Vec<String> = missing.iter().map(|(name, _)| format!("`{name}`")).collect();
     let refused = || {
         let names = names.join(", ");
-        let help = "add `--input NAME=VALUE` to the arguments of the agent";
+        let help = "start the agent with `rye acp --input NAME=VALUE`";
         invalid(&format!("`{directive}` needs the inputs {names}; {help}"))
     };
     if !client.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form) {

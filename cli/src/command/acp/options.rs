@@ -92,7 +92,7 @@ pub fn config_options(values: &OptionValues, live: &LiveState, spaces: &Spaces) 
         })
         .collect();
     let of_mode = SessionConfigOption::select(MODE, "Mode", values.mode.as_str(), mode_values)
-        .description("The calls of the next prompts".to_owned())
+        .description("The tool calls that the next prompts may make".to_owned())
         .category(SessionConfigOptionCategory::Mode);
     // Without a readable provider file, only the current model is known.
     let mut choices = model_choices(spaces, &live.plan.model.provider).unwrap_or_default();
@@ -107,7 +107,7 @@ pub fn config_options(values: &OptionValues, live: &LiveState, spaces: &Spaces) 
         })
         .collect();
     let of_model = SessionConfigOption::select(MODEL, "Model", values.model.clone(), choices)
-        .description(format!("The model of the next prompts, of the provider `{}`", live.plan.model.provider))
+        .description(format!("The model that answers the next prompts (provider `{}`)", live.plan.model.provider))
         .category(SessionConfigOptionCategory::Model);
     let budgets: Vec<SessionConfigSelectOption> = budgets(values.budget, live)
         .into_iter()

@@ -213,8 +213,12 @@ impl SessionTask {
             }
             TypedText::Help(topic) => Err(requests.help(topic.as_deref())),
             TypedText::Invalid(reason) => Err(reason),
-            TypedText::Leave(_) => Err("`/quit` works only in `rye chat`; close the session in your client".to_owned()),
-            TypedText::Inquiry(Inquiry::Copy(_)) => Err("only a terminal has a clipboard".to_owned()),
+            TypedText::Leave(_) => {
+                Err("`/exit` and `/quit` work only in `rye chat`; close the session in your client".to_owned())
+            }
+            TypedText::Inquiry(Inquiry::Copy(_)) => {
+                Err("`/copy` works only in the terminal of `rye chat`; `/export` writes a file".to_owned())
+            }
             TypedText::Inquiry(inquiry) => {
                 let response = requests.answer_inquiry(inquiry).await;
                 Err(response_note(&response).unwrap_or_default())

@@ -61,7 +61,7 @@ fn looks_like_amount(typed: &str) -> bool {
 pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), String> {
     let most = live.plan.limits.spend;
     match bounds.spend {
-        Some(0) => return Err("the highest cost of a prompt is above $0".to_owned()),
+        Some(0) => return Err("the maximum cost of a prompt must be more than $0".to_owned()),
         Some(spend) if spend > most => {
             let (spend, most) = (Nanos::from_u64(spend), Nanos::from_u64(most));
             return Err(format!("a prompt may spend at most ${most}, not ${spend}; /budget raises the limit"));
@@ -78,12 +78,14 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
     };
     let narrowed = narrow_grants(&grants, &bounds.with);
     if let Some((pattern, grant)) = narrowed.overlapping.first() {
-        return Err(format!("`{pattern}` matches a part of the grant `{grant}` and more: write a pattern inside it"));
+        return Err(format!(
+            "`{pattern}` matches only a part of the grant `{grant}`, and also capabilities outside it: narrow it"
+        ));
     }
     if let Some(pattern) = narrowed.unused.first() {
         let granted: Vec<String> = grants.iter().map(|grant| format!("`{}`", grant.pattern)).collect();
         let granted = if granted.is_empty() { "nothing".to_owned() } else { granted.join(", ") };
-        return Err(format!("`{pattern}` matches nothing that the session grants{mode}: {granted}"));
+        return Err(format!("`{pattern}` matches no grant of the session{mode}; granted: {granted}"));
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ impl TypedText {
             "new" => match (rest, split_children(rest)) {
                 ("", _) => Self::Switch(ChatVerb::New { children: None }, None),
                 (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New { children: None }, children),
-                _ => Self::Invalid("/new needs `wait`, `cancel` or nothing: `/new cancel`".to_owned()),
+                _ => Self::Invalid("/new accepts `wait`, `cancel` or no argument: `/new cancel`".to_owned()),
             },
             "resume" if !rest.is_empty() => {
                 let (thread, children) = split_children(rest);
@@ -212,7 +212,7 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
 /// Returns the note for the response to a typed command; `None` if there is nothing to show.
 pub fn response_note(response: &ChatResponse) -> Option<String> {
     if let Some(error) = &response.error {
-        return Some(error.replace(CONFIRM_HINT, "repeat it with `confirm` at the end"));
+        return Some(error.replace(CONFIRM_HINT, "repeat the command with `confirm` at the end"));
     }
     let shown = format_answer(response.command?, response.data.as_ref()?);
     Some(shown).filter(|text| !text.is_empty())
@@ -297,10 +297,10 @@ fn describe_state(state: RewindState) -> &'static str {
     match state {
         RewindState::Restorable => "can be restored",
         RewindState::Removable => "can be removed ",
-        RewindState::Unchanged => "as before       ",
+        RewindState::Unchanged => "as before      ",
         RewindState::Changed => "stays: changed since",
-        RewindState::Unavailable => "stays: unavailable",
-        RewindState::Restored => "restored       ",
+        RewindState::Unavailable => "stays: not restorable",
+        RewindState::Restored => "reverted       ",
     }
 }
 

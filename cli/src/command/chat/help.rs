@@ -32,17 +32,17 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
     (
         "conversation",
         &[
-            command("fork", "N", "continue from the end of the prompt before prompt N", "/fork 2"),
+            command("fork", "N", "continue from the state before prompt N", "/fork 2"),
             command(
                 "rewind",
                 "N [conversation|files|both]",
-                "like /fork; lists and restores changed files",
+                "list the files changed since prompt N, or go back to the state before it",
                 "/rewind 2",
             ),
-            command("retry", "", "send the last prompt again, in place of its reply", "/retry"),
+            command("retry", "", "discard the last reply and send its prompt again", "/retry"),
             command("compact", "[FOCUS]", "replace the conversation by a summary", "/compact the failing tests"),
             command("tree", "", "list the threads of the session and their prompts", "/tree"),
-            command("copy", "[N]", "copy the Nth reply from the end to the clipboard", "/copy 2"),
+            command("copy", "[N]", "copy the last reply, or the Nth from the end, to the clipboard", "/copy 2"),
             command(
                 "export",
                 "[md|html|jsonl|script|FILE]",
@@ -60,13 +60,13 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "mode",
                 "MODE",
-                "set the calls of the next prompts: read-only, ask, or auto (without approval requests)",
+                "choose the calls that prompts may make: read-only, ask, or auto (without approval requests)",
                 "/mode read-only",
             ),
             command(
                 "budget",
                 "DOLLARS",
-                "set the highest cost of a prompt; of a single one: `$0.20 TEXT`",
+                "set the maximum cost of each prompt; for a single prompt, type `$0.20 TEXT`",
                 "/budget 0.20",
             ),
             command(
@@ -86,7 +86,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "why",
                 "[last|PART]",
-                "compare the last message with the text that was sent, or show the origin of a part of the plan",
+                "show how your last message was expanded before it was sent, or the origin of a part of the plan",
                 "/why limit.spend",
             ),
             command("hooks", "", "list the hooks of the last prompt with their verdicts", "/hooks"),
@@ -104,7 +104,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "resume",
                 "[THREAD] [wait|cancel]",
-                "close the session and open another one again; list the closed sessions",
+                "close the session and reopen THREAD; without THREAD, list the closed sessions",
                 "/resume rye/agent/chat-1795644116",
             ),
             command(
@@ -159,7 +159,10 @@ fn overview(world: &dyn World) -> String {
     let own = list_commands(world).into_iter().filter(|one| built_in_commands().all(|known| known.name != one.name));
     push_group(&mut rows, "project", own.map(|one| call(&one.name, &one.arguments)));
     push_group(&mut rows, "text", TEXT_FORMS.iter().map(|(form, _)| (*form).to_owned()));
-    format!("{}\n`/help NAME` explains one of them, `/help all` all, `/help keys` the keys", two_columns(&rows))
+    format!(
+        "{}\n`/help NAME` explains a command, `/help all` explains all, `/help keys` lists the keys",
+        two_columns(&rows)
+    )
 }
 
 /// Adds the entries of a group, several to a row.

@@ -126,7 +126,10 @@ impl RequestHandler {
         let summary = PlanSummary::new(&world, None, &compilation).map_err(|error| error.to_string())?;
         let mut text = render::text::render(&compilation, &summary).trim_end().to_owned();
         if compilation.plan_id != live.state.plan_id {
-            text.push_str("\nthe files have changed since this session's plan: /reload continues with the plan above");
+            text.push_str(
+                "\nthe session still uses its previous plan, because the files have changed: \
+                 /reload switches to the plan above",
+            );
         }
         Ok(text)
     }
@@ -169,7 +172,7 @@ impl RequestHandler {
                 (format!("/skill:{}", skill.file.id), about)
             })
             .collect();
-        let none = "this project has no skill: `.ai/skills/NAME/SKILL.md` is one";
+        let none = "no skills found: create one in `.ai/skills/NAME/SKILL.md`";
         Ok(if rows.is_empty() { none.to_owned() } else { two_columns(&rows) })
     }
 
@@ -293,5 +296,5 @@ fn list_hooks(events: &[Event]) -> String {
     let runs = events.get(first..).unwrap_or_default().iter();
     let considered = |event: &&Event| matches!(&event.body, EventBody::HookPoint(run) if !run.considered.is_empty());
     let lines: Vec<String> = runs.filter(considered).map(|event| event_view(event).line).collect();
-    if lines.is_empty() { "no hook was considered in the last prompt".to_owned() } else { lines.join("\n") }
+    if lines.is_empty() { "no hook was evaluated in the last prompt".to_owned() } else { lines.join("\n") }
 }

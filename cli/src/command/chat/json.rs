@@ -285,7 +285,7 @@ impl ChatRequest {
             Box::new(ChatResponse::refused(Value::Null, None, format!("the line is not a JSON object: {error}")))
         })?;
         let Value::Object(mut fields) = value else {
-            return Err(Box::new(ChatResponse::refused(Value::Null, None, "no JSON object".to_owned())));
+            return Err(Box::new(ChatResponse::refused(Value::Null, None, "the line is not a JSON object".to_owned())));
         };
         let id = fields.remove("id").unwrap_or_default();
         let verb = serde_json::from_value(Value::Object(fields))

@@ -43,11 +43,11 @@ pub enum KeyAction {
 /// The keys with their meaning, for `/help` and the guide.
 pub const KEY_HELP: [(&str, &str); 20] = [
     ("Enter", "send; while the model works, steer it"),
-    ("Alt+Enter", "send when the model would end the prompt"),
+    ("Alt+Enter", "send as a follow-up, when the model would finish"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
     ("Alt+Up", "take unsent messages back"),
     ("Esc", "interrupt the prompt"),
-    ("Ctrl+C", "clear the text; twice: leave"),
+    ("Ctrl+C", "clear the text or, if it is empty, interrupt the prompt; twice: leave"),
     ("Ctrl+D", "leave, if the editor is empty"),
     ("Ctrl+Z", "suspend rye; `fg` continues"),
     ("Tab", "complete a command, template, skill or @path"),

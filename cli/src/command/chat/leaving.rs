@@ -62,7 +62,7 @@ impl BackgroundChoice {
 }
 
 /// The hint that lists the possible answers if children still run and the user opens another session.
-pub const CHILDREN_HINT: &str = "repeat with `children`: `wait` or `cancel`";
+pub const CHILDREN_HINT: &str = "repeat the request with `children` set to `wait` or `cancel`";
 
 /// Returns the question for a user who leaves: `2 children run`, with the keys or words that answer it.
 pub fn leave_question(children: usize, answers: &str) -> String {

@@ -35,7 +35,7 @@ impl PlanChanges {
 }
 
 /// The part of a refusal that states how the user confirms the change.
-pub const CONFIRM_HINT: &str = "repeat with `confirm`";
+pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +91,8 @@ fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
     let ceiling = plan.limit_ceilings.get(&LimitName::Spend).copied();
     let most = session.into_iter().chain(ceiling).min().map(Nanos::from_u64);
     match most {
-        _ if spend == Nanos::ZERO => Err("a budget is above 0".to_owned()),
-        Some(most) if spend > most => Err(format!("a prompt may spend at most ${most}")),
+        _ if spend == Nanos::ZERO => Err("the budget must be more than $0".to_owned()),
+        Some(most) if spend > most => Err(format!("the session and the settings allow at most ${most} for a prompt")),
         Some(_) | None => Ok(()),
     }
 }

@@ -251,7 +251,11 @@ impl RequestHandler {
         match children {
             None if running > 0 => return Err(leave_question(running, CHILDREN_HINT)),
             // The process stays with the next session.
-            Some(LeftChildren::Detach) => return Err("children need `wait` or `cancel` here".to_owned()),
+            Some(LeftChildren::Detach) => {
+                return Err(
+                    "`children` must be `wait` or `cancel`: children cannot stay in the background here".to_owned()
+                );
+            }
             None | Some(LeftChildren::Wait | LeftChildren::Cancel) => {}
         }
         chosen.choose(next);
@@ -268,7 +272,12 @@ impl RequestHandler {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let row = reader.last_of_chain(reference).map_err(|error| error.to_string())?.row;
         if row.status != Status::Idle {
-            return Err(format!("`{}` cannot be opened: its status is `{}`", row.id, row.status.as_str()));
+            return Err(format!(
+                "`{}` cannot be opened: its status is `{}`, and only a closed session (`idle`) can be opened; \
+                 `/resume` lists the closed sessions",
+                row.id,
+                row.status.as_str()
+            ));
         }
         self.leave_for(NextStart::Resume(row.id), children).await
     }
@@ -302,7 +311,7 @@ impl RequestHandler {
         }
         let changes = compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
         if changes.widens && !confirm {
-            return Err(changes.refusal("the new plan allows more"));
+            return Err(changes.refusal("the new plan allows more than the current one"));
         }
         let plan = self.store(&compilation).await?;
         let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
@@ -320,7 +329,7 @@ impl RequestHandler {
         if mode > current {
             let changes = compare_modes(&self.spaces, &**self.engine.disk(), &live, (current, mode))?;
             if !confirm {
-                return Err(changes.refusal(&format!("the mode `{}` allows more", mode.as_str())));
+                return Err(changes.refusal(&format!("the mode `{}` allows more than the current one", mode.as_str())));
             }
             lines.extend(changes.lines);
         }
@@ -344,7 +353,7 @@ impl RequestHandler {
     pub(super) async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
         let prompts = self.control.started_state().await.state.chat.as_ref().map_or(0, |chat| chat.prompts);
         if !(1..=prompts).contains(&prompt) {
-            return Err(format!("the session has the prompts 1 to {prompts}"));
+            return Err(format!("no prompt {prompt}: the number of the last prompt is {prompts}"));
         }
         let text = self.prompt_of_session(prompt).await?.map(|prompt| prompt.text);
         let id = self.control.send_with_id(ControlMessage::Fork { prompt }).ok_or(ENDED)?;
@@ -414,11 +423,13 @@ fn read_bounds(spend: Option<&Value>, with: Vec<String>) -> Result<PromptBounds,
 fn describe_command(plan: &Plan, text: &str) -> Option<String> {
     let name = command_name(text)?;
     if BUILT_IN_COMMANDS.contains(&name) {
-        return Some(format!("/{name} is a command of the session: it makes no model call"));
+        return Some(format!("/{name} is a command of the session: its text is not sent to the model"));
     }
     let is_command = |hook: &&PlannedHook| hook.event == HookPoint::Command && hook.is_live() && hook.id == name;
     let item = plan.hooks.iter().find(is_command)?.action.item()?.1.to_owned();
-    Some(format!("/{name} runs the tool `{item}` and makes no model call itself; its answer may be a prompt"))
+    Some(format!(
+        "/{name} runs the tool `{item}` without a model call; if the tool answers with a prompt, rye sends it"
+    ))
 }
 
 fn dollars(nanos: u64) -> Value {

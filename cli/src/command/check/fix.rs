@@ -19,11 +19,13 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     let Repairs { files, unsafe_fixes, untried, signed } =
         repair(&world, &selection_of(args, spaces, &world)?, &found.report);
     for path in signed {
-        report.note(&printable(&format!("left unchanged: {path} is signed: sign it again after changing it")));
+        report.note(&printable(&format!(
+            "left unchanged, because it is signed: {path}; apply the fix by hand, then run `rye sign`"
+        )));
     }
     for message in unsafe_fixes {
         report
-            .note(&printable(&format!("left unchanged, because its fix adds a diagnostic or removes none: {message}")));
+            .note(&printable(&format!("fix not applied, because it would add a diagnostic or remove none: {message}")));
     }
     if untried > 0 {
         report.note(&format!("fixes not tried: {untried}; run `rye check --fix` again"));

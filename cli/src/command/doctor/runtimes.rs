@@ -89,7 +89,7 @@ async fn probe(runtime: &Runtime, project: &Path) -> Probe {
                 ProgramExit::Code(code) => format!("exit code {code}"),
                 ProgramExit::Signal(signal) => format!("signal {signal}"),
                 ProgramExit::TimedOut | ProgramExit::Cancelled => {
-                    format!("no end within {} seconds", PROBE_TIMEOUT.as_secs())
+                    format!("still running after {} seconds", PROBE_TIMEOUT.as_secs())
                 }
             };
             let reason = last_line(&output.text);

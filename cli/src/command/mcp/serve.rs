@@ -41,7 +41,11 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(address) = args.http.filter(|address| !address.ip().is_loopback()) {
         return Err(CommandError::usage(format!("`{address}` is not a loopback address"))
-            .with_help("use `127.0.0.1:PORT`; every client with the token has the directive's permissions"));
+            .with_help("use `127.0.0.1:PORT`, so that only programs of this machine can connect"));
+    }
+    if args.call.reads_stdin() && args.http.is_none() {
+        return Err(CommandError::usage("`--inputs -` is not allowed here: stdin holds the messages of the client")
+            .with_help("name a file: `--inputs FILE`"));
     }
     // The client answers in place of a model, so no script of the project is read for this directive.
     let compilation = match compile_directive(&args.directive, &args.call, None, PlanMode::Run, true, spaces, report)? {

@@ -23,7 +23,7 @@ pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Res
 }
 
 fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
-    let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "IN ADDITION"], &[1, 2, 3, 4]);
+    let mut table = Table::new(&["WHEN", "TOKENS", "FIRST", "TYPICAL", "WORST", "EXTRA PARTS"], &[1, 2, 3, 4]);
     let common: Vec<&String> = match found.contexts.split_first() {
         Some((first, rest)) => first.parts.iter().filter(|p| rest.iter().all(|c| c.parts.contains(p))).collect(),
         None => Vec::new(),
@@ -49,11 +49,14 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
-        let text = format!("no plan where {}: {}", format_when(&refused.when), refused.codes.join(", "));
+        let text = format!("no plan when: {} (errors: {})", format_when(&refused.when), refused.codes.join(", "));
         report.note(&printable(&text));
     }
     if !found.open.is_empty() {
-        report.note(&printable(&format!("no call was found where {}", format_when(&found.open))));
+        report.note(&printable(&format!(
+            "not listed, because no inputs were found for this condition: {}",
+            format_when(&found.open)
+        )));
     }
     Ok(())
 }

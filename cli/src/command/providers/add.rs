@@ -45,7 +45,7 @@ pub struct AddModelArgs {
     /// Page of the prices
     #[arg(long, value_name = "URL", requires = "input_price")]
     source: Option<String>,
-    /// The model has no tools of its own: calls are read from its text
+    /// The model does not support tool calls: calls are read from the text of its replies
     #[arg(long)]
     text_tools: bool,
     /// The model accepts no images
@@ -75,7 +75,7 @@ pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exi
     }
     if is_new && !fields.contains_key("prices") {
         report.note(&format!(
-            "`{provider}/{id}` has no price: only its tokens are counted, and it cannot have a `spend` limit"
+            "`{provider}/{id}` has no price: only tokens are counted, and a run that sets a `spend` limit cannot use it"
         ));
     }
     drop(items);

@@ -101,7 +101,7 @@ fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError>
             entry.and_then(|e| e.get(key)).map(Node::to_value).as_ref() == Some(value)
         };
         if !fields.iter().all(has) {
-            let message = format!("another provider file sets other values of `{provider}/{id}`");
+            let message = format!("a provider file of the project overrides these values of `{provider}/{id}`");
             return Err(CommandError::failed(message)
                 .with_help(format!("change it in `.ai/config/{PROVIDER_FOLDER}{provider}.yaml` of the project")));
         }
@@ -156,7 +156,7 @@ fn with_entry(text: Option<&str>, provider: &str, id: &str, fields: &Map<String,
     if found == expected && others(&read) == others(&old) {
         Ok(new)
     } else {
-        Err("its form is not supported".to_owned())
+        Err("its YAML layout is not supported".to_owned())
     }
 }
 

@@ -140,7 +140,7 @@ fn describe_error(model: &PlannedModel, error: &CallError) -> String {
         (FailedStage::Setup, _) => String::new(),
         (_, Some(401 | 403)) => match model.connection.get("key_env").and_then(Value::as_str) {
             Some(variable) => format!(": the key in `{variable}` is not accepted"),
-            None => format!(": a key is required; set `key_env` to its variable in `{file}`"),
+            None => format!(": a key is required; set `key_env` in `{file}` to the name of its variable"),
         },
         (_, Some(404)) => format!(": the model or the path is wrong; see `id` and `base_url` in `{file}`"),
         (FailedStage::Connect | FailedStage::Timeout, _) => format!(": see `base_url` in `{file}`"),

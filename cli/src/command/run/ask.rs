@@ -36,10 +36,10 @@ const MAX_ECHO_CHARS: usize = 40;
 pub enum HeadlessPolicyArg {
     /// Allow the call
     Allow,
-    /// Suspend the thread before the call until `rye threads approve`, except for trusted tools and starts of
-    /// directives
+    /// Suspend the thread before the call until `rye threads approve`; trusted tools and the start of a directive need
+    /// no approval
     Queue,
-    /// Refuse the call and continue the thread, except for trusted tools and starts of directives
+    /// Refuse the call and continue the thread; trusted tools and the start of a directive need no approval
     Deny,
 }
 

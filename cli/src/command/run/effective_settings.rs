@@ -84,7 +84,8 @@ impl EffectiveSettings {
             locked.then(|| "`--locked`".to_owned()),
         ];
         let flags: Vec<String> = flags.into_iter().flatten().collect();
-        (!flags.is_empty()).then(|| format!("the thread keeps the settings of its run: {}", flags.join(", ")))
+        (!flags.is_empty())
+            .then(|| format!("the thread keeps the options with which it was started: {}", flags.join(", ")))
     }
 }
 

@@ -102,8 +102,8 @@ const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
 
 /// Help for a limit that calls without a known cost have reached.
-const WORST_CASE_HELP: &str = "help: a call without reported usage was booked at its worst case; \
-    `budget.unknown_outcome: estimate` in `agent/resilience` books the bytes of the exchange instead";
+const WORST_CASE_HELP: &str = "help: a call had no reported usage, so its maximum tokens and cost were charged; \
+    `budget.unknown_outcome: estimate` in `agent/resilience` charges by the size of the exchange instead";
 
 /// A tool call without a result yet.
 struct PendingCall {

@@ -29,5 +29,8 @@ pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)
         let change = if place == FROM_OPTION { "" } else { "override it for a run with `--limit {limit}=N`; " };
         format!("the limit `{limit}`{place}; {}", change.replace("{limit}", limit))
     });
-    format!("{}continue with new limits with `rye threads resume {thread} --message TEXT`", stands.unwrap_or_default())
+    format!(
+        "{}continue in a new thread with the full limits: `rye threads resume {thread} --message TEXT`",
+        stands.unwrap_or_default()
+    )
 }

@@ -42,10 +42,11 @@ pub fn compile_pinned(
         return print_errors(&checked.diagnostics, &sources, report).map(Err);
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
-        return Err(CommandError::usage(format!(
-            "`{path}` was planned with unknown inputs, so it does not determine a run"
-        ))
-        .with_help(format!("plan it with them: `rye plan {} --inputs FILE --format json`", planned.directive)));
+        return Err(CommandError::usage(format!("`{path}` is a plan with unknown inputs, which cannot be run"))
+            .with_help(format!(
+                "write a plan with known inputs: `rye plan {} --inputs FILE --format json`",
+                planned.directive
+            )));
     }
     if compilation.plan_id != planned.plan_id {
         return Err(drift_error(path, &planned, &render(&compilation, Vec::new())));
@@ -72,9 +73,12 @@ fn drift_error(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandErr
     }
     files.sort();
     files.dedup();
-    let files = if files.is_empty() { "no file".to_owned() } else { files.join(", ") };
-    let failure = CommandError::failed(format!("`{path}` differs from the current plan: changed {files}"));
-    CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(planned, now))
+    let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
+    let failure = CommandError::failed(format!("`{path}` differs from the current plan; changed files: {files}"));
+    CommandError { exit: Exit::Refused, ..failure }.with_help(format!(
+        "restore the files, or write the plan again with `rye plan`; differences:\n        {}",
+        difference_lines(planned, now)
+    ))
 }
 
 /// Returns the changes from one plan to another, each on a line of a help text; empty if there are none.

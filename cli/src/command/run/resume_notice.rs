@@ -53,7 +53,8 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
     let sets = recorded.grants().iter().map(|set| set.iter().map(format_granted).collect::<Vec<_>>());
     let sets: Vec<String> =
         sets.map(|set| if set.is_empty() { "nothing".to_owned() } else { join_limited(&set, ", ") }).collect();
-    let may = if sets.is_empty() { "nothing".to_owned() } else { sets.join("; only within: ") };
+    let may =
+        if sets.is_empty() { "nothing".to_owned() } else { sets.join("; bounded by the grants of an ancestor: ") };
     let mut lines = vec![format!("`{thread}` resumes with its recorded grants: {may}")];
     let items = Items::new(world);
     let sandboxes: Vec<String> = plan_sandboxes(&items, plan)

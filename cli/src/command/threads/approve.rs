@@ -105,7 +105,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
             reader.send(id, message)?;
         }
         let Some((open, answer)) = open.as_ref().zip(answer) else {
-            report.note(&format!("raised the limit of `{id}`, which has no approval request"));
+            report.note(&format!("raised the limit of `{id}`; the thread has no open approval request"));
             return Ok(Exit::Fine);
         };
         let message_id = reader.send(id, &answer)?;
@@ -148,7 +148,7 @@ fn wait_until_consumed(
             return Err(late_answer_failure(id, open, &record.events));
         }
         if Instant::now() >= until {
-            report.note(&format!("`{id}` has not read the answer yet; it is in the mailbox of the thread"));
+            report.note(&format!("`{id}` has not read the answer yet; the answer waits in the mailbox of the thread"));
             return Ok(Exit::Fine);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -184,8 +184,10 @@ fn check_raises(
         let words =
             |value: u64| if limit == "spend" { format!("${}", Nanos::from_u64(value)) } else { value.to_string() };
         if let Some(above) = above.filter(|above| value > above) {
-            let most =
-                format!("the parent of `{id}` has {limit} {}, which is the maximum for its children", words(above));
+            let most = format!(
+                "the limit `{limit}` of the parent of `{id}` is {}, which is the maximum for its children",
+                words(above)
+            );
             return Err(CommandError::usage(most));
         }
         if *value <= now {
@@ -200,7 +202,7 @@ fn check_raises(
     });
     match stands {
         Some(limit) if !raised.contains(&limit) => Err(CommandError::usage(format!(
-            "the thread `{id}` reached its limit of {limit}, which this does not raise"
+            "the thread `{id}` reached its limit of {limit}, which these options do not raise"
         ))
         .with_help(format!("raise it with `--raise {limit}=N`"))),
         Some(_) | None => Ok(()),
@@ -213,8 +215,12 @@ fn parse_raise(text: &str) -> Result<ControlMessage, CommandError> {
         .ok_or_else(|| CommandError::usage(format!("`--raise {text}` has no value: write `turns=20`")))?;
     let movable = ["turns", "tokens", "spend", "spawns", "duration_seconds"];
     let limit = LimitName::parse(name.trim()).filter(|_| movable.contains(&name.trim()));
-    let limit =
-        limit.ok_or_else(|| CommandError::usage(format!("no limit `{name}` can be raised: {}", movable.join(", "))))?;
+    let limit = limit.ok_or_else(|| {
+        CommandError::usage(format!(
+            "the limit `{name}` cannot be raised; limits that can be raised: {}",
+            movable.join(", ")
+        ))
+    })?;
     let value = parse_limit_value(limit, &LimitValue::Text(value.to_owned()))
         .map_err(|wrong| CommandError::usage(format!("`--raise {text}`: {wrong}")))?;
     Ok(ControlMessage::Raise { limit: name.trim().to_owned(), value })

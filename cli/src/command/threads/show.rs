@@ -233,7 +233,7 @@ fn labeled_values(
         facts.push(("inputs", json(&opened.inputs)));
         facts.push(("limits", one(limit_line(&opened.limits))));
         for (n, set) in opened.grants.iter().enumerate() {
-            let key = if n == 0 { "capabilities" } else { "and of parent" };
+            let key = if n == 0 { "capabilities" } else { "bounded by" };
             let patterns: Vec<String> = set.iter().map(|grant| grant.pattern.clone()).collect();
             facts.push((key, if patterns.is_empty() { one("none".to_owned()) } else { patterns }));
         }

@@ -155,7 +155,7 @@ fn knowledge_with_its_own_closing_tag_is_escaped_and_noted() {
     assert_eq!(sent.system, "</sys>");
     assert!(sent.message.contains("\na &lt;/facts> b\n</facts>"), "{}", sent.message);
     let notes: Vec<String> = compilation.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(notes, ["its text closes `<facts>` once: sent as `&lt;/facts>`"]);
+    assert_eq!(notes, ["its text contains the closing tag `</facts>` once, which is sent as `&lt;/facts>`"]);
 }
 
 #[test]

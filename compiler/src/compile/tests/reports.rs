@@ -123,7 +123,10 @@ fn plan_names_its_tokenizer() {
         assert_ne!(after.tokens.palette, before.tokens.palette);
     } else {
         assert_eq!(after.tokens.exact.as_deref(), Some("o200k_base"));
-        assert!(text.contains("characters / 4; o200k_base is exact for large, this build lacks it"), "{text}");
+        assert!(
+            text.contains("characters / 4; o200k_base would be exact for large, but this build of rye lacks it"),
+            "{text}"
+        );
         assert_eq!(after.tokens.palette, before.tokens.palette);
     }
     let wrong = compile(&world("models: [{ id: large, tokenizer: o200k }]\n"), &CompileRequest::new(item_id("leaf")));
@@ -182,7 +185,7 @@ fn why_explains_every_kind_of_subject() {
     for part in [
         "capability.rye.execute.tool.rye.bash.bash: not granted: no grant of `deploy_staging` matches",
         "because `rye.execute.tool.project.deploy.*` has `project.deploy.*` where `rye.bash.bash` is needed\n    .ai/directives/deploy_staging.md:",
-        "because add `<execute><tool>rye.bash.bash</tool></execute>` to the `<permissions>` of `deploy_staging`\n    .ai/directives/deploy_staging.md:",
+        "help: add `<execute><tool>rye.bash.bash</tool></execute>` to the `<permissions>` of `deploy_staging`\n    .ai/directives/deploy_staging.md:",
     ] {
         assert!(missing.contains(part), "{part}\n{missing}");
     }

@@ -102,6 +102,7 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
         WorldError::Ambiguous { id, first, second } => ItemError::Ambiguous { kind, id, first, second },
         WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leaves its space".into() },
         WorldError::Signature { path, reason } => ItemError::Signature { path, reason, span: None },
+        WorldError::Unsigned { path } => ItemError::Unsigned { path, span: None },
         WorldError::UntrustedKey { path, key_id } => ItemError::UntrustedKey { path, key_id, others: Vec::new() },
     }
 }

@@ -107,8 +107,8 @@ fn read_parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diag
     if element.elements().next().is_some() && depth == MAX_PARTS_DEPTH {
         found.push(ItemError::InvalidValue {
             what: format!("`<{}>`", element.name.node),
-            found: "deeper types".into(),
-            expected: format!("types of at most {MAX_PARTS_DEPTH} levels"),
+            found: "nested this deeply".into(),
+            expected: format!("at most {MAX_PARTS_DEPTH} levels of nested types"),
             span: element.span,
         });
         return parts;
@@ -184,7 +184,7 @@ fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
     };
     if !is_name(&name.node) {
         found.push(ItemError::InvalidValue {
-            what: format!("the name of an {word}"),
+            what: format!("the name in `<{word}>`"),
             found: format!("`{}`", shorten(&name.node)),
             expected: "letters, digits and `_`, not starting with a digit".into(),
             span: name.span,

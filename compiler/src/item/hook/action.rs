@@ -101,7 +101,7 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
                 vec![Entry { key, value: only.value.clone() }]
             }
             None if ActionName::from_word(&word.node).is_some() => {
-                data::report_invalid(found, &word.node, &only.value, "its fields as a mapping");
+                data::report_invalid(found, &word.node, &only.value, "a mapping with the fields of the action");
                 return None;
             }
             None => Vec::new(),
@@ -181,7 +181,7 @@ impl ActionReader<'_> {
                 if self.get("n").is_none() {
                     self.missing("n", span);
                 }
-                let n = self.positive_count("n", "a call needs a message")?;
+                let n = self.positive_count("n", "a model call needs at least one message")?;
                 HookAction::KeepLast { n }
             }
             ActionName::Inject => HookAction::Inject {

@@ -74,17 +74,20 @@ impl<'t> DeclaredParameters<'t> {
 fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<String> {
     if signature.function == "main" {
         let takes_any = signature.required > 0 || signature.requires_names;
-        return takes_any.then(|| "a call gives `main` no arguments".to_owned());
+        return takes_any.then(|| "a call passes no arguments to `main`".to_owned());
     }
     if signature.requires_names {
-        return Some("a call gives no arguments by name".to_owned());
+        return Some("a call passes no keyword arguments".to_owned());
     }
     if signature.required > MOST_ARGUMENTS {
-        return Some(format!("a call gives the parameters as one object and the folder, not {}", signature.required));
+        return Some(format!(
+            "a call passes two arguments, the parameters as one object and the project's folder, not {}",
+            signature.required
+        ));
     }
     // JavaScript ignores arguments that a function does not take.
     if is_python && signature.names.is_empty() && !signature.is_variadic {
-        return Some("a call gives the parameters as one object".to_owned());
+        return Some("a call passes the parameters as one object, but the function accepts no argument".to_owned());
     }
     let first = signature.names.first()?;
     let is_value = declared.contains(&first.as_str()) && !matches!(first.as_str(), "params" | "parameters");
@@ -160,8 +163,8 @@ fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
                     return Some(ShellRead {
                         start: at,
                         end: at + end,
-                        why: "the script gets no arguments".to_owned(),
-                        help: format!("read `$RYE_PARAM_{first}`, or the JSON object on the input"),
+                        why: "a call passes no arguments to a shell script".to_owned(),
+                        help: format!("read `$RYE_PARAM_{first}`, or the JSON object on standard input"),
                     });
                 }
                 if declared.contains(&name) && !is_assigned(text, name) {

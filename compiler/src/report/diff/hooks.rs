@@ -197,7 +197,7 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
         HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
         HookRole::Filter | HookRole::Text if needs_new_trust => {
             let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
-            (Direction::Widened, format!("it {how} of a thread with wide grants, and its file has to be trusted"))
+            (Direction::Widened, format!("it {how} in a thread with wide grants, and its file has to be trusted"))
         }
         HookRole::Act => (wider, format!("it now starts an item{when}")),
         HookRole::License => (wider, format!("the thread now continues{when}")),
@@ -262,7 +262,7 @@ fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Co
             same_event.take_while(|h| h.id != hook.id).map(|h| h.id.clone()).collect()
         };
         if at(&old) != at(&new) {
-            let why = "it answers in another order".to_owned();
+            let why = "its place in the order of the hooks changed".to_owned();
             add_finding(changes, hook, Direction::Unknown, why, (before, after));
         }
     }
@@ -399,7 +399,11 @@ pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Ve
             id: hook.id.clone(),
             event: hook.event.clone(),
             direction: if unknown { Direction::Unknown } else { Direction::Neutral },
-            why: if unknown { "a plan file does not contain its action".into() } else { String::new() },
+            why: if unknown {
+                "unknown effect: a plan file does not contain the action of the hook".into()
+            } else {
+                String::new()
+            },
             before: was,
             after: is,
             newly_reachable: lives(is) && !lives(was),

@@ -40,7 +40,7 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         ("the description", before.description == after.description && before.category == after.category),
         ("reminders (nudge)", before.nudge == after.nudge),
         ("the continuation directive", before.continuation_directive == after.continuation_directive),
-        ("where the capabilities are declared", before.capabilities.from == after.capabilities.from),
+        ("the directive that declares the capabilities", before.capabilities.from == after.capabilities.from),
     ] {
         if !same {
             add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());

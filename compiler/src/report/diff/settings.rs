@@ -149,7 +149,7 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let direction = compare_strictness(&before.plan, &after.plan);
     if table(&before.plan) != table(&after.plan) {
         let source = ItemId::parse(RISKS).ok().and_then(|id| trees.file(ItemKind::Config, &id));
-        add("the table of risks changed".into(), direction, first_difference(trees).or(source));
+        add("the risk table changed".into(), direction, first_difference(trees).or(source));
     }
     let (was, is) = (&before.plan.capabilities.acknowledged, &after.plan.capabilities.acknowledged);
     for tier in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
@@ -179,7 +179,7 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     }
     if before.bubblewrap != after.bubblewrap {
         let source = ItemId::parse(AGENT).ok().and_then(|id| trees.file(ItemKind::Config, &id));
-        add("programs run in another sandbox".into(), Direction::Unknown, source);
+        add("the setting `sandbox` changed: programs run in another sandbox".into(), Direction::Unknown, source);
     }
     changes
 }

@@ -130,7 +130,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        found.push((direction, "the calls that may run again changed".into()));
+        found.push((direction, "`idempotent` changed: other calls may run again after a crash".into()));
     }
     for (name, old, new) in [
         ("needs.net", &before.needs.net, &after.needs.net),

@@ -118,7 +118,7 @@ fn write_model(out: &mut String, compilation: &Compilation) {
 fn format_prices(prices: &Prices) -> String {
     let dollars = |nanos: u64| dollars(Nanos::from_u64(nanos));
     let text = format!(
-        "per million tokens {} in, {} out, {} cached, {} to cache",
+        "per million tokens: {} input, {} output, {} cache read, {} cache write",
         dollars(prices.input),
         dollars(prices.output),
         dollars(prices.cache_read),
@@ -126,7 +126,7 @@ fn format_prices(prices: &Prices) -> String {
     );
     let Some(long) = &prices.long_prompt else { return text };
     let (above, input, output) = (group_thousands(long.above), dollars(long.input), dollars(long.output));
-    format!("{text}; above {above} prompt tokens {input} in, {output} out")
+    format!("{text}; above {above} prompt tokens: {input} input, {output} output")
 }
 
 fn write_message(out: &mut String, title: &str, (model, origins): (&PlannedModel, &Origins), view: &MessageView) {
@@ -335,7 +335,9 @@ fn write_capabilities(out: &mut String, compilation: &Compilation) {
     let aside = match (&capabilities.from, capabilities.declared, capabilities.grants.is_empty()) {
         (Some(from), _, _) => format!("permissions of {from}"),
         (None, false, false) => "inherited at spawn".to_owned(),
-        (None, _, _) => "none declared: everything is denied, or the parent's set at spawn".to_owned(),
+        (None, _, _) => {
+            "none declared: a root thread is denied everything, a child thread has its parent's set".to_owned()
+        }
     };
     write_heading(out, "Capabilities", &aside);
     let row = |grant: &crate::plan::Grant| {
@@ -357,7 +359,7 @@ fn write_access(out: &mut String, summary: &PlanSummary) {
     let lists = summary.access.lists().into_iter().filter(|(.., names)| !names.is_empty());
     let rows: Vec<Vec<String>> = lists.map(|(verb, _, names)| vec![verb.to_owned(), names.join(", ")]).collect();
     if !rows.is_empty() {
-        write_heading(out, "Access", "of the thread and its hooks, at most");
+        write_heading(out, "Access", "upper bound for the thread and its hooks");
         push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }

@@ -166,7 +166,7 @@ fn pattern_help(pattern: &str) -> String {
     }
     let back_reference = pattern.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'1'..=b'9']));
     if back_reference {
-        return "back-references are not supported, because patterns match in linear time".into();
+        return "remove the back-reference: it is not supported, because patterns match in linear time".into();
     }
     "escape literal characters with a backslash".into()
 }

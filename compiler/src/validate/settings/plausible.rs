@@ -25,7 +25,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
         let address = url.trim_end_matches('/');
         if let Some(path) = WIRE_PATHS.into_iter().find(|path| address.ends_with(path)) {
             let why = format!("the wire format adds `{path}` to the address");
-            report("base_url".into(), why, "end the address before this path", span);
+            report("base_url".into(), why, "remove this path from the end of the address", span);
         }
         if let Some(rest) = url.strip_prefix("http://")
             && node.get("key_env").is_some()
@@ -41,7 +41,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             && let Kind::Number(number) = &window.kind
             && number.as_u64().is_some_and(|tokens| tokens > 0 && tokens < MIN_WINDOW)
         {
-            let why = format!("{number} tokens do not hold a prompt");
+            let why = format!("a prompt does not fit into {number} tokens");
             report(
                 format!("models.{name}.context_window"),
                 why,
@@ -51,7 +51,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
         }
         let Some(prices) = model.get("prices") else { continue };
         let price = |key: &str| prices.get(key).and_then(|value| Some((read_price(value)?, value.span)));
-        let per_million = "prices are dollars per million tokens";
+        let per_million = "write the price in dollars per million tokens";
         let all = ["input", "output", "cache_read", "cache_write"].map(|key| (key, price(key)));
         let odd = all.into_iter().find_map(|(key, price)| {
             let (price, span) = price?;
@@ -69,7 +69,12 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             && output < input
         {
             let why = "a token of output costs less than one of input".to_owned();
-            report(format!("models.{name}.prices.output"), why, "the two prices may be swapped", span);
+            report(
+                format!("models.{name}.prices.output"),
+                why,
+                "correct the prices: `input` and `output` may be swapped",
+                span,
+            );
         }
         if let (Some((input, _)), Some((read, span))) = (input, read)
             && read > input

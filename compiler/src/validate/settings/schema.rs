@@ -109,7 +109,7 @@ const LONG_PROMPT: &[SettingField] = &[
 ];
 
 const MODEL: &[SettingField] = &[
-    required_key("id", SettingShape::Text, "the provider's name of the model"),
+    required_key("id", SettingShape::Text, "id of the model at the provider"),
     required_key("context_window", SettingShape::Integer { least: 1 }, "tokens of prompt and answer together"),
     required_key("max_output", SettingShape::Integer { least: 1 }, "tokens of the longest answer"),
     key("tool_use", SettingShape::OneOf(&["native", "text_parsed"]), "how tool calls are read (default: `native`)"),
@@ -122,7 +122,7 @@ const MODEL: &[SettingField] = &[
     key(
         "tokenizer",
         SettingShape::OneOf(&Tokenizer::EXACT),
-        "the exact tokenizer; without it, or without the feature `tokenizers`, characters / 4",
+        "the model's tokenizer; if absent, or without the feature `tokenizers`, tokens are characters / 4",
     ),
     key("priced_at", SettingShape::Text, "date of the prices"),
     key("source", SettingShape::Text, "source of the prices"),
@@ -182,7 +182,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "require",
                     SettingShape::OneOf(&["none", "shared", "all"]),
-                    "files that must be signed; `shared`: only files from other sources",
+                    "`all` refuses unsigned files of the project and the user; `none` and `shared` accept them",
                 )]),
                 "signatures",
             ),
@@ -200,7 +200,7 @@ pub const FILES: &[SettingsFile] = &[
                         "an approval request without an answer suspends its thread after this time",
                     ),
                 ]),
-                "an approval by a person",
+                "approvals of risky calls by a person",
             ),
             key(
                 "limits",
@@ -210,7 +210,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "sandbox",
                 SettingShape::OneOf(&["landlock", "bubblewrap"]),
-                "`bubblewrap`: programs run in bubblewrap, with their sandbox inside; any space can set it",
+                "`bubblewrap`: bubblewrap around the Landlock sandbox of programs; any space can set it",
             ),
         ]),
     },
@@ -239,7 +239,7 @@ pub const FILES: &[SettingsFile] = &[
                     &SettingShape::Map(&[required_key(
                         "policy",
                         SettingShape::OneOf(&POLICIES),
-                        "requirement of a grant of the tier",
+                        "policy for grants of this tier",
                     )]),
                 ),
                 "tier → policy",
@@ -279,7 +279,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "append_system",
                 SettingShape::Text,
-                "id of knowledge that ends the system prompt of each chat; the user's precedes the project's",
+                "id of knowledge appended to the system prompt of each chat; the user's precedes the project's",
             ),
             key(
                 "commands",
@@ -310,11 +310,15 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "continuation",
                 SettingShape::Map(&[
-                    key("trigger_threshold", SettingShape::Fraction, "of the context window"),
+                    key(
+                        "trigger_threshold",
+                        SettingShape::Fraction,
+                        "fraction of the context window at which a thread is continued",
+                    ),
                     key(
                         "resume_ceiling_tokens",
                         SettingShape::Integer { least: 1 },
-                        "trailing messages that a continuation starts with",
+                        "maximum tokens of the earlier messages that a continuation starts with",
                     ),
                 ]),
                 "continuation when the context is full",
@@ -334,14 +338,22 @@ pub const FILES: &[SettingsFile] = &[
         about: "Names of the engine's events; documentation only.",
         shape: SettingShape::Documentation("it documents the names of events, and which of them are never delayed"),
     },
-    SettingsFile { id: "agent/hook_conditions", about: "Hooks (section 7).", shape: SettingShape::Opaque },
-    SettingsFile { id: "agent/hooks", about: "Hooks (section 7).", shape: SettingShape::Opaque },
+    SettingsFile {
+        id: "agent/hook_conditions",
+        about: "Hooks (`docs/reference/language.md`, section 7).",
+        shape: SettingShape::Opaque,
+    },
+    SettingsFile {
+        id: "agent/hooks",
+        about: "Hooks (`docs/reference/language.md`, section 7).",
+        shape: SettingShape::Opaque,
+    },
     SettingsFile {
         id: "agent/models",
         about: "Default provider and tier of directives that name none.",
         shape: SettingShape::Map(&[
             key("default_provider", SettingShape::Text, "the id of a provider file"),
-            key("default_tier", SettingShape::Text, "the tier of a directive and a provider that name none"),
+            key("default_tier", SettingShape::Text, "the tier if neither the directive nor the provider names one"),
             key("aliases", SettingShape::Names(&SettingShape::Text), "another name → tier"),
         ]),
     },
@@ -367,7 +379,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "encrypted_reasoning",
                 SettingShape::Bool,
-                "for `openai-responses`: set if encrypted reasoning is requested",
+                "for `openai-responses`: `true` requests encrypted reasoning",
             ),
             key("script", SettingShape::Text, "for `scripted`: the script, relative to the project"),
             key("default_tier", SettingShape::Text, "the tier of a directive that names none"),
@@ -407,7 +419,7 @@ pub const FILES: &[SettingsFile] = &[
                     key(
                         "max_tokens",
                         SettingShape::Integer { least: 0 },
-                        "maximum tokens of their definitions: characters / 4",
+                        "maximum tokens of the offered definitions, counted as characters / 4",
                     ),
                 ]),
                 "the tools that a model is offered",
@@ -426,7 +438,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "on_end",
                     SettingShape::OneOf(&["wait", "cancel"]),
-                    "policy for children that are still running",
+                    "policy for children that are still running when their parent ends",
                 )]),
                 "children",
             ),
@@ -435,7 +447,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_concurrent_children",
                     SettingShape::Integer { least: 1 },
-                    "more of them queue",
+                    "children that run at the same time; further ones wait",
                 )]),
                 "parallel children",
             ),

@@ -147,7 +147,7 @@ fn kind(kind: ItemKind) -> Result<ItemType, String> {
         ItemKind::Directive => Ok(ItemType::Directive),
         ItemKind::Knowledge => Ok(ItemType::Knowledge),
         ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => {
-            Err(format!("a hook cannot name an item of type `{}`", kind.as_str()))
+            Err(format!("a hook cannot fetch or sign an item of type `{}`", kind.as_str()))
         }
     }
 }

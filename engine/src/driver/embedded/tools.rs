@@ -315,8 +315,9 @@ impl EmbeddedDriver {
                     Ok(0) => {}
                     Ok(_) => {
                         return Err(format!(
-                            "permission denied: `{wanted}` is a tool of this project, and the user does not trust it, or \
-                         a file that it names, as it is now; `rye trust --list` shows it"
+                            "permission denied: the user has not trusted the current version of the project tool \
+                         `{wanted}` or of a file that it names; the user can review it with `rye trust --list` and \
+                         trust it with `rye trust`"
                         ));
                     }
                     Err(error) => return Err(error.to_string()),

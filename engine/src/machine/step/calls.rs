@@ -268,7 +268,7 @@ fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
             GateDecision::Answer { why, text } => (why, text),
             GateDecision::Asks { capability, .. } => {
                 if let Some(answer) = call.answer {
-                    let who = if answer == Approval::Refused { "the user" } else { "the policy without an approver" };
+                    let who = if answer == Approval::Refused { "the user" } else { "the headless policy" };
                     let text = format!("permission denied: {capability} was not approved: {who} denied the call");
                     (ResultKind::Unapproved { capability, answer }, text)
                 } else {

@@ -131,7 +131,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     if let Some(failure) = &state.failed {
         let message = &failure.error.message;
         let message = if failure.classification.name == retry::PROMPT_TOO_LONG {
-            format!("the prompt is too long, also for a new thread with only the last messages: {message}")
+            format!("the prompt is too long, even for a new thread with only the last messages: {message}")
         } else {
             message.clone()
         };
@@ -167,7 +167,7 @@ fn reply_error(state: &ThreadState) -> Option<(&'static str, String)> {
         ReplyDefect::Cut => (TRUNCATED_CODE, format!("the reply of the model is incomplete (stop reason `{stop}`)")),
         ReplyDefect::Empty => ("empty_reply", format!("the reply of the model holds no text (stop reason `{stop}`)")),
         ReplyDefect::UnknownStop => {
-            ("unknown_stop_reason", format!("the provider gave the stop reason `{stop}`; the reply may be incomplete"))
+            ("unknown_stop_reason", format!("the stop reason `{stop}` is unknown; the reply may be incomplete"))
         }
     })
 }

@@ -129,7 +129,7 @@ fn prompt_that_is_too_long_is_handed_over_once() {
         while play.step() {}
         let error = play.ended().error.as_ref().unwrap();
         assert_eq!((error.code.as_str(), play.requests.len()), ("prompt_too_long", 1), "{case:?}");
-        assert!(error.message.starts_with("the prompt is too long, also for a new thread"), "{}", error.message);
+        assert!(error.message.starts_with("the prompt is too long, even for a new thread"), "{}", error.message);
         // After a turn of the new thread, the conversation has grown again.
         let tool = calls(&[call("a_read", json!({}))]);
         let mut play = SimulatedThread::new(roomy(), vec![tool, refusal(case), text("never")]);

@@ -85,7 +85,7 @@ async fn stored_plan_does_not_redirect_a_provider() {
     let asked = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;
     assert_eq!(asked.status, Status::Error);
     let error = asked.error.unwrap().message;
-    assert!(error.contains("no current provider file `scripted` uses the wire `anthropic`"), "{error}");
+    assert!(error.contains("the plan needs provider `scripted` with wire format `anthropic`"), "{error}");
     // A plan with the right API format uses the endpoint in the provider file.
     let compilation = forged(&lab, "plain", |plan| plan.model.connection["script"] = "/etc/passwd".into());
     let played = engine.start(&compilation, StartOptions::default()).await.unwrap().join().await;

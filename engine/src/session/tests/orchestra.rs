@@ -193,7 +193,7 @@ async fn aggregate_returns_ended_and_running_threads() {
     );
     assert_eq!((&all[2]["requested"], &all[2]["wait"]), (&json!("test/unknown-1"), &json!("unknown")));
     assert_eq!(results[4].1["threads"].as_array().unwrap().len(), 1);
-    assert!(results[5].1.as_str().unwrap().contains("must be a list of ids"), "{:?}", results[5]);
+    assert!(results[5].1.as_str().unwrap().contains("must be a list of at least one thread id"), "{:?}", results[5]);
     let early = &results[6].1;
     assert_eq!((&early["all_finished"], &early["threads"][1]["wait"]), (&json!(false), &json!("timed_out")));
     assert_eq!(results[8].1["all_finished"], true);

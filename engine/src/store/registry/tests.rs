@@ -245,7 +245,7 @@ fn full_disk_is_reported_on_every_commit() {
             assert_eq!(source.kind(), io::ErrorKind::StorageFull);
         }
         let words = again.to_string();
-        assert!(words.contains("registry.redb`: made to fail; free some space, then run"), "{words}");
+        assert!(words.contains("registry.redb`: made to fail; free some space, then repeat"), "{words}");
         // A new opening finds the state before or after the change.
         drop(registry);
         let registry = Registry::open(disk).unwrap();

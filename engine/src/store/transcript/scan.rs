@@ -155,7 +155,7 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     let acknowledged = claimed_barriers(rest).max().unwrap_or(0).max(synced);
     if acknowledged > count {
         let reason = torn.map_or_else(|| "the file ends before this line".to_string(), |torn| torn.reason);
-        let reason = format!("{reason}, and {acknowledged} events were acknowledged");
+        let reason = format!("{reason}, although {acknowledged} events were synced");
         return Err(StoreError::Damaged { path: path.to_path_buf(), line: count + 1, reason });
     }
     Ok(TranscriptContents { records, ends, length, torn })

@@ -124,7 +124,7 @@ impl Verifier<'_> {
                 let reason = format!("the transcript ends before this line, which `{}` refers to", path.display());
                 self.fault(&layout::transcript(self.thread), Some(events), reason);
             }
-            None => self.note("`thread.json` is newer than the transcript: the machine lost power"),
+            None => self.note("`thread.json` covers events that the transcript lacks, as after a power failure"),
         }
     }
 

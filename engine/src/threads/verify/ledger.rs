@@ -127,7 +127,8 @@ impl Verifier<'_> {
         let path = Path::new(layout::REGISTRY);
         if let Some(cost) = thread.ended.filter(|cost| *cost != thread.row.cost) {
             let (row, end) = (describe(thread.row.cost), describe(cost));
-            self.fault(path, None, format!("the row has a cost of {row}, the transcript ends with {end}"));
+            let reason = format!("the registry row has the cost {row}, but the transcript ends with the cost {end}");
+            self.fault(path, None, reason);
         }
         let Some(account) = thread.account.as_ref().filter(|_| !money.is_suspended()) else { return };
         let dollars = |nanos: u64| format!("${}", crate::thread::dollars(nanos));
@@ -136,14 +137,15 @@ impl Verifier<'_> {
         let expected = money.expected_spend(thread);
         if spent != expected && (is_whole || thread.row.parent.is_none()) {
             let (spent, expected) = (dollars(spent), dollars(expected));
-            self.fault(path, None, format!("the account has spent {spent}, the transcripts of its tree {expected}"));
+            let reason = format!("the account has spent {spent}, but the transcripts of its tree add up to {expected}");
+            self.fault(path, None, reason);
         }
         if let Some(limit) = thread.limit.filter(|limit| is_whole && *limit != reserved) {
             let (reserved, limit) = (dollars(reserved), dollars(limit));
             self.fault(
                 path,
                 None,
-                format!("the account has reserved {reserved}, the transcript has a limit of {limit}"),
+                format!("the account has reserved {reserved}, but the spend limit in the transcript is {limit}"),
             );
         }
         if account.status() != AccountStatus::Released {

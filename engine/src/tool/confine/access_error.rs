@@ -19,7 +19,7 @@ pub enum FileAccessError {
     ReadOnly { path: ProjectPath },
     #[error("writing `{path}` needs the capability `{capability}`, which this thread does not have")]
     NeedsSign { path: ProjectPath, capability: String },
-    #[error("permission denied: `{path}` is outside of write=\"{folders}\", which the grants allow")]
+    #[error("permission denied: `{path}` is outside of write=\"{folders}\", the folders that the grants allow")]
     NotGranted { path: ProjectPath, folders: String },
     #[error("`{path}` does not exist")]
     NotFound { path: String },
@@ -29,7 +29,7 @@ pub enum FileAccessError {
     NotFolder { path: String },
     #[error("`{path}` is {what}, not a regular file")]
     Special { path: ProjectPath, what: &'static str },
-    #[error("`{path}` is write-protected by its own mode")]
+    #[error("`{path}` is write-protected: its file mode forbids writing")]
     Protected { path: ProjectPath },
     #[error("`{path}` has changed since it was read; read it again")]
     Changed { path: ProjectPath },

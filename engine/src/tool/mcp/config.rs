@@ -278,7 +278,8 @@ pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String
     if let Some(node) = items.config_by_name("mcp") {
         let sources = items.sources();
         if let Some(entry) = node.entries().iter().find(|e| e.key.node != "servers") {
-            let message = format!("`.ai/config/mcp.yaml` has no key `{}`; write `servers:`", entry.key.node);
+            let message =
+                format!("`.ai/config/mcp.yaml` has the unknown key `{}`; its only key is `servers`", entry.key.node);
             return Err(ServersError::at(message, entry.key.span, &sources));
         }
         if let Some(servers) = node.get("servers") {
@@ -332,7 +333,7 @@ fn read_section(
     into: &mut BTreeMap<String, McpServer>,
 ) -> Result<(), ServersError> {
     if !matches!(node.kind, Kind::Map(_)) {
-        let message = format!("{origin}: the servers are a mapping of names, not {}", node.describe());
+        let message = format!("{origin}: the servers must be a mapping of names to settings, not {}", node.describe());
         return Err(ServersError::at(message, node.span, sources));
     }
     for entry in node.entries() {
@@ -374,9 +375,9 @@ const SERVER_KEYS: [&str; 13] = [
 ];
 
 fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, ServerFault> {
-    const TIMEOUT_FAULT: &str = "`timeout_seconds` is not a valid number of seconds";
+    const TIMEOUT_FAULT: &str = "`timeout_seconds` must be a whole number from 1 to 86400";
     if !matches!(node.kind, Kind::Map(_)) {
-        return Err(ServerFault::at(node, format!("is a mapping, not {}", node.describe())));
+        return Err(ServerFault::at(node, format!("must be a mapping, not {}", node.describe())));
     }
     if let Some(wall) = node.get("wall") {
         return Err(ServerFault::at(wall, "the key `wall` is called `sandbox` now"));
@@ -436,7 +437,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
                 && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
             {
                 let message = format!(
-                    "`{name}` would affect the program that sets up the sandbox; it cannot be set for a server"
+                    "`env` of a sandboxed server cannot set `{name}`: the name is invalid or affects the sandbox"
                 );
                 return Err(message.into());
             }
@@ -454,7 +455,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
                 );
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {
-                return Err(fault_of_url(format!("`{url}` is not a web address")));
+                return Err(fault_of_url(format!("`{url}` must start with `https://` or `http://`")));
             }
             if reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
                 return Err(fault_of_url(format!("`{url}` names a user before its host; use `headers` instead")));
@@ -463,7 +464,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
             let authority =
                 url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
             if authority.contains("${") || !reqwest::Url::parse(url).is_ok_and(|url| url.has_host()) {
-                return Err(fault_of_url(format!("the host of `{url}` has to be written out")));
+                return Err(fault_of_url(format!("`{url}` must have a valid host, written without a variable")));
             }
             Ok(McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? })
         }
@@ -504,14 +505,14 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
         Some("none") => return Ok(None),
         Some("process") | None => {}
         Some(_) => {
-            let message = "`sandbox` is `process` or `none`";
+            let message = "`sandbox` must be `process` or `none`";
             return Err(node.get("sandbox").map_or_else(|| message.into(), |value| ServerFault::at(value, message)));
         }
     }
     let Some(needs) = needs else { return Ok(Some(SandboxOpenings::default())) };
     let known = |key: &str| matches!(key, "read" | "write" | "net");
     if !matches!(needs.kind, Kind::Map(_)) || needs.entries().iter().any(|e| !known(&e.key.node)) {
-        return Err(ServerFault::at(needs, "`needs` is a mapping with `read`, `write` and `net`"));
+        return Err(ServerFault::at(needs, "`needs` must be a mapping with `read`, `write` and `net` only"));
     }
     let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| strings(node, key));
     let openings = SandboxOpenings { write: list("write")?, net: list("net")?, read: list("read")? };
@@ -543,12 +544,12 @@ fn strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
                 Kind::String(s) => Ok(s.clone()),
                 Kind::Number(n) => Ok(n.to_string()),
                 Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
-                    Err(ServerFault::at(i, format!("`{key}` is a list of strings")))
+                    Err(ServerFault::at(i, format!("`{key}` must be a list of strings")))
                 }
             })
             .collect(),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
-            Err(ServerFault::at(node, format!("`{key}` is a list of strings")))
+            Err(ServerFault::at(node, format!("`{key}` must be a list of strings")))
         }
     }
 }
@@ -556,7 +557,7 @@ fn strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
 fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, ServerFault> {
     let Some(node) = node else { return Ok(BTreeMap::new()) };
     if !matches!(node.kind, Kind::Map(_)) {
-        return Err(ServerFault::at(node, format!("`{key}` is a mapping of names to strings")));
+        return Err(ServerFault::at(node, format!("`{key}` must be a mapping of names to strings")));
     }
     let mut out = BTreeMap::new();
     for entry in node.entries() {
@@ -565,7 +566,7 @@ fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, Serve
             Kind::Number(n) => n.to_string(),
             Kind::Bool(b) => b.to_string(),
             Kind::Null | Kind::List(_) | Kind::Map(_) => {
-                return Err(ServerFault::at(&entry.value, format!("`{key}` is a mapping of names to strings")));
+                return Err(ServerFault::at(&entry.value, format!("`{key}` must be a mapping of names to strings")));
             }
         };
         out.insert(entry.key.node.clone(), value);
@@ -589,7 +590,7 @@ pub fn expand_variables(text: &str) -> Result<String, String> {
         match (std::env::var(name), otherwise) {
             (Ok(value), _) => out.push_str(&value),
             (Err(_), Some(otherwise)) => out.push_str(otherwise),
-            (Err(_), None) => return Err(format!("the variable `{name}` of the environment is not set")),
+            (Err(_), None) => return Err(format!("the environment variable `{name}` is not set")),
         }
         rest = after;
     }

@@ -42,7 +42,7 @@ const MAX_MESSAGE_CHARS: usize = 500;
 pub enum McpError {
     #[error("the server `{server}` cannot be reached: {reason}")]
     Unreachable { server: String, reason: String },
-    #[error("the server `{server}` returned an error: {reason}")]
+    #[error("the request to the server `{server}` failed: {reason}")]
     Refused { server: String, reason: String },
     #[error("the connection to the server `{server}` was lost; the outcome of the call is unknown")]
     Lost { server: String },
@@ -190,7 +190,7 @@ impl McpConnection {
             let Some(cursor) = page.next_cursor else { return Ok(all) };
             request = Some(PaginatedRequestParams::default().with_cursor(Some(cursor)));
         }
-        let reason = format!("it lists more than {MAX_TOOLS} tools");
+        let reason = format!("it lists more than {MAX_TOOLS} tools, or too many pages of tools");
         Err(McpError::Unreachable { server: self.name.clone(), reason })
     }
 
@@ -312,7 +312,7 @@ fn describe_start_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => describe_transport_error(error),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "its response to `initialize` is not a result of the protocol".to_owned()
+            "its response to `initialize` is not a valid MCP response".to_owned()
         }
         ClientInitializeError::JsonRpcError(error) => format!("it refused `initialize`: {}", error.message),
         other => other.to_string(),
@@ -333,7 +333,7 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
                 .to_owned()
         }
         Some(Http::UnexpectedServerResponse(text)) if text.contains("ServerJsonRpcMessage") => {
-            "its response is not a message of the protocol".to_owned()
+            "its response is not an MCP message".to_owned()
         }
         Some(Http::UnexpectedContentType(Some(kind))) => {
             format!("it answered with `{kind}`, not with JSON or an event stream")
@@ -393,7 +393,7 @@ fn http_transport(
         .map_err(|e| e.to_string())?;
     let mut custom = std::collections::HashMap::new();
     for (name, value) in headers {
-        let bad = || format!("the header `{name}` cannot be sent");
+        let bad = || format!("the header `{name}` has an invalid name or value");
         let value = HeaderValue::from_str(&expand_variables(value)?).map_err(|_| bad())?;
         custom.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
     }

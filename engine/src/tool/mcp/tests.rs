@@ -154,7 +154,7 @@ async fn server_is_listed_called_and_restarted() {
     );
     assert!(s.call("say", &say, json!({"do": "error"}), long).await.is_error);
     let failed = s.call("say", &say, json!({"do": "fail"}), long).await;
-    assert_eq!(failed.content, json!("the server `test` returned an error: no [2J way"));
+    assert_eq!(failed.content, json!("the request to the server `test` failed: no [2J way"));
     let variables = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
     assert!(variables.contains("MODE") && !variables.contains("CARGO"), "{variables}");
     // A crash loses the call; the next call starts a new server.
@@ -334,13 +334,13 @@ fn servers_of_both_files_are_merged() {
         (Some(r#"{"mcpServers": []}"#), None, "not a list"),
         (Some(r#"{"mcpServers": {"a": {}}}"#), None, "neither a `command` nor a `url`"),
         (Some(r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "y"}}}"#), None, "has the id `a_b` too"),
-        (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "not a web address"),
+        (Some(r#"{"mcpServers": {"a": {"url": "ftp://x"}}}"#), None, "must start with `https://`"),
         (
             Some(r#"{"mcpServers": {"a": {"url": "https://x/sse", "type": "sse"}}}"#),
             None,
             "uses the HTTP+SSE transport",
         ),
-        (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "has to be written out"),
+        (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "must have a valid host"),
         (None, Some("servers: { a: { command: [x], sandbox: low } }"), "`sandbox` is `process` or `none`"),
         (None, Some("servers: { a: { command: [x], wall: none } }"), "`wall` is called `sandbox` now"),
         (

@@ -36,8 +36,9 @@ fn sign_item(
         if matches!(place.found, ResolvedKind::Missing { .. }) {
             continue;
         }
-        let comment =
-            CommentSyntax::of_extension(extension).ok_or_else(|| format!("`{path}` has no comment syntax"))?;
+        let comment = CommentSyntax::of_extension(extension).ok_or_else(|| {
+            format!("`{path}` cannot be signed: a signature is a comment line, and its format has no comments")
+        })?;
         if let Some((first, _)) = &found {
             return Err(format!("`{}` has two files: `{}` and `{path}`", request.item_id, first.path));
         }

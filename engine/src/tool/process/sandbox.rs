@@ -59,11 +59,9 @@ impl SandboxSupport {
     pub fn missing(self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {
-            gaps.push(
-                "programs can read and write everything that you can: this kernel has no Landlock (5.13 or later, enabled)",
-            );
+            gaps.push("programs can access all your files: Landlock (Linux 5.13 or later) is missing or disabled");
         } else if self.landlock < 3 {
-            gaps.push("programs can truncate readable files: Landlock 3 (Linux 6.2) prevents this");
+            gaps.push("programs can truncate readable files: only Landlock 3 (Linux 6.2) or later prevents this");
         }
         if !self.sockets {
             gaps.push(

@@ -113,7 +113,10 @@ fn exec_sandboxed(sandbox: Option<OsString>, program: Option<OsString>, argument
     // If the helper is killed, the kernel ends the program too.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        report(&format!("`{}` is not started, because it would outlive its helper: {error}\n", program.display()));
+        report(&format!(
+            "`{}` is not started, because it could outlive its supervisor process: {error}\n",
+            program.display()
+        ));
         return ExitCode::from(SANDBOX_FAILED);
     }
     let sandbox = sandbox.to_str().ok_or_else(|| io::Error::other("it is not UTF-8"));
@@ -140,7 +143,10 @@ fn run_helper(
     let cleanup = match Cleanup::new(&sandbox) {
         Ok(cleanup) => cleanup,
         Err(error) => {
-            report(&format!("`{}` is not started, for its folders cannot be opened: {error}\n", program.display()));
+            report(&format!(
+                "`{}` is not started, because its writable folders cannot be opened: {error}\n",
+                program.display()
+            ));
             return ExitCode::from(SANDBOX_FAILED);
         }
     };
@@ -267,7 +273,7 @@ async fn supervise(
             status = child.wait() => match status {
                 Ok(status) => break status,
                 Err(error) => {
-                    report(&format!("\n[stopped: waiting for its end failed: {error}]\n"));
+                    report(&format!("\n[stopped: waiting for the program failed: {error}]\n"));
                     end_everything(&mut table, group, cleanup);
                 }
             },

@@ -85,7 +85,7 @@ async fn loopback_needs_a_grant_by_name() {
     );
     assert!(web(&[]).send(get(&url)).await.is_err());
     assert!(web(&["*"]).send(get("http://user:pw@example.com/")).await.unwrap_err().contains("user and password"));
-    assert!(web(&["*"]).send(get("file:///etc/passwd")).await.unwrap_err().contains("not a web address"));
+    assert!(web(&["*"]).send(get("file:///etc/passwd")).await.unwrap_err().contains("`file:` URLs are not supported"));
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn redirects_are_checked_like_first_requests() {
     assert!(web(&["127.0.0.1"]).send(get(&url)).await.unwrap_err().starts_with("more than 5 redirects"));
     let elsewhere = serve(|_| http("302 Found", &[("location", "file:///etc/passwd")], "")).await;
     let url = format!("http://{elsewhere}/");
-    assert!(web(&["*", "127.0.0.1"]).send(get(&url)).await.unwrap_err().contains("not a web address"));
+    assert!(web(&["*", "127.0.0.1"]).send(get(&url)).await.unwrap_err().contains("`file:` URLs are not supported"));
 }
 
 #[tokio::test]

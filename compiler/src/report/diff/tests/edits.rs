@@ -196,7 +196,7 @@ const EDITS: &[Edit] = &[
         RISKS,
         "",
         "risk_levels: { elevated: { policy: allow } }\n",
-        "widened the table of risks changed",
+        "widened the risk table changed",
         Back::Clean,
     ),
     (
@@ -204,7 +204,7 @@ const EDITS: &[Edit] = &[
         RISKS,
         "",
         "classifications:\n  - { risk: safe, patterns: [\"rye.execute.*\", \"rye.execute.tool.rye.bash.*\"] }\n",
-        "widened the table of risks changed",
+        "widened the risk table changed",
         Back::Clean,
     ),
     (
@@ -293,7 +293,7 @@ const EDITS: &[Edit] = &[
         HOOKS,
         "",
         "  - { id: cut, event: tool_result, action: { modify: { content: more } } }\n",
-        "newly reachable: it changes results of tools of a thread with wide grants, and its file has to be trusted",
+        "newly reachable: it changes results of tools in a thread with wide grants, and its file has to be trusted",
         Back::Unknown,
     ),
     ("a guard made soft", HOOKS, "action: terminate", "action: continue", "widened after_step enough", Back::Clean),

@@ -42,7 +42,7 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
             "  typical: up to {turns} turns, {reply} tokens per reply, {result} tokens per tool result, cached prefix"
         ),
     );
-    push(out, "  worst: every run, with its children, hooks, retries, compaction and handoffs");
+    push(out, "  worst: an upper bound for every run, including its children, hooks, retries, compaction and handoffs");
     write_cache_map(out, &plan.cache_map(&compilation.origins, system, first));
 }
 
@@ -87,7 +87,7 @@ fn format_worst(worst: &WorstCase) -> String {
 
 fn format_threads(bound: &ThreadBound) -> String {
     match (bound.set_by, bound.threads.map(group_thousands)) {
-        (ThreadBoundOrigin::Grants, _) => "1, because nothing starts another one".to_owned(),
+        (ThreadBoundOrigin::Grants, _) => "1, because nothing starts another thread".to_owned(),
         (ThreadBoundOrigin::Depth, _) => "1, set by the limit `depth`".to_owned(),
         (ThreadBoundOrigin::Spawns, Some(most)) => format!("at most {most}, set by the limit `spawns`"),
         (ThreadBoundOrigin::Raise | ThreadBoundOrigin::Spawns, _) => {

@@ -54,7 +54,7 @@ async fn pages_as_text() {
 async fn bad_input_is_refused() {
     for (url, message) in [
         ("no address", "is not a valid URL"),
-        ("file:///etc/passwd", "not a web address"),
+        ("file:///etc/passwd", "`file:` URLs are not supported"),
         ("http://127.0.0.1/", "is in this machine's network"),
         ("http://[::1]/", "is in this machine's network"),
     ] {

@@ -63,7 +63,7 @@ impl Leftovers {
         let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
         (!self.shown.is_empty()).then(|| {
             format!(
-                "\n[blocked by the sandbox: a program may not create {}{more}; see `{REFUSED_PREFIX}…` beside it]\n",
+                "\n[blocked by the sandbox: a program may not create {}{more}; renamed to `{REFUSED_PREFIX}…`]\n",
                 self.shown.join(", ")
             )
         })
