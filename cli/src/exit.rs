@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    Fine,
+    Success,
     /// Diagnostics with errors, or a thread that failed.
     Failed,
     Usage,
     /// A comparison of plans found wider permissions or spending.
-    Widened,
+    PermissionsWidened,
     /// A limit or the budget was exceeded.
     Limit,
     /// Refused by a permission or a signature.
@@ -20,10 +20,10 @@ pub enum Exit {
 impl Exit {
     pub fn code(self) -> u8 {
         match self {
-            Self::Fine => 0,
+            Self::Success => 0,
             Self::Failed => 1,
             Self::Usage => 2,
-            Self::Widened => 3,
+            Self::PermissionsWidened => 3,
             Self::Limit => 4,
             Self::Refused => 5,
             Self::Cancelled => 130,
@@ -33,9 +33,9 @@ impl Exit {
     /// Converts the exit code of another `rye` process.
     pub fn from_code(code: i32) -> Self {
         match code {
-            0 => Self::Fine,
+            0 => Self::Success,
             2 => Self::Usage,
-            3 => Self::Widened,
+            3 => Self::PermissionsWidened,
             4 => Self::Limit,
             5 => Self::Refused,
             130 => Self::Cancelled,

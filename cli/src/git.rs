@@ -85,13 +85,13 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| git_start_failure(&error))?;
-    let mut asks = child.stdin.take().ok_or_else(lost)?;
+    let mut requests = child.stdin.take().ok_or_else(lost)?;
     let mut answers = BufReader::new(child.stdout.take().ok_or_else(lost)?);
     let mut files = Vec::with_capacity(wanted.len());
     let mut total = 0u64;
     for (path, object) in wanted {
         // Send the requests one at a time, so that no side blocks on a full pipe.
-        writeln!(asks, "{object}").and_then(|()| asks.flush()).map_err(|_| lost())?;
+        writeln!(requests, "{object}").and_then(|()| requests.flush()).map_err(|_| lost())?;
         let mut head = String::new();
         answers.read_line(&mut head)?;
         let mut head = head.trim_end().split(' ').skip(1);
@@ -112,7 +112,7 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         }
         files.push((path.clone(), content));
     }
-    drop(asks);
+    drop(requests);
     child.wait()?;
     Ok(files)
 }

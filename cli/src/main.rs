@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
     match complete::answer_completion() {
         Ok(false) => {}
-        Ok(true) => return Exit::Fine.into(),
+        Ok(true) => return Exit::Success.into(),
         Err(error) => return print_usage_error(&error),
     }
     let args = match parse_arguments() {
@@ -161,7 +161,7 @@ impl From<WorldError> for CommandError {
 impl From<std::io::Error> for CommandError {
     /// Converts the error; a closed pipe is not a failure.
     fn from(error: std::io::Error) -> Self {
-        let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Fine } else { Exit::Failed };
+        let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Success } else { Exit::Failed };
         Self { exit, code: None, message: error.to_string(), help: None }
     }
 }

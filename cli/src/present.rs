@@ -53,6 +53,16 @@ pub fn format_count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
+/// Joins up to five names, and adds the number of the other names.
+pub fn join_names(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let shown = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 pub fn now() -> i64 {
     Timestamp::now().as_millisecond()
 }

@@ -42,6 +42,15 @@ struct ExplainHint {
 /// Maximum number of codes in the hint at the end of a command.
 const MAX_EXPLAINED_CODES: usize = 5;
 
+/// Returns the first sentence of the page of a diagnostic code, with its period.
+pub fn first_sentence(page: &str) -> String {
+    let mut paragraphs = page.split("\n\n").map(str::trim);
+    let meaning = paragraphs.find(|part| !part.is_empty() && !part.starts_with('#')).unwrap_or_default();
+    let mut text = meaning.lines().collect::<Vec<_>>().join(" ");
+    text.truncate(text.find(". ").map_or(text.len(), |at| at + 1));
+    text
+}
+
 impl Printer {
     /// Creates the settings; also sets the color choice of the whole process.
     pub fn new(global: &Global) -> Self {
@@ -175,7 +184,7 @@ impl Printer {
     /// Prints a failure and returns its exit code.
     pub fn failure(&self, failure: &CommandError) -> Exit {
         match (failure.exit, self.format) {
-            (Exit::Fine, _) => {}
+            (Exit::Success, _) => {}
             (_, Format::Json) => return print_failure_json(failure),
             (_, Format::Human | Format::Plain) => {
                 let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
@@ -216,7 +225,7 @@ pub fn print_failure_json(failure: &CommandError) -> Exit {
     let code = failure.code.unwrap_or(match failure.exit {
         Exit::Usage => "usage",
         Exit::Refused => "refused",
-        Exit::Fine | Exit::Failed | Exit::Widened | Exit::Limit | Exit::Cancelled => "failed",
+        Exit::Success | Exit::Failed | Exit::PermissionsWidened | Exit::Limit | Exit::Cancelled => "failed",
     });
     let (message, help) = (failure.message.clone(), failure.help.clone());
     let output = ErrorOutput { error: ErrorDetail { code: code.to_owned(), message, help } };

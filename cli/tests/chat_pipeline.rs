@@ -98,8 +98,8 @@ fn transform_chain_keeps_images_and_sees_the_call_of_a_skill() {
                - { id: second, event: input, condition: \"text == '/skill:tidy now (a)'\", action: { transform: \"${text} (b)\" } }\n",
             "",
         );
-        let talk = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
-        place.write(".ai/directives/talk.md", &talk);
+        let directive = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
+        place.write(".ai/directives/talk.md", &directive);
         place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
         place.write(
             ".ai/config/agent/providers/local.yaml",

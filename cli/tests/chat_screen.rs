@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/chat_terminal.rs"]
+mod chat_terminal;
 #[path = "support/pty.rs"]
 mod pty;
 #[path = "support/rye.rs"]
@@ -10,34 +12,21 @@ mod rye;
 
 use std::time::Duration;
 
+use chat_terminal::{project_with_tools, start, wait_idle};
 use pty::PtyTerminal;
-use rye::{TestProject, talk_directive};
+use rye::TestProject;
 
 const TOOLS: &str = "<tool write=\"out/\">rye.bash.bash</tool><tool write=\".\">rye.file-system.write</tool>";
 
 /// Returns a project with the directive `talk` and this script.
 fn project(steps: &str) -> TestProject {
-    let place = TestProject::own();
-    place.write(".ai/directives/talk.md", &talk_directive(9, TOOLS));
-    place.write("script.yaml", &format!("steps: [{steps}]"));
-    place.write("out/log", "");
-    place
-}
-
-const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
-
-fn start(place: &TestProject, size: (u16, u16)) -> PtyTerminal {
-    let terminal = PtyTerminal::start(place, size, &ARGS, &[]);
-    terminal.wait_for("Enter sends");
-    terminal
+    project_with_tools(TOOLS, steps)
 }
 
 /// Sends a prompt and waits until the session is idle.
 fn prompt(terminal: &mut PtyTerminal, number: u32, text: &str) {
     terminal.press(&format!("{text}\r"));
-    let ended = format!("prompt {number} ");
-    terminal
-        .wait_until(&ended, |rows| rows.iter().any(|row| row.starts_with(&ended)) && rows.iter().any(|row| row == ">"));
+    wait_idle(terminal, number);
 }
 
 fn position(rows: &[String], text: &str) -> usize {

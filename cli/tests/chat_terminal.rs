@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/chat_terminal.rs"]
+mod chat_terminal;
 #[path = "support/pty.rs"]
 mod pty;
 #[path = "support/rye.rs"]
@@ -9,6 +11,7 @@ mod rye;
 
 use std::time::Duration;
 
+use chat_terminal::{ARGS, project_with_tools, start, wait_idle};
 use pty::PtyTerminal;
 use rye::{TestProject, talk_directive};
 use serde_json::Value;
@@ -20,26 +23,7 @@ const CALLS: &str = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'ec
 
 /// Returns a project with the directive `talk`, whose commands need approval, and this script.
 fn project(steps: &str) -> TestProject {
-    let place = TestProject::own();
-    place.write(".ai/directives/talk.md", &talk_directive(9, TOOL));
-    place.write("script.yaml", &format!("steps: [{steps}]"));
-    place.write("out/log", "");
-    place
-}
-
-const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
-
-fn start(place: &TestProject, size: (u16, u16)) -> PtyTerminal {
-    let terminal = PtyTerminal::start(place, size, &ARGS, &[]);
-    terminal.wait_for("Enter sends");
-    terminal
-}
-
-/// Waits until the session is idle with an empty editor.
-fn wait_idle(terminal: &PtyTerminal, prompt: u32) {
-    let ended = format!("prompt {prompt} ");
-    terminal
-        .wait_until(&ended, |rows| rows.iter().any(|row| row.starts_with(&ended)) && rows.iter().any(|row| row == ">"));
+    project_with_tools(TOOL, steps)
 }
 
 fn transcript(place: &TestProject) -> Vec<Value> {

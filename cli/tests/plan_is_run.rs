@@ -311,13 +311,13 @@ fn chat_project(parts: u32) -> TestProject {
     let place = TestProject::own();
     let has = |bit: u32| parts & (1 << bit) != 0;
     let tools = if has(0) { "<tool>rye.file-system.*</tool>" } else { "<tool>rye.file-system.read</tool>" };
-    let talk = rye::talk_directive(4, tools).replace(" provider=\"scripted\"", "");
-    let talk = if has(1) {
-        talk.replace("Answer briefly.", "Answer ${directive} briefly in \"quotes\" \\ and é🦀.")
+    let directive = rye::talk_directive(4, tools).replace(" provider=\"scripted\"", "");
+    let directive = if has(1) {
+        directive.replace("Answer briefly.", "Answer ${directive} briefly in \"quotes\" \\ and é🦀.")
     } else {
-        talk
+        directive
     };
-    place.write(".ai/directives/talk.md", &talk);
+    place.write(".ai/directives/talk.md", &directive);
     if has(2) {
         place.write("AGENTS.md", "Use tabs.\n");
         place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");

@@ -110,13 +110,14 @@ pub struct ApprovalRequired {
     /// `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
     /// True if no tool that the grant reaches needs an approval without a terminal.
-    pub vouched: bool,
+    #[serde(rename = "vouched")]
+    pub is_preapproved: bool,
 }
 
 impl ApprovalRequired {
     /// Describes the effect of the grant on its calls, for human output.
     pub fn describe_effect(&self, unattended: HeadlessPolicy) -> String {
-        let alone = if self.vouched { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
+        let alone = if self.is_preapproved { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
         format!(
             "approval required for {}: the risk {} is not acknowledged; without a terminal: {alone}",
             self.pattern, self.tier
@@ -133,15 +134,15 @@ pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequire
         Err(_) => Some((Tier::Unrestricted, Policy::AcknowledgeRequired)),
     };
     let risks = plan.capabilities.grants.iter().filter_map(|grant| Some((grant, risk(&grant.pattern)?)));
-    let asks = |tier: Tier, policy| {
+    let needs_approval = |tier: Tier, policy| {
         policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(tier.as_str())
     };
     risks
-        .filter(|(_, (tier, policy))| asks(*tier, *policy))
+        .filter(|(_, (tier, policy))| needs_approval(*tier, *policy))
         .map(|(grant, (tier, _))| ApprovalRequired {
             pattern: grant.pattern.clone(),
             tier: tier.as_str().to_owned(),
-            vouched: is_grant_preapproved(items, plan, &grant.pattern),
+            is_preapproved: is_grant_preapproved(items, plan, &grant.pattern),
         })
         .collect()
 }
@@ -204,7 +205,7 @@ mod tests {
             compile_without_inputs(&stdlib_world().project(".ai/directives/a.md", text), "a").approvals_required
         };
         let (pattern, tier) = ("rye.execute.tool.rye.bash.*".to_owned(), "elevated".to_owned());
-        assert_eq!(listed(""), [ApprovalRequired { pattern, tier, vouched: false }]);
+        assert_eq!(listed(""), [ApprovalRequired { pattern, tier, is_preapproved: false }]);
         assert_eq!(listed("<acknowledge risk=\"elevated\">w</acknowledge>"), []);
     }
 
@@ -224,9 +225,10 @@ mod tests {
             .project(".ai/tools/asks.yaml", http)
             .with(Space::User, ".ai/tools/users/one.yaml", http);
         let listed = compile_without_inputs(&world, "a").approvals_required;
-        let vouched: Vec<&str> = listed.iter().filter(|one| one.vouched).map(|one| one.pattern.as_str()).collect();
+        let preapproved: Vec<&str> =
+            listed.iter().filter(|one| one.is_preapproved).map(|one| one.pattern.as_str()).collect();
         assert_eq!(
-            vouched,
+            preapproved,
             [
                 "rye.execute.tool.own.*",
                 "rye.execute.tool.users.*",
@@ -234,7 +236,8 @@ mod tests {
                 "rye.execute.knowledge.*"
             ]
         );
-        let waits: Vec<&str> = listed.iter().filter(|one| !one.vouched).map(|one| one.pattern.as_str()).collect();
+        let waits: Vec<&str> =
+            listed.iter().filter(|one| !one.is_preapproved).map(|one| one.pattern.as_str()).collect();
         assert_eq!(
             waits,
             ["rye.execute.tool.all.*", "rye.execute.tool.asks", "rye.execute.tool.rye.git.*", "rye.execute.tool.*"]

@@ -249,7 +249,7 @@ fn compose_route(
         chain,
     };
     context::collect(items, &mut composed, found);
-    context::leave_out_ungranted_protocols(items, &mut composed);
+    context::remove_ungranted_protocols(items, &mut composed);
     hooks::collect(items, &mut composed, launch);
     Some(composed)
 }

@@ -144,8 +144,8 @@ impl Diagnostic {
     /// Returns the file of a diagnostic that concerns a whole file and so has no label.
     pub fn file(&self) -> Option<&str> {
         if let Self::Item(
-            ItemError::Stray { path, .. }
-            | ItemError::StrayProgram { path, .. }
+            ItemError::Unrecognized { path, .. }
+            | ItemError::UnrecognizedProgram { path, .. }
             | ItemError::Unreadable { path, .. }
             | ItemError::Signature { path, .. }
             | ItemError::UntrustedKey { path, .. }

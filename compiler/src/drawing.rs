@@ -8,7 +8,7 @@ pub struct Drawing {
     /// Identifier of the whole drawing.
     pub name: String,
     /// Draws the layers from left to right instead of top to bottom, for wide graphs with long names.
-    pub sideways: bool,
+    pub is_horizontal: bool,
     pub nodes: Vec<DrawnNode>,
     pub edges: Vec<DrawnEdge>,
 }
@@ -50,7 +50,7 @@ pub enum NodeGroup {
     Tool,
     Pattern,
     /// An item of a lower space: shadowed, or part of the standard library.
-    Far,
+    Library,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl NodeGroup {
             Self::Knowledge => "knowledge",
             Self::Tool => "tool",
             Self::Pattern => "pattern",
-            Self::Far => "far",
+            Self::Library => "far",
         }
     }
 }
@@ -87,7 +87,7 @@ impl Drawing {
             let words = outcomes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             DrawnEdge { from: at(from), to: at(to), label: words, line: LineStyle::Solid }
         });
-        Self { name: "plan".into(), sideways: false, nodes: nodes.collect(), edges: edges.collect() }
+        Self { name: "plan".into(), is_horizontal: false, nodes: nodes.collect(), edges: edges.collect() }
     }
 
     /// Returns an identifier for each node, made of letters, digits and `_` and unique in the drawing.

@@ -36,7 +36,7 @@ pub fn resolve_chain(
         if let Some(start) = chain.iter().position(|d| *d.id() == parent.node) {
             parents.push(parent.span);
             let circle = chain.iter().zip(&parents).skip(start).map(|(d, span)| (d.id().clone(), *span)).collect();
-            found.push(ExtendsError::Cycle { links: rotate_to_smallest(circle) });
+            found.push(ExtendsError::Cycle { links: start_at_smallest_id(circle) });
             return None;
         }
         if chain.len() == MAX_LINKS {
@@ -63,7 +63,7 @@ pub fn resolve_chain(
 }
 
 /// Rotates a cycle to begin with its smallest id, so that it is reported once from every entry point.
-fn rotate_to_smallest(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
+fn start_at_smallest_id(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
     let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
     circle.rotate_left(smallest);
     circle

@@ -122,10 +122,10 @@ pub fn lower(
     record_layer_origins(composed, &shared.items.sources(), &mut origins);
     record_other_origins(composed, request, &shared.items.sources(), &mut origins);
 
-    let asks = !capabilities::unacknowledged_grants(&capabilities, shared).is_empty();
+    let needs_approval = !capabilities::unacknowledged_grants(&capabilities, shared).is_empty();
     let (graph, broken) = shared.graph(GraphNeeds {
         points: hooks.iter().filter(|hook| hook.is_live()).map(|hook| hook.event).collect(),
-        parts: graph_parts(&built.tools, composed.nudge.value, asks, request.mode),
+        parts: graph_parts(&built.tools, composed.nudge.value, needs_approval, request.mode),
     });
     diagnostics.extend(broken);
     let leaf = composed.leaf();
@@ -347,7 +347,7 @@ fn first_request_size(composed: &Composed, by: Tokenizer) -> TextSize {
     sizes.chain(body).fold(TextSize::default(), TextSize::plus)
 }
 
-fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, asks: bool, mode: PlanMode) -> BTreeSet<GraphPart> {
+fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, needs_approval: bool, mode: PlanMode) -> BTreeSet<GraphPart> {
     let mut parts = BTreeSet::new();
     if mode == PlanMode::Chat {
         parts.insert(GraphPart::Chat);
@@ -361,7 +361,7 @@ fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, asks: bool, mode: Plan
     if nudge != NudgePolicy::Never && mode == PlanMode::Run {
         parts.insert(GraphPart::Nudge);
     }
-    if asks {
+    if needs_approval {
         parts.insert(GraphPart::Ask);
     }
     parts

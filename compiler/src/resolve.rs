@@ -246,7 +246,7 @@ impl<'l> KnownFacts<'l> {
     /// Evaluates a hook's condition over these facts.
     pub fn verdict(&mut self, hook: &HookDecl) -> Verdict {
         let Some(condition) = &hook.compiled else { return Verdict::True };
-        if self.directive.as_deref().is_some_and(|directive| condition.rules_out(directive)) {
+        if self.directive.as_deref().is_some_and(|directive| condition.is_false_for(directive)) {
             return Verdict::False;
         }
         self.declare_unknowns(condition);

@@ -117,7 +117,7 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
     }
     let risk = subjects(plan, ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
-        found.push(own_risks(risk));
+        found.push(risk_table_requirement(risk));
     }
     let resilience = subjects(plan, ItemKind::Config, &[RESILIENCE_FILE]);
     if plan.settings.values().estimates_unknown_outcome && !resilience.is_empty() {
@@ -335,7 +335,7 @@ pub(crate) fn provider(
     let shown = |key: &&String| {
         let value = connection.get(key.as_str()).map(serde_json::Value::to_string).unwrap_or_default();
         let host =
-            host_behind_a_user(&value).map(|host| format!(" (host {})", escape_non_ascii(host))).unwrap_or_default();
+            host_after_user_info(&value).map(|host| format!(" (host {})", escape_non_ascii(host))).unwrap_or_default();
         format!("{key}: {}{host}", escape_non_ascii(&value))
     };
     let set: Vec<String> = reach.iter().map(shown).collect();
@@ -353,7 +353,7 @@ pub(crate) fn provider(
     }
 }
 
-pub(crate) fn own_risks(subjects: Vec<Subject>) -> TrustRequirement {
+pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement {
     settings_file(RISK_FILE, "sets the risk tiers of the project's capabilities", subjects)
 }
 
@@ -383,7 +383,7 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
 
 /// Returns the host of a URL with user information (`https://api.known.test@host/`), so that a description can state
 /// the host: readers mistake the user name for the host. `None` for a URL without user information.
-fn host_behind_a_user(text: &str) -> Option<&str> {
+fn host_after_user_info(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;
     authority.rsplit_once('@').map(|(_, host)| host)

@@ -160,7 +160,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
     let (mut known, reach) = known.invalidate(items, &mut changes, directives);
     let mut check = Checker::new(items, reach, std::mem::take(&mut known.lowered));
     let ((), settings) = items.tracked(|| check.check_settings());
-    check.lowering.revalidate_palettes(&mut changes, |read| known.shares.depends_on(read));
+    check.lowering.revalidate_palettes(&mut changes, |read| known.reports.depends_on(read));
     let mut chosen = SelectedDirectives::new(selection);
     let mut composed = 0;
     let fuel = known.fuel;
@@ -181,25 +181,25 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         }
     };
     let (mut all, mut unnamed) = (UnitReport::default(), UnreferencedKnowledge::default());
-    let (shares, unnamed) = if items.is_tracking() {
-        known.shares.update(items, &lists, &changes, ask);
+    let (reports, unnamed) = if items.is_tracking() {
+        known.reports.update(items, &lists, &changes, ask);
         if *selection == Selection::All {
             chosen.directives = directives;
         } else {
-            for (id, chain) in known.shares.chains() {
+            for (id, chain) in known.reports.chains() {
                 chosen.add(items, id, chain);
             }
         }
-        let is_of_share = |read: &Dependency| known.shares.depends_on(read);
-        let is_asked = |read: &Dependency| {
+        let is_of_share = |read: &Dependency| known.reports.depends_on(read);
+        let is_in_use = |read: &Dependency| {
             incremental::is_unit(&lists, read)
                 || settings.contains(read)
                 || is_of_share(read)
                 || check.lowering.is_in_palette(read, is_of_share)
         };
-        let forgotten = items.retain_live(is_asked);
+        let forgotten = items.retain_live(is_in_use);
         check.lowering.evict_tools(&forgotten);
-        (known.shares.merged_chunks(), &known.shares.unnamed)
+        (known.reports.merged_chunks(), &known.reports.unnamed)
     } else {
         for (kind, id) in units(&lists) {
             all.chain.clear();
@@ -213,12 +213,12 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         unnamed.set_list(knowledge);
         (vec![&all], &unnamed)
     };
-    let (mut found, reach, lowered) = check.finish(&shares, unnamed, &mut known.analyses);
+    let (mut found, reach, lowered) = check.finish(&reports, unnamed, &mut known.analyses);
     found.append(items.diagnostics());
     unrecognized_files::check(items, &mut found);
     chosen.retain_selected(items, &mut found);
     let levels = SeverityOverrides::read(items, &mut found);
-    (known.answers, known.lowered) = (reach.into_answers(), lowered);
+    (known.memo, known.lowered) = (reach.into_memo(), lowered);
     if items.is_tracking() {
         known.evict_unused(&settings);
     }
@@ -450,17 +450,17 @@ impl<'i, 'w> Checker<'i, 'w> {
     /// cache.
     fn finish(
         self,
-        shares: &[&UnitReport],
+        reports: &[&UnitReport],
         unnamed: &UnreferencedKnowledge,
         analyses: &mut ProjectAnalyses,
     ) -> (Diagnostics, PatternMatcher, LowerCache) {
         let (items, mut found) = (self.items, self.found);
         // Faults of the file were reported with the settings.
         assertion_use::check(items, &assertion::read::read(items, &mut Diagnostics::new()), &mut found);
-        for share in shares {
+        for share in reports {
             found.append(share.found.clone());
         }
-        let of = || shares.iter();
+        let of = || reports.iter();
         let inputs: Vec<&InputUses> = of().map(|s| &s.interface).collect();
         // The fault of a condition is reported first, so that the condition is not reported as constant too.
         interface::check_hook_files(items, &inputs, &mut found);
@@ -472,7 +472,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         SuppressionUses::together(of().map(|s| &s.context)).report_unused(items, &mut found);
         let knowledge: Vec<&KnowledgeUses> = of().map(|s| &s.knowledge).collect();
         knowledge_use::report_unreached(items, &knowledge, unnamed, &mut analyses.mentions, &mut found);
-        knowledge_use::drop_misspelt(&mut found);
+        knowledge_use::drop_misspelled(&mut found);
         let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
         LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);
         CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);

@@ -137,7 +137,7 @@ pub fn is_wire_name(name: &str) -> bool {
 }
 
 /// Removes the properties whose names no wire accepts. Returns their descriptions, because a model can still send them.
-fn take_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
+fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else { return Vec::new() };
     if properties.keys().all(|name| is_wire_name(name)) {
         return Vec::new();

@@ -151,7 +151,7 @@ impl ItemKind {
     }
 
     /// Returns true for a path in a folder of the kind, and for the path of a folder that contains such a folder.
-    pub fn concerns(self, path: &str) -> bool {
+    pub fn covers_path(self, path: &str) -> bool {
         let path = format!("{path}/");
         self.folders().iter().any(|folder| path.starts_with(folder) || folder.starts_with(&path))
     }

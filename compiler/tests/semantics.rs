@@ -318,10 +318,10 @@ fn check_answer(line: &str) {
 #[derive(Debug, Clone)]
 enum Step {
     Reserve(usize, Option<i64>),
-    KeepBack(usize, i64),
+    SetParentReserve(usize, i64),
     Attempt(usize, i64, i64),
     Move(usize, usize),
-    HandOver(usize, i64),
+    HandOff(usize, i64),
     Drain(usize),
     Release(usize),
     Raise(usize, i64),
@@ -331,10 +331,10 @@ fn step() -> impl Strategy<Value = Step> {
     let (thread, amount) = (0..12usize, 0..60i64);
     prop_oneof![
         (thread.clone(), prop::option::of(amount.clone())).prop_map(|(t, a)| Step::Reserve(t, a)),
-        (thread.clone(), 0..10i64).prop_map(|(t, a)| Step::KeepBack(t, a)),
+        (thread.clone(), 0..10i64).prop_map(|(t, a)| Step::SetParentReserve(t, a)),
         (thread.clone(), amount.clone(), 0..100i64).prop_map(|(t, a, part)| Step::Attempt(t, a, part)),
         (thread.clone(), thread.clone()).prop_map(|(t, to)| Step::Move(t, to)),
-        (thread.clone(), amount.clone()).prop_map(|(t, a)| Step::HandOver(t, a)),
+        (thread.clone(), amount.clone()).prop_map(|(t, a)| Step::HandOff(t, a)),
         thread.clone().prop_map(Step::Drain),
         thread.clone().prop_map(Step::Release),
         (thread, amount).prop_map(|(t, a)| Step::Raise(t, a)),
@@ -358,7 +358,7 @@ proptest! {
                     amount: amount.map(Nanos),
                     default: Nanos(20),
                 },
-                Step::KeepBack(t, a) => Operation::KeepBack { thread: name(t), amount: Nanos(a) },
+                Step::SetParentReserve(t, a) => Operation::SetParentReserve { thread: name(t), amount: Nanos(a) },
                 Step::Attempt(t, worst, part) => {
                     let attempt = format!("a{n}");
                     let issue =
@@ -372,7 +372,7 @@ proptest! {
                     Operation::Settle { thread: name(t), attempt: Some(attempt), spent: Nanos(spent) }
                 }
                 Step::Move(t, to) => Operation::Move { thread: name(t), to: name(to) },
-                Step::HandOver(t, a) => Operation::HandOver { thread: name(t), next: name(threads), most: Nanos(a) },
+                Step::HandOff(t, a) => Operation::HandOff { thread: name(t), next: name(threads), most: Nanos(a) },
                 Step::Drain(t) => Operation::Drain { thread: name(t) },
                 Step::Release(t) => Operation::Release { thread: name(t) },
                 // Never raise the root: `check_books` compares the total with the root's first limit.
@@ -436,7 +436,7 @@ fn check_books(ledger: &Ledger, settled: i64) -> Result<(), TestCaseError> {
         let live = |child: &&Account| child.parent() == Some(thread) && child.status() != AccountStatus::Released;
         let children: Vec<&Account> = ledger.accounts().map(|(_, account)| account).filter(live).collect();
         prop_assert_eq!(u64::try_from(children.len()).unwrap(), account.children(), "{}", thread);
-        let children: i64 = children.iter().map(|child| child.held().0).sum();
+        let children: i64 = children.iter().map(|child| child.occupied().0).sum();
         prop_assert_eq!(account.used().0, account.spent().0 + children, "{}", thread);
         prop_assert!(account.used() <= account.reserved(), "{} is overspent: {:?}", thread, account);
         if account.status() != AccountStatus::Released || account.parent().is_none() {

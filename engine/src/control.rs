@@ -166,7 +166,7 @@ impl ControlSender {
             let mut states = self.state().subscribe();
             let is_settled = states.borrow_and_update().as_ref().is_some_and(|live| {
                 let is_handled =
-                    live.state.mail.received.contains(id) || (thread.is_some() && live.thread_id() != thread);
+                    live.state.mailbox.received.contains(id) || (thread.is_some() && live.thread_id() != thread);
                 is_handled && live.is_settled()
             });
             if is_settled || states.changed().await.is_err() {

@@ -345,7 +345,7 @@ async fn resolve<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
 }
 
 fn ends_intake(state: &ThreadState) -> bool {
-    state.mail.killed || state.mail.cancelled || state.is_interrupted()
+    state.mailbox.killed || state.mailbox.cancelled || state.is_interrupted()
 }
 
 /// Records an input that arrived during an effect; returns true if the input ends the effect.

@@ -229,7 +229,7 @@ impl Engine {
     }
 
     /// Hands off an ended thread: starts a new thread that continues it as if its context had been full.
-    pub async fn hand_over(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
+    pub async fn hand_off(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.continue_from(thread, ResumePoint::Handoff, UserMessage::default(), None)).await
     }
 

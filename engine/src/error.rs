@@ -92,13 +92,13 @@ pub enum EngineError {
     #[error("the thread was not started: {reason}; free some space, then start it again")]
     NotStarted { reason: String },
     #[error("the thread `{thread}` never started: it has no transcript")]
-    NeverBegan { thread: String },
+    NeverStarted { thread: String },
     #[error("the thread `{thread}` has ended; resume it with a message")]
     Over { thread: String },
     #[error("the model of the thread `{thread}` cannot be changed: the thread has not ended")]
-    KeepsModel { thread: String },
+    ModelIsFixed { thread: String },
     #[error("`{thread}` is a run of the tool `{tool}` and accepts no messages")]
-    OfTool { thread: String, tool: String },
+    RunsTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]
     NoSuchTurn { thread: String, turns: u64 },
     #[error("depth_exceeded: `{parent}` may not start child threads")]
@@ -106,7 +106,7 @@ pub enum EngineError {
     #[error("duration_seconds_exceeded: `{parent}` has no time left for a child")]
     NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
-    NothingSetAside { parent: String, refusal: String },
+    NotReserved { parent: String, refusal: String },
     /// The thread was to be cancelled or killed, but could not be recovered. This process finalized it instead.
     #[error("the thread `{thread}` could not be recovered and was ended only in the thread registry: {why}")]
     Closed { thread: String, why: String },

@@ -22,7 +22,7 @@ pub fn classify_failure(
     plan: &Plan,
     error: &CallError,
     failures: u32,
-    draw: SeededJitter,
+    jitter: SeededJitter,
     now: i64,
 ) -> (FailureClassification, Option<u64>) {
     let failure = failure(error, failures.saturating_add(1));
@@ -38,7 +38,7 @@ pub fn classify_failure(
         return (named, None);
     }
     let asked_for = failure.header("retry-after-ms").is_some() || failure.header("retry-after").is_some();
-    let delay = class.delay_ms(&failure, Some(now)).map(|delay| if asked_for { delay } else { draw.up_to(delay) });
+    let delay = class.delay_ms(&failure, Some(now)).map(|delay| if asked_for { delay } else { jitter.up_to(delay) });
     (named, delay)
 }
 

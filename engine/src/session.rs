@@ -86,7 +86,7 @@ pub(crate) enum RowsToWrite {
     /// A row, an account, and the link from the thread that the new thread continues.
     Linked,
     /// No rows, because row and account exist.
-    There,
+    Existing,
 }
 
 /// The parent of a child.
@@ -177,7 +177,7 @@ impl EngineContext {
                         tracing::debug!(thread = %id, %error, %second, "its row stays");
                     }
                 }
-                RowsToWrite::There => self.release(&id, None).await,
+                RowsToWrite::Existing => self.release(&id, None).await,
             }
         }
         written
@@ -228,7 +228,7 @@ impl EngineContext {
             // The seed has 53 bits, because JSON readers may not preserve more.
             seed: u64::from_le_bytes(seed) >> 11,
             project_path: self.project.display().to_string(),
-            attended: self.approvals.is_attended(),
+            attended: self.approvals.has_approver(),
             images,
             call: init.call,
             carried_ms: init.carried_ms,
@@ -259,7 +259,7 @@ impl EngineContext {
                 let link = row.continues.clone().map(|before| self.link_continuation(&before, &id));
                 [Change::Put(Box::new(row)), register()].into_iter().chain(link).collect()
             }
-            RowsToWrite::There => Vec::new(),
+            RowsToWrite::Existing => Vec::new(),
         };
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
@@ -268,7 +268,7 @@ impl EngineContext {
         // the child after this point, and a resume has already accepted the message of the user.
         let durable = match rows {
             RowsToWrite::Root { durable } => durable,
-            RowsToWrite::Linked | RowsToWrite::There => true,
+            RowsToWrite::Linked | RowsToWrite::Existing => true,
         };
         thread.journal.flush(durable).await?;
         self.spawn_task(thread, init.sink, init.queue)
@@ -378,7 +378,7 @@ fn start_failure(error: DriveError) -> EngineError {
     if let DriveError::Store(error) = &error
         && error.is_full_disk()
     {
-        return EngineError::NotStarted { reason: error.without_advice() };
+        return EngineError::NotStarted { reason: error.without_remedy() };
     }
     error.into()
 }

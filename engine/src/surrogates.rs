@@ -29,9 +29,9 @@ pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         marked.push_str(before);
-        let length = match half_of(escape) {
+        let length = match escaped_half(escape) {
             Some(high)
-                if HIGH.contains(&high) && escape.get(6..).and_then(half_of).is_some_and(|h| LOW.contains(&h)) =>
+                if HIGH.contains(&high) && escape.get(6..).and_then(escaped_half).is_some_and(|h| LOW.contains(&h)) =>
             {
                 marked.push_str(escape.get(..12).unwrap_or_default());
                 12
@@ -55,7 +55,7 @@ pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
 }
 
 /// Returns the half that is escaped at the start of a text: `\ud83d`.
-fn half_of(text: &str) -> Option<u32> {
+fn escaped_half(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let half = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;
     (HIGH.contains(&half) || LOW.contains(&half)).then_some(half)

@@ -73,8 +73,8 @@ pub struct Cost {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub asked_ms: u64,
+    #[serde(rename = "asked_ms", default, skip_serializing_if = "is_zero")]
+    pub approval_wait_ms: u64,
     /// True if models without a price were called. `spend` does not include the cost of these calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpriced: bool,
@@ -96,7 +96,7 @@ impl Cost {
             cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
             spend: self.spend.saturating_sub(before.spend),
             outstanding: self.outstanding.saturating_sub(before.outstanding),
-            asked_ms: self.asked_ms.saturating_sub(before.asked_ms),
+            approval_wait_ms: self.approval_wait_ms.saturating_sub(before.approval_wait_ms),
             unpriced: self.unpriced && self.turns > before.turns,
         }
     }
@@ -109,7 +109,7 @@ impl Cost {
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.spend = self.spend.saturating_add(other.spend);
         self.outstanding = self.outstanding.saturating_add(other.outstanding);
-        self.asked_ms = self.asked_ms.saturating_add(other.asked_ms);
+        self.approval_wait_ms = self.approval_wait_ms.saturating_add(other.approval_wait_ms);
         self.unpriced |= other.unpriced;
     }
 

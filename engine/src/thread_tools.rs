@@ -88,7 +88,7 @@ impl ThreadsToolCall {
             ThreadsToolRequest::Resume { thread, message } => {
                 Box::pin(self.continue_from(thread, ResumePoint::End, message)).await
             }
-            ThreadsToolRequest::Handoff(thread) => Box::pin(self.hand_over(thread)).await,
+            ThreadsToolRequest::Handoff(thread) => Box::pin(self.hand_off(thread)).await,
         }
     }
 
@@ -141,7 +141,7 @@ impl ThreadsToolCall {
         self.read_store(move |threads| status(threads, &last)).await
     }
 
-    async fn hand_over(&self, thread: ThreadId) -> Result<Value, RefusalText> {
+    async fn hand_off(&self, thread: ThreadId) -> Result<Value, RefusalText> {
         if thread != self.id {
             self.require_descendant(&thread).await?;
         }

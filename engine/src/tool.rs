@@ -68,6 +68,31 @@ pub struct Invocation {
     pub thread_count: ThreadCount,
 }
 
+#[cfg(test)]
+impl Invocation {
+    /// Creates a call for tests: without grants, with a time limit of 20 seconds.
+    #[allow(clippy::unwrap_used, reason = "tests")]
+    pub fn sample(item_id: &str, project_root: &std::path::Path, parameters: Value) -> Self {
+        Self {
+            item_id: ItemId::parse(item_id).unwrap(),
+            parameters,
+            project_root: project_root.to_owned(),
+            thread_id: "t-1".into(),
+            event: CALL_EVENT,
+            call_id: "c-1".into(),
+            changes: None,
+            persistent: Arc::default(),
+            timeout: Duration::from_secs(20),
+            write: Vec::new(),
+            write_bounds: Vec::new(),
+            net: Vec::new(),
+            may_write_item: Vec::new(),
+            halt: CancellationToken::never(),
+            thread_count: ThreadCount::default(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Invocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (item, call, thread) = (&self.item_id, &self.call_id, &self.thread_id);

@@ -120,7 +120,7 @@ impl Trust {
             for subject in &one.subjects {
                 // Earlier versions of a directive stay trusted, so that threads of them can be resumed after an edit.
                 let replaces = |entry: &TrustEntry| {
-                    entry.is_of(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
+                    entry.is_for(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
                 };
                 let known = record.trusted.iter().position(replaces).map(|at| record.trusted.swap_remove(at));
                 let mut entry = TrustEntry::new(subject);
@@ -215,14 +215,14 @@ impl TrustSnapshot<'_> {
             Err(TrustError::TooLarge { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        if one.kind == TrustRequirementKind::Script && programs.is_empty() && !file.is_there(&one.name) {
+        if one.kind == TrustRequirementKind::Script && programs.is_empty() && !file.exists(&one.name) {
             // A script that does not exist cannot replace a model, so it needs no trust.
             return Ok(true);
         }
         let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));
         let holds = |subject: &Subject| {
             let same = |entry: &TrustEntry| {
-                entry.is_of(subject)
+                entry.is_for(subject)
                     && entry.sha256 == subject.sha256
                     && programs.iter().all(|(path, sha256)| entry.programs.get(path) == Some(sha256))
             };
@@ -238,7 +238,7 @@ pub fn shipped_file(path: &str, sha256: &str) -> Subject {
 }
 
 impl TrustFile {
-    fn is_there(&self, path: &str) -> bool {
+    fn exists(&self, path: &str) -> bool {
         fs::symlink_metadata(self.project.join(path)).is_ok()
     }
 

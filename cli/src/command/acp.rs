@@ -45,5 +45,5 @@ pub fn run(args: AcpArgs, _: &Global, report: &Printer) -> Result<Exit, CommandE
     let served = runtime.block_on(agent::serve(args, report));
     runtime.shutdown_background();
     served.map_err(|error| CommandError::failed(format!("the connection failed: {error}")))?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -68,7 +68,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
             report.note(&format_summary(&found.report, found.diagnostics.count(Severity::Error)));
         }
     }
-    Ok(if failed { Exit::Failed } else { Exit::Fine })
+    Ok(if failed { Exit::Failed } else { Exit::Success })
 }
 
 fn format_violation(violation: &Violation) -> String {

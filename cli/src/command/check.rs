@@ -161,7 +161,7 @@ fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result
 
 fn print_result(found: &CheckResult, requested: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let summary = found.summary();
-    let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Fine };
+    let exit = if summary.errors > 0 { Exit::Failed } else { Exit::Success };
     let sources = &found.report.sources;
     let outputs = || -> (Vec<DiagnosticOutput>, Vec<OmittedDiagnostics>) {
         let BoundedDiagnostics { printed, omitted } = bounded::bound(found.effective_diagnostics(), sources);

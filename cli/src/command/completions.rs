@@ -70,5 +70,5 @@ pub fn run(args: &CompletionsArgs) -> Result<Exit, CommandError> {
         script = join_bash_words(&String::from_utf8_lossy(&script)).into_bytes();
     }
     std::io::stdout().lock().write_all(&script)?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -1,7 +1,5 @@
 //! `rye doctor`: diagnoses the environment: machine, user and project, with a fix for each problem. Changes nothing.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::diagnostics::Diagnostics;
@@ -25,7 +23,7 @@ use super::trust::trust_requirements;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
-use crate::present::format_count;
+use crate::present::{format_count, join_names};
 use crate::report::{Printer, printable};
 use crate::workspace::{self, Spaces};
 use places::{MissingPlace, missing_places};
@@ -76,7 +74,7 @@ pub struct SandboxOutput {
 pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let (spaces, has_project) = Spaces::find_or_here(global.project.as_deref())?;
     let mut found = Findings(Vec::new());
-    found.fine(
+    found.add_success(
         "version",
         format!("rye {} on {} {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH),
     );
@@ -101,7 +99,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
             found.wrong("project", failure.message, failure.help.as_deref());
             // The settings cannot be read, which the finding `project` reports. The finding `sandbox` then assumes that
             // the settings do not request bubblewrap.
-            found.sandbox(offers, &BubblewrapState::Unasked);
+            found.sandbox(offers, &BubblewrapState::NotProbed);
         }
     }
     found.runtimes(&spaces);
@@ -110,7 +108,7 @@ pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     }
     let wrong = found.0.iter().any(|finding| finding.state == FindingState::Wrong);
     show(found.0, sandboxes, report)?;
-    Ok(if wrong { Exit::Failed } else { Exit::Fine })
+    Ok(if wrong { Exit::Failed } else { Exit::Success })
 }
 
 struct Findings(Vec<Finding>);
@@ -120,7 +118,7 @@ impl Findings {
         self.0.push(Finding { about, state, text, fix: fix.map(str::to_owned) });
     }
 
-    fn fine(&mut self, about: &'static str, text: String) {
+    fn add_success(&mut self, about: &'static str, text: String) {
         self.add(about, FindingState::Fine, text, None);
     }
 
@@ -130,7 +128,7 @@ impl Findings {
 
     fn spaces(&mut self, spaces: &Spaces, has_project: bool) {
         if has_project {
-            self.fine("spaces", format!("the project is {}", spaces.project.display()));
+            self.add_success("spaces", format!("the project is {}", spaces.project.display()));
         } else {
             let text = "no project found here".to_owned();
             self.add(
@@ -141,8 +139,8 @@ impl Findings {
             );
         }
         match (&spaces.user, workspace::user_root()) {
-            _ if spaces.own => self.fine("spaces", "the project is your user space itself".to_owned()),
-            (Some(user), _) => self.fine("spaces", format!("your user space is {}", user.display())),
+            _ if spaces.own => self.add_success("spaces", "the project is your user space itself".to_owned()),
+            (Some(user), _) => self.add_success("spaces", format!("your user space is {}", user.display())),
             (None, Some(root)) => {
                 let text = format!("no user space: {} has no `.ai`", root.display());
                 self.add(
@@ -169,9 +167,8 @@ impl Findings {
                 let own = keys.iter().find(|key| key.own);
                 let others = keys.len() - usize::from(own.is_some());
                 match own {
-                    Some(key) => {
-                        self.fine("keys", format!("your key is {}; trusted keys of others: {others}", key.key_id))
-                    }
+                    Some(key) => self
+                        .add_success("keys", format!("your key is {}; trusted keys of others: {others}", key.key_id)),
                     None => self.add(
                         "keys",
                         FindingState::Note,
@@ -203,11 +200,11 @@ impl Findings {
                 continue;
             };
             let Some(variable) = provider.connection.get("key_env").and_then(serde_json::Value::as_str) else {
-                self.fine("provider", format!("{name}: needs no key"));
+                self.add_success("provider", format!("{name}: needs no key"));
                 continue;
             };
             if environment.get(variable).is_some() {
-                self.fine("provider", format!("{name}: `{variable}` is set"));
+                self.add_success("provider", format!("{name}: `{variable}` is set"));
             } else {
                 let fix = format!("export {variable}=…, or put it into `.env` of your user space");
                 self.add("provider", FindingState::Note, format!("{name}: `{variable}` is not set"), Some(&fix));
@@ -234,7 +231,7 @@ impl Findings {
             }
         }
         if refused.is_empty() {
-            self.fine(
+            self.add_success(
                 "signing",
                 format!("`signing.require` is `{policy}`; {} signed, all valid", pluralize_are(signed)),
             );
@@ -242,7 +239,7 @@ impl Findings {
             let text = format!(
                 "{} ignored, because the signature is invalid, untrusted or missing: {}",
                 pluralize_are(refused.len()),
-                join_some(&refused)
+                join_names(&refused)
             );
             self.wrong("signing", text, Some("run `rye verify` for the details; `rye sign` signs intended changes"));
         }
@@ -256,7 +253,7 @@ impl Findings {
             Ok(0) => {
                 let text =
                     format!("{} of this project, all trusted", format_count(all.len() as u64, "trust requirement"));
-                self.fine("trust", text);
+                self.add_success("trust", text);
             }
             Ok(count) => {
                 let text =
@@ -280,7 +277,7 @@ impl Findings {
             unattended.as_str()
         );
         match unattended {
-            HeadlessPolicy::Queue | HeadlessPolicy::Deny => self.fine("approvals", text),
+            HeadlessPolicy::Queue | HeadlessPolicy::Deny => self.add_success("approvals", text),
             HeadlessPolicy::Allow => {
                 let fix =
                     "write `approvals: { headless: queue }` into `.ai/config/agent/agent.yaml` of your user space";
@@ -298,12 +295,12 @@ impl Findings {
                 let text = "`sandbox: bubblewrap` is set, but `bwrap` is not in `PATH`: no program can run";
                 return self.wrong("sandbox", text.to_owned(), Some(fix));
             }
-            BubblewrapState::Unasked => String::new(),
+            BubblewrapState::NotProbed => String::new(),
         };
         let text = format!("Landlock {}, {sockets}{around}", offers.landlock);
         let gaps = offers.missing();
         if gaps.is_empty() {
-            return self.fine("sandbox", text);
+            return self.add_success("sandbox", text);
         }
         let state = if offers.landlock == 0 { FindingState::Wrong } else { FindingState::Note };
         self.add(
@@ -322,7 +319,7 @@ impl Findings {
         for probe in probes {
             match probe {
                 Probe::Works { program, printed } => {
-                    self.fine("runtime", format!("`{program}` runs in the sandbox: {printed}"));
+                    self.add_success("runtime", format!("`{program}` runs in the sandbox: {printed}"));
                 }
                 Probe::Missing { program, needed_by } => {
                     let text = format!("`{program}` is not in `PATH`: {needed_by} cannot run");
@@ -361,7 +358,9 @@ impl Findings {
     fn store(&mut self, spaces: &Spaces) {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
         match read {
-            Ok(threads) => self.fine("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread"))),
+            Ok(threads) => {
+                self.add_success("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread")))
+            }
             Err(error) => {
                 let fix = "close other programs that lock `.ai/state`; without the registry, threads are read from their transcripts";
                 self.wrong("store", format!("the thread registry cannot be read: {error}"), Some(fix));
@@ -380,19 +379,9 @@ impl Findings {
         if report.errors() > 0 {
             self.wrong("project", text, Some("`rye check` shows them"));
         } else {
-            self.fine("project", text);
+            self.add_success("project", text);
         }
     }
-}
-
-/// Lists a few names and the number of the others.
-fn join_some(names: &[String]) -> String {
-    const MOST: usize = 5;
-    let mut text = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > MOST {
-        let _ = write!(text, " and {} more", names.len() - MOST);
-    }
-    text
 }
 
 /// Returns the ids of a kind, each once.

@@ -90,7 +90,7 @@ fn eval_lines() -> Result<Exit, CommandError> {
         line.clear();
     }
     output.flush()?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn eval_single(request: &Map<String, Value>, report: &Printer) -> Result<Exit, CommandError> {
@@ -99,12 +99,12 @@ fn eval_single(request: &Map<String, Value>, report: &Printer) -> Result<Exit, C
     match (report.format(), fine) {
         (Format::Json, fine) => {
             report.line(&answered)?;
-            Ok(if fine.is_some() { Exit::Fine } else { Exit::Failed })
+            Ok(if fine.is_some() { Exit::Success } else { Exit::Failed })
         }
         (Format::Human | Format::Plain, Some(value)) => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             report.line(&text)?;
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         (Format::Human | Format::Plain, None) => {
             let error: Value = serde_json::from_str(&answered).unwrap_or_default();

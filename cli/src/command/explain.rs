@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::Format;
-use crate::report::Printer;
+use crate::report::{Printer, first_sentence};
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -51,7 +51,7 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     if code == "capabilities" {
         return print_groups(&groups, report);
     }
-    if let Some(group) = groups::group_named(&groups, &code) {
+    if let Some(group) = groups::find_group(&groups, &code) {
         return print_groups(std::slice::from_ref(group), report);
     }
     let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
@@ -69,7 +69,7 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
         Format::Json => report.json(&ExplainOutput::Page { code: page.code, text: page.page })?,
         Format::Human | Format::Plain => report.line(&with_fitting_heading(page.page.trim_end()))?,
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns the page of a code; for a warning or advice, the heading `Why it is refused` becomes `Why it is reported`.
@@ -109,7 +109,7 @@ fn print_groups(groups: &[CapabilityGroup], report: &Printer) -> Result<Exit, Co
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn print_codes(report: &Printer) -> Result<Exit, CommandError> {
@@ -118,17 +118,10 @@ fn print_codes(report: &Printer) -> Result<Exit, CommandError> {
         Format::Human | Format::Plain => {
             let width = CODES.iter().map(|code| code.len()).max().unwrap_or(0);
             for page in codes::ALL {
-                report.line(&format!("{:width$}  {}", page.code, first_sentence(page.page)))?;
+                let sentence = first_sentence(page.page);
+                report.line(&format!("{:width$}  {}", page.code, sentence.trim_end_matches('.')))?;
             }
         }
     }
-    Ok(Exit::Fine)
-}
-
-/// Returns the first sentence of a code's page.
-fn first_sentence(text: &str) -> String {
-    let mut paragraphs = text.split("\n\n").map(str::trim);
-    let meaning = paragraphs.find(|p| !p.is_empty() && !p.starts_with('#')).unwrap_or_default();
-    let joined = meaning.lines().collect::<Vec<_>>().join(" ");
-    joined.split_once(". ").map_or(joined.trim_end_matches('.'), |(first, _)| first).to_owned()
+    Ok(Exit::Success)
 }

@@ -141,7 +141,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
             Format::Json => report.json(&output)?,
             Format::Human | Format::Plain => report.line(&printable(&path.display().to_string()))?,
         }
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let request = FetchRequest::Item { item_type, item_id: id, offset: 0, limit: None };
     let content = fetch_value(&world, &request)?.as_str().unwrap_or_default().to_owned();
@@ -155,7 +155,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
             report.line(&printable(content.trim_end()))?;
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn fetch_value(world: &dyn World, request: &FetchRequest) -> Result<Value, CommandError> {
@@ -172,7 +172,7 @@ fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     let answer: HitsOutput = serde_json::from_value(answer).map_err(std::io::Error::other)?;
     if report.format() == Format::Json {
         report.json(&answer)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let width = answer.hits.iter().map(|hit| hit.item_id.len()).max().unwrap_or(0);
     for HitOutput { item_id, space, description } in &answer.hits {
@@ -188,7 +188,7 @@ fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(unreadable) = answer.unreadable {
         report.note(&format!("items that could not be read: {unreadable}; run `rye check` for the details"));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Copies the file to the same id in the other space. Never overwrites a file.

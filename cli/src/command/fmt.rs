@@ -168,7 +168,7 @@ fn finish(
         }
     }
     let failed = broken || (args.check && !output.changed.is_empty());
-    Ok(if failed { Exit::Failed } else { Exit::Fine })
+    Ok(if failed { Exit::Failed } else { Exit::Success })
 }
 
 /// Returns every item, by kind. Exports of threads are not formatted.

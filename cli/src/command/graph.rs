@@ -137,19 +137,19 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let language = match (args.to, report.format()) {
         (None, Format::Json) => {
             report.json(&graph)?;
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         (Some(ItemGraphLanguage::Html), _) => {
             let name = spaces.project.file_name().map_or_else(|| "project".into(), |name| name.to_string_lossy());
             report.line(graph_page::render(&graph, detail, &name).trim_end())?;
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         (None | Some(ItemGraphLanguage::Mermaid), _) => GraphLanguage::Mermaid,
         (Some(ItemGraphLanguage::Dot), _) => GraphLanguage::Dot,
         (Some(ItemGraphLanguage::Svg), _) => GraphLanguage::Svg,
     };
     print_drawing(&graph.draw(detail), language, report)?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Prints a drawing.

@@ -110,7 +110,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
             report.note(&format!("\nNext{there}:\n  {next}"));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns the id of the user's key; generates a key if there is none. A project works without one.

@@ -99,7 +99,7 @@ fn print_keys(keys: &KeyFolder, report: &Printer) -> Result<Exit, CommandError> 
             file: key.path.display().to_string(),
         };
         report.json(&KeysOutput { keys: listed.into_iter().map(output).collect() })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     for key in &listed {
         let whose = if key.own { "own" } else { "trusted" };
@@ -113,7 +113,7 @@ fn print_keys(keys: &KeyFolder, report: &Printer) -> Result<Exit, CommandError> 
     if listed.is_empty() {
         report.note("no keys found: run `rye keys generate`");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn read_public_key(keys: &KeyFolder) -> String {

@@ -80,7 +80,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
             });
         }
     }
-    Ok(if output.drift.is_empty() { Exit::Fine } else { Exit::Refused })
+    Ok(if output.drift.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run

@@ -24,7 +24,7 @@ pub fn run(args: &ManArgs, report: &Printer) -> Result<Exit, CommandError> {
     command.build();
     let Some(dir) = &args.dir else {
         std::io::stdout().lock().write_all(&render(&command)?)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     };
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot write to `{}`: {error}", dir.display()));
     let mut open = vec![command];
@@ -35,7 +35,7 @@ pub fn run(args: &ManArgs, report: &Printer) -> Result<Exit, CommandError> {
         let own = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
         open.extend(own.cloned());
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns the name of a page: `rye-threads-list`.

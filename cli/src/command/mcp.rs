@@ -111,7 +111,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             let added = add::add_server(args, &configured()?, &spaces)?;
             let servers = std::slice::from_ref(&added.server);
             let exit = refresh_items(&spaces.project, servers, false, report);
-            if !matches!(exit, Ok(Exit::Fine)) {
+            if !matches!(exit, Ok(Exit::Success)) {
                 added.remove(&spaces)?;
                 report.note(&format!("`{}` was not added", added.server.name));
                 return exit;
@@ -181,7 +181,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
     }
     if report.format() == Format::Json {
         report.json(&output)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if output.is_empty() {
         report.note("no MCP server is configured, in `.mcp.json` or `.ai/config/mcp.yaml`");
@@ -199,7 +199,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
         report
             .line(&printable(&format!("{}  {}  ({}{sandbox}; {count})", server.server, server.runs, server.origin)))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
@@ -240,7 +240,7 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
     if report.format() == Format::Json {
         report.json(&output)?;
     }
-    Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Fine })
+    Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Success })
 }
 
 /// Returns a hint for a sandboxed server that does not start: the settings that open the sandbox.

@@ -109,7 +109,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     if report.format() == Format::Human {
         report.note(&format!("\nNext:\n  edit {}\n  {}", output.path, next_step(args.kind, &id)));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns a suggestion: the grant and the commands that use the new item.

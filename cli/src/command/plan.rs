@@ -115,7 +115,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
             show(&compilation, summary, &of_own_files(compiled.diagnostics, &compilation.sources), report)?;
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Prints the first request of a plan. Human output has a margin that names the source of each part; plain output has
@@ -141,7 +141,7 @@ fn print_prompt(
             return Err(CommandError::usage("`--prompt` supports only the formats `human`, `plain` and `json`"));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn show(

@@ -283,7 +283,7 @@ pub fn select_resume(
             let messages = message.map(|text| ControlMessage::Steer { text }).into_iter().collect();
             Ok(ThreadStart::Recover { thread: row.id, messages })
         }
-        (true, Some(message)) => Ok(ThreadStart::GoOn { thread: row.id, message }),
+        (true, Some(message)) => Ok(ThreadStart::Resume { thread: row.id, message }),
         (true, None) => {
             let named = reader.find(id)?.row.id;
             let via = if named == row.id { String::new() } else { format!(", which continues `{named}`,") };
@@ -296,8 +296,8 @@ pub fn select_resume(
 /// Resolves the name of a model for a resumed thread, by compiling the thread's directive with this model.
 fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<PlannedModel, CommandError> {
     let thread = match start {
-        ThreadStart::GoOn { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
-        ThreadStart::Fresh { .. } | ThreadStart::Recover { .. } | ThreadStart::HandOver { .. } => {
+        ThreadStart::Resume { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
+        ThreadStart::Fresh { .. } | ThreadStart::Recover { .. } | ThreadStart::Handoff { .. } => {
             return Err(CommandError::usage(
                 "`--model` applies to a finished thread: an unfinished one keeps its model",
             )
@@ -366,14 +366,14 @@ impl From<EngineError> for CommandError {
             let help = format!("end the thread with `rye threads kill {thread}`; resume the ancestor with a message");
             return Self::failed(error.to_string()).with_help(help);
         }
-        if let EngineError::NeverBegan { .. } = &error {
+        if let EngineError::NeverStarted { .. } = &error {
             return Self::failed(error.to_string()).with_help("start a new thread with `rye run`");
         }
         if let EngineError::Images(refused) = error {
             return Self::failed(refused.to_string())
                 .with_help("use `--model` to select a model that supports the image");
         }
-        let exit = if matches!(error, EngineError::NothingSetAside { .. }) { Exit::Limit } else { Exit::Failed };
+        let exit = if matches!(error, EngineError::NotReserved { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }
     }
 }

@@ -223,7 +223,7 @@ pub fn run(args: &SchemaArgs, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(output) = args.output {
         let text = serde_json::to_string_pretty(&output.schema()).map_err(std::io::Error::other)?;
         report.line(&text)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if args.inputs {
         return print_input_schemas(args.to.as_deref(), report);
@@ -235,7 +235,7 @@ pub fn run(args: &SchemaArgs, report: &Printer) -> Result<Exit, CommandError> {
     } else {
         names.iter().try_for_each(|name| report.line(name))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Prints the schemas of input files, or writes them to a folder.
@@ -248,7 +248,7 @@ fn print_input_schemas(folder: Option<&Path>, report: &Printer) -> Result<Exit, 
     }
     if report.format() == Format::Json {
         report.json(&InputSchemasOutput { schemas })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     for one in &schemas {
         report.line(&format!("{}  {}", one.path.as_ref().unwrap_or(&one.name), one.files))?;
@@ -256,5 +256,5 @@ fn print_input_schemas(folder: Option<&Path>, report: &Printer) -> Result<Exit, 
     if folder.is_none() {
         report.note("`--to DIR` writes the schemas, `--format json` prints them");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

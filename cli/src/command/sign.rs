@@ -129,7 +129,7 @@ fn matches_item(word: &str, file: &FileSignature) -> bool {
 fn print_signatures(files: &[FileSignature], require: SignaturePolicy, report: &Printer) -> Result<Exit, CommandError> {
     let outputs: Vec<SignatureOutput> = files.iter().map(|file| signature_output(file, require)).collect();
     let refused = outputs.iter().filter(|file| file.state == "refused").count();
-    let exit = if refused > 0 { Exit::Refused } else { Exit::Fine };
+    let exit = if refused > 0 { Exit::Refused } else { Exit::Success };
     if report.format() == Format::Json {
         report.json(&SignaturesOutput { files: outputs })?;
         return Ok(exit);

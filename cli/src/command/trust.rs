@@ -77,7 +77,7 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
     if !args.list && !args.revoke && !all.is_empty() {
         report.note("trusted the current files; changes need trust again; revoke with `rye trust --revoke`");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Output of `rye trust --list --format json` outside of a project.
@@ -121,7 +121,7 @@ fn list_projects(report: &Printer) -> Result<Exit, CommandError> {
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns the trust requirements of the project's items, of the scripts next to them, and of the MCP servers in its

@@ -18,6 +18,7 @@ use crate::CommandError;
 use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
+use crate::present::join_names;
 use crate::report::{Printer, printable};
 use crate::run_request::parse_directive_id;
 use crate::workspace::Spaces;
@@ -115,7 +116,7 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.text(printable(&output.to_string()).trim_end())?,
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns the answer about a part of one plan as lines.
@@ -236,16 +237,9 @@ impl std::fmt::Display for WhyOutput {
                     writeln!(f, "    {}:{}:{}", source.file, source.line, source.column)?;
                 }
             }
-            writeln!(f, "  in the plan of {}", join_some(&answer.directives))?;
+            let directives: Vec<String> = answer.directives.iter().map(|id| format!("`{id}`")).collect();
+            writeln!(f, "  in the plan of {}", join_names(&directives))?;
         }
         Ok(())
     }
-}
-
-/// Lists a few names and the number of the others.
-fn join_some(names: &[String]) -> String {
-    const MOST: usize = 5;
-    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{name}`")).collect();
-    let more = names.len().saturating_sub(MOST);
-    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }

@@ -146,10 +146,12 @@ fn exit_codes() -> Vec<(u8, Exit)> {
 
 fn exit_meaning(exit: Exit) -> &'static str {
     match exit {
-        Exit::Fine => "success",
+        Exit::Success => "success",
         Exit::Failed => "diagnostics with errors, a thread that failed, or another failure of a valid command",
         Exit::Usage => "an invalid command line, or no project",
-        Exit::Widened => "`rye plan --diff`: wider permissions or spending, or a change whose direction is unknown",
+        Exit::PermissionsWidened => {
+            "`rye plan --diff`: wider permissions or spending, or a change whose direction is unknown"
+        }
         Exit::Limit => "a limit or the budget stopped the thread",
         Exit::Refused => "refused by a permission, a signature, missing trust, a pending approval or the lock file",
         Exit::Cancelled => "cancelled or interrupted",

@@ -163,11 +163,11 @@ fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let (_, text) = known(&typed).or_else(|| known(name)).unwrap_or_else(|| {
         panic!("`{typed}` has no meaning: add a doc comment, or a line to cli/src/reference/fields.rs");
     });
-    first_sentence(text)
+    to_sentence(text)
 }
 
 /// Returns a text with a capital letter and a period.
-fn first_sentence(text: &str) -> String {
+fn to_sentence(text: &str) -> String {
     let mut rest = text.chars();
     let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", rest.as_str())

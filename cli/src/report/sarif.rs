@@ -73,7 +73,7 @@ fn build_rule(code: &str, severity: &str) -> Value {
     json!({
         "id": code,
         "name": rule_name(code),
-        "shortDescription": { "text": shorten(first_sentence(&paragraph)) },
+        "shortDescription": { "text": shorten(cut_after_sentence(&paragraph)) },
         "fullDescription": { "text": shorten(&paragraph) },
         "help": { "text": plain.join("\n").trim(), "markdown": page },
         "defaultConfiguration": { "level": level_of(severity) },
@@ -157,7 +157,7 @@ fn shorten(text: &str) -> String {
     text.chars().take(MAX_DESCRIPTION_CHARS).collect()
 }
 
-fn first_sentence(paragraph: &str) -> &str {
+fn cut_after_sentence(paragraph: &str) -> &str {
     let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
     paragraph.get(..end).unwrap_or(paragraph)
 }

@@ -40,7 +40,7 @@ impl<'t> TextFlow<'t> {
                 }
                 return Some(FlowPath { from, through, to });
             }
-            for source in self.threads.iter().filter(|other| self.feeds(other, reader)) {
+            for source in self.threads.iter().filter(|other| self.sends_text_to(other, reader)) {
                 if seen.insert(path_of(source)) {
                     queue.push((source, at));
                 }
@@ -52,7 +52,7 @@ impl<'t> TextFlow<'t> {
 
     /// Returns true if text of `source` reaches `reader` directly: `source` starts `reader` with a message, or `reader`
     /// reads the outputs of its child `source`, which does not declassify them.
-    fn feeds(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
+    fn sends_text_to(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
         is_parent(source, reader)
             || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))
     }

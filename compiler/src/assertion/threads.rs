@@ -67,7 +67,7 @@ pub struct PossibleThread {
     sets: PermissionSets,
     /// Hooks that are live in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
-    asks: bool,
+    needs_approval: bool,
     pub spend: Nanos,
     /// The text of a grant with `net`: its pattern and its hosts. `None` if no grant has hosts.
     pub net: Option<String>,
@@ -97,7 +97,7 @@ struct RouteSummary {
     grants: Option<Vec<String>>,
     granted: Option<Span>,
     hooks: BTreeSet<String>,
-    asks: bool,
+    needs_approval: bool,
     spend: Nanos,
     net: Option<String>,
     hook_calls: Vec<String>,
@@ -122,7 +122,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         let mut complete = true;
         while let Some(thread) = queue.pop_front() {
             let (sets, hooks, survivors) = (thread.sets.clone(), thread.hooks.clone(), thread.survivors.clone());
-            if !seen.insert((thread.directive.clone(), sets, hooks, thread.asks, survivors)) {
+            if !seen.insert((thread.directive.clone(), sets, hooks, thread.needs_approval, survivors)) {
                 // Keep the repeated thread: its trace may close a cycle, which the report lists.
                 if thread.trace.len() > 1 {
                     threads.push(thread);
@@ -221,7 +221,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         trace: vec![step],
         sets: vec![own.into()],
         hooks: alone.hooks.clone(),
-        asks: alone.asks,
+        needs_approval: alone.needs_approval,
         spend: alone.spend,
         net: alone.net.clone(),
         hook_calls: alone.hook_calls.clone(),
@@ -266,7 +266,7 @@ fn child_thread(
         trace,
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
-        asks: parent.asks || alone.asks,
+        needs_approval: parent.needs_approval || alone.needs_approval,
         spend: parent.spend.min(alone.spend),
         net: alone.net.clone().or_else(|| parent.net.clone().filter(|_| alone.grants.is_none())),
         hook_calls: alone.hook_calls.clone(),
@@ -305,7 +305,7 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
     RouteSummary {
         granted: permissions.and_then(|p| p.origin.span),
         hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
-        asks: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
+        needs_approval: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
         // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
         // nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
@@ -393,6 +393,6 @@ impl PossibleThread {
     /// Returns true if this thread or a spawn parent needs an approval (for the gate `ask`), or has a live hook whose
     /// id is `gate`.
     pub fn passes(&self, gate: &str) -> bool {
-        if gate == "ask" { self.asks } else { self.hooks.contains(gate) }
+        if gate == "ask" { self.needs_approval } else { self.hooks.contains(gate) }
     }
 }

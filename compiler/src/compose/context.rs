@@ -92,7 +92,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
 
 /// Leaves out the protocol items that only the standard library declares, if no grant allows their primary: a directive
 /// that extends a standard base and declares permissions of its own gets only the instructions that it can follow.
-pub fn leave_out_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
+pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];
     let protocols = lists.into_iter().flatten().filter_map(|item| {

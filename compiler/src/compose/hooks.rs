@@ -188,7 +188,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
                         if !fires && !hook.is_decided_by_request() {
                             continue;
                         }
-                        if !hook.yield_to(&brought, &id) && fires {
+                        if !hook.mark_provided(&brought, &id) && fires {
                             brought.push(Provided { id, hook: Some(hook.decl.id.node.clone()) });
                         }
                     }
@@ -200,7 +200,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
             let PromptSection::Hooks(event, position) = step else { continue };
             for hook in live.iter_mut().filter(|h| h.applies_at(*event, *position) && !h.is_decided_by_request()) {
                 if let (PlanVerdict::Depends { .. }, Some(id)) = (&hook.verdict, hook.decl.fetched.clone()) {
-                    hook.yield_to(&brought, &id);
+                    hook.mark_provided(&brought, &id);
                 }
             }
         }
@@ -225,7 +225,7 @@ impl ComposedHook {
     }
 
     /// Marks the hook as removed if its item is already provided. Returns true in that case.
-    fn yield_to(&mut self, brought: &[Provided], id: &ItemId) -> bool {
+    fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
         self.verdict = PlanVerdict::Removed { because: format!("{by} brings `{id}` already") };

@@ -96,10 +96,10 @@ pub enum ItemError {
     Version { found: String, span: Span },
     /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
     #[error("`{path}` is never read: {reason}")]
-    Stray { path: String, reason: String, suggestion: Option<String> },
+    Unrecognized { path: String, reason: String, suggestion: Option<String> },
     /// A program among the tools that no tool runs; `declaration` is the file that could declare it.
     #[error("`{path}` is never run: no tool names it")]
-    StrayProgram { path: String, declaration: String },
+    UnrecognizedProgram { path: String, declaration: String },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
@@ -163,7 +163,7 @@ impl Problem for ItemError {
             Self::Signature { .. } | Self::Unsigned { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => {
                 "item::signature"
             }
-            Self::Stray { .. } | Self::StrayProgram { .. } | Self::FrontMatter { .. } => "item::stray",
+            Self::Unrecognized { .. } | Self::UnrecognizedProgram { .. } | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
             Self::ShellSyntax { .. } => "item::shell-syntax",
@@ -177,11 +177,11 @@ impl Problem for ItemError {
     fn severity(&self) -> Severity {
         match self {
             // The settings that the author relies on, such as guards and budgets, would silently not apply.
-            Self::Stray { suggestion: Some(meant), .. } if meant.starts_with(ItemKind::Config.folder()) => {
+            Self::Unrecognized { suggestion: Some(meant), .. } if meant.starts_with(ItemKind::Config.folder()) => {
                 Severity::Error
             }
-            Self::Stray { .. }
-            | Self::StrayProgram { .. }
+            Self::Unrecognized { .. }
+            | Self::UnrecognizedProgram { .. }
             | Self::FrontMatter { .. }
             | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
@@ -266,10 +266,10 @@ impl Problem for ItemError {
                 "rye does not support MCP tasks, so no thread is offered this tool: use another tool, or configure the server to allow direct calls (it declares `execution.taskSupport: required`)".into(),
             ),
             Self::Unreadable { .. } => Some("replace the file with a readable UTF-8 text file that lies inside its space, or remove it".into()),
-            Self::Stray { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+            Self::Unrecognized { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
-            Self::StrayProgram { path, declaration } => Some(format!(
+            Self::UnrecognizedProgram { path, declaration } => Some(format!(
                 "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
             )),
             Self::FrontMatter { help, .. } => Some((*help).to_owned()),
@@ -287,7 +287,7 @@ impl Problem for ItemError {
                 let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
                 Some(format!("every call will fail; built-in tools: {}", super::quote_list(&known)))
             }),
-            Self::Shadows { tokens, .. } => Some(shadows_help(*tokens)),
+            Self::Shadows { tokens, .. } => Some(token_difference_help(*tokens)),
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
             Self::InvalidFrontMatter { .. } => {
                 Some("quote values that contain `:`, `[` or quotes; until then, all lines are plain text".into())
@@ -372,8 +372,8 @@ impl Problem for ItemError {
             | Self::OtherKind { .. }
             | Self::Unreadable { .. }
             | Self::Ambiguous { .. }
-            | Self::StrayProgram { .. }
-            | Self::Stray { .. } => Vec::new(),
+            | Self::UnrecognizedProgram { .. }
+            | Self::Unrecognized { .. } => Vec::new(),
         }
     }
 }
@@ -397,7 +397,7 @@ fn other_kind_help(kind: ItemKind, id: &str) -> String {
 }
 
 /// Compares the tokens of a text with those of the text that it shadows.
-fn shadows_help((over, under): (u64, u64)) -> String {
+fn token_difference_help((over, under): (u64, u64)) -> String {
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
     format!(

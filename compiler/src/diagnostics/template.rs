@@ -12,7 +12,7 @@ pub enum TemplateError {
     #[error("the file `{path}` is not imported")]
     Import { path: String, span: Span },
     #[error("`{text}` is plain text, not a placeholder")]
-    MisspeltPlaceholder { text: String, span: Span },
+    MisspelledPlaceholder { text: String, span: Span },
     /// An `argument-hint` although the text has no placeholder.
     #[error("the arguments of this template are never used")]
     UnusedArguments { span: Span },
@@ -32,7 +32,7 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { .. } => "template::shell",
             Self::Import { .. } => "template::import",
-            Self::MisspeltPlaceholder { .. } | Self::UnusedArguments { .. } | Self::UnhintedArgument { .. } => {
+            Self::MisspelledPlaceholder { .. } | Self::UnusedArguments { .. } | Self::UnhintedArgument { .. } => {
                 "template::arguments"
             }
             Self::Placeholder { .. } => "template::placeholder",
@@ -45,7 +45,7 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { .. }
             | Self::Import { .. }
-            | Self::MisspeltPlaceholder { .. }
+            | Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
             | Self::UnhintedArgument { .. }
             | Self::Placeholder { .. }
@@ -56,7 +56,7 @@ impl Problem for TemplateError {
 
     fn help(&self) -> Option<String> {
         Some(match self {
-            Self::MisspeltPlaceholder { .. } => {
+            Self::MisspelledPlaceholder { .. } => {
                 "write `$ARGUMENTS` or `$@` for all arguments and `$1` for the first one; `$$` is a literal dollar sign"
                     .into()
             }
@@ -85,7 +85,7 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { span }
             | Self::Import { span, .. }
-            | Self::MisspeltPlaceholder { span, .. }
+            | Self::MisspelledPlaceholder { span, .. }
             | Self::Placeholder { span, .. } => {
                 vec![new_label(*span, "sent as text")]
             }

@@ -31,7 +31,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
         return None;
     }
     let mut edits = vec![Edit::new(span.range(), instead)];
-    if opens_element(source, span) {
+    if follows_opening_bracket(source, span) {
         edits.extend(end_tag_edit(source, span, instead)?);
     }
     Some(Fix { source: span.source, edits })
@@ -78,8 +78,8 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Unsigned { .. }
             | ItemError::UntrustedKey { .. }
             | ItemError::LateSignature { .. }
-            | ItemError::Stray { .. }
-            | ItemError::StrayProgram { .. }
+            | ItemError::Unrecognized { .. }
+            | ItemError::UnrecognizedProgram { .. }
             | ItemError::UnknownCall { .. }
             | ItemError::Shadows { .. }
             | ItemError::ShadowsFile { .. }
@@ -108,7 +108,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
     None
 }
 
-fn opens_element(source: &Source, span: Span) -> bool {
+fn follows_opening_bracket(source: &Source, span: Span) -> bool {
     source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
 }
 

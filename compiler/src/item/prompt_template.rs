@@ -105,7 +105,7 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found
         };
         if let Some((at, _)) = body.node.match_indices(word).find(|(at, _)| is_word(*at)) {
             let span = Span::new(body.span.source, start + at, start + at + word.len());
-            found.push(TemplateError::MisspeltPlaceholder { text: (*word).to_owned(), span });
+            found.push(TemplateError::MisspelledPlaceholder { text: (*word).to_owned(), span });
         }
     }
     let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };

@@ -104,8 +104,9 @@ fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found
 
 /// Returns the rule that a name violates, as a clause.
 fn name_fault(name: &str) -> Option<String> {
-    if name.len() > MAX_NAME_LENGTH {
-        return Some(format!("has {} characters, and {MAX_NAME_LENGTH} are allowed", name.chars().count()));
+    let length = name.chars().count();
+    if length > MAX_NAME_LENGTH {
+        return Some(format!("has {length} characters, and {MAX_NAME_LENGTH} are allowed"));
     }
     if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         return Some("has characters other than `a` to `z`, `0` to `9` and `-`".to_owned());

@@ -16,7 +16,7 @@ pub fn check_attributes(found: &mut Diagnostics, element: &Element, known: &[&st
                 of: quote_tag(element),
                 span: attribute.name.span,
                 suggestion: closest(key, known.iter().copied()),
-                known: owned(known),
+                known: to_strings(known),
             });
         }
     }
@@ -33,7 +33,7 @@ pub fn check_children(found: &mut Diagnostics, element: &Element, known: &[&str]
                 of: quote_tag(element),
                 span: child.name.span,
                 suggestion: closest(key, known.iter().copied()),
-                known: owned(known),
+                known: to_strings(known),
             });
         }
     }
@@ -95,6 +95,6 @@ pub fn shorten(text: &str) -> String {
     short
 }
 
-fn owned(words: &[&str]) -> Vec<String> {
+fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| (*w).to_owned()).collect()
 }

@@ -140,7 +140,7 @@ impl ItemGraph {
                 Relation::Suppresses | Relation::Grants | Relation::Shadows => LineStyle::Dashed,
             },
         });
-        Drawing { name: "items".into(), sideways: true, nodes, edges: edges.collect() }
+        Drawing { name: "items".into(), is_horizontal: true, nodes, edges: edges.collect() }
     }
 }
 
@@ -172,15 +172,15 @@ struct Cluster {
     kind: String,
     /// True if the box stands for a folder or the standard library.
     is_folded: bool,
-    is_far: bool,
+    is_library: bool,
 }
 
 impl Cluster {
     fn of(node: &ItemNode, detail: DetailLevel) -> Self {
-        let is_far = node.space.as_deref() == Some("system");
-        if is_far && detail > DetailLevel::Full {
+        let is_library = node.space.as_deref() == Some("system");
+        if is_library && detail > DetailLevel::Full {
             let (id, label) = (LIBRARY.to_owned(), LIBRARY.to_owned());
-            return Self { id, label, kind: "library".into(), is_folded: true, is_far };
+            return Self { id, label, kind: "library".into(), is_folded: true, is_library };
         }
         let by_folder = match detail {
             DetailLevel::Full | DetailLevel::Items => false,
@@ -189,7 +189,7 @@ impl Cluster {
         };
         if !by_folder {
             let (id, label, kind) = (node.id.clone(), node.name.clone(), node.kind.clone());
-            return Self { id, label, kind, is_folded: false, is_far };
+            return Self { id, label, kind, is_folded: false, is_library };
         }
         let folder = folder_of(node, detail);
         let label = if folder.is_empty() { format!("{} at the top", plural(&node.kind)) } else { format!("{folder}/") };
@@ -198,7 +198,7 @@ impl Cluster {
             label,
             kind: node.kind.clone(),
             is_folded: true,
-            is_far,
+            is_library,
         }
     }
 
@@ -208,10 +208,10 @@ impl Cluster {
             "knowledge" => (NodeShape::Oval, NodeGroup::Knowledge),
             "tool" => (NodeShape::Component, NodeGroup::Tool),
             "hook" => (NodeShape::Component, NodeGroup::Hook),
-            "library" => (NodeShape::Box, NodeGroup::Far),
+            "library" => (NodeShape::Box, NodeGroup::Library),
             _ => (NodeShape::Diamond, NodeGroup::Pattern),
         };
-        let group = if self.is_far { NodeGroup::Far } else { group };
+        let group = if self.is_library { NodeGroup::Library } else { group };
         let label = match (self.is_folded, count, self.kind.as_str()) {
             (false, _, _) => self.label,
             (true, _, "library") => format!("{} · {count}", self.label),

@@ -52,7 +52,7 @@ const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
     /// Returns true if every check has the same result with both palettes.
-    fn gives_same_answers(&self, other: &Self) -> bool {
+    fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
             && other.diagnostics.is_empty()
@@ -81,8 +81,8 @@ impl LowerCache {
     }
 
     /// Evicts palettes that are no longer in use.
-    pub fn evict_palettes(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
-        self.palettes.get_mut().retain(|patterns, _| is_asked(&Dependency::Palette(patterns.clone())));
+    pub fn evict_palettes(&mut self, is_in_use: impl Fn(&Dependency) -> bool) {
+        self.palettes.get_mut().retain(|patterns, _| is_in_use(&Dependency::Palette(patterns.clone())));
     }
 
     /// Evicts results that the changes invalidate, except palettes, which [`LowerContext::revalidate_palettes`]
@@ -337,7 +337,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Rebuilds invalidated palettes that are still in use, and adds each palette that changed to `changes`.
-    pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_asked: impl Fn(&Dependency) -> bool) {
+    pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));
         let touched: Vec<(Patterns, Rc<PaletteEntry>)> =
@@ -345,11 +345,11 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         drop(palettes);
         for (patterns, before) in touched {
             self.kept.palettes.borrow_mut().remove(&patterns);
-            if !is_asked(&Dependency::Palette(patterns.clone())) {
+            if !is_in_use(&Dependency::Palette(patterns.clone())) {
                 continue;
             }
             let now = self.build_palette(Some(&patterns), &|_| None);
-            if now.gives_same_answers(&before) {
+            if now.is_equivalent(&before) {
                 self.kept.palettes.borrow_mut().insert(patterns, Rc::new(now));
             } else {
                 changes.reads.insert(Dependency::Palette(patterns));
@@ -367,11 +367,11 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Returns true if a palette that is still in use depends on this read.
-    pub fn is_in_palette(&self, read: &Dependency, is_asked: impl Fn(&Dependency) -> bool) -> bool {
+    pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes
             .iter()
-            .any(|(patterns, built)| built.reads.contains(read) && is_asked(&Dependency::Palette(patterns.clone())))
+            .any(|(patterns, built)| built.reads.contains(read) && is_in_use(&Dependency::Palette(patterns.clone())))
     }
 
     fn build_palette(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {

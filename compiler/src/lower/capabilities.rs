@@ -83,11 +83,11 @@ fn acknowledged_risks(permissions: &Permissions) -> BTreeMap<String, String> {
 
 /// Returns the grants whose risk requires an acknowledgement that is missing.
 pub fn unacknowledged_grants<'c>(capabilities: &'c Capabilities, shared: &LowerContext<'_, '_>) -> Vec<&'c Grant> {
-    let asks = |grant: &&Grant| {
+    let needs_approval = |grant: &&Grant| {
         let risk = shared.risk_of(&grant.pattern);
         risk.policy == Policy::AcknowledgeRequired && !capabilities.acknowledged.contains_key(risk.tier.as_str())
     };
-    capabilities.grants.iter().filter(asks).collect()
+    capabilities.grants.iter().filter(needs_approval).collect()
 }
 
 /// Returns the capabilities in one line, for the fact `capabilities_summary`.

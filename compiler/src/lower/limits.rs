@@ -37,7 +37,7 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
 /// `None` if a layer is invalid.
 pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     let mut limits = resolve_declared(&layers.defaults, &layers.directive)?;
-    for (name, value, _) in written_ceilings(&layers.ceilings) {
+    for (name, value, _) in parsed_ceilings(&layers.ceilings) {
         limits.lower_to(name, value);
     }
     Some(limits)
@@ -47,7 +47,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =
-        written_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
+        parsed_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
 }
 
@@ -62,7 +62,7 @@ pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64)
 /// Returns the smallest ceiling of each limit.
 pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
-    for (name, value, _) in written_ceilings(&layers.ceilings) {
+    for (name, value, _) in parsed_ceilings(&layers.ceilings) {
         let least = smallest.entry(name).or_insert(value);
         *least = (*least).min(value);
     }
@@ -70,7 +70,7 @@ pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
 }
 
 /// Returns the ceilings that can be read. The check of the settings file reports ceilings that cannot be read.
-fn written_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
+fn parsed_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
     written.iter().filter_map(|ceiling| {
         let name = LimitName::parse(&ceiling.name)?;
         Some((name, parse_limit_value(name, &ceiling.written).ok()?, ceiling))
@@ -112,7 +112,7 @@ pub fn lower(
         Ok(mut resolved) => {
             let overridden: Vec<LimitName> = overrides.iter().filter_map(|(name, _)| LimitName::parse(name)).collect();
             let bounding = layer(&layers.ceilings);
-            for (name, value, ceiling) in written_ceilings(&bounding).filter(|(name, ..)| !overridden.contains(name)) {
+            for (name, value, ceiling) in parsed_ceilings(&bounding).filter(|(name, ..)| !overridden.contains(name)) {
                 if resolved.limits.lower_to(name, value) {
                     resolved.sources.insert(name, LimitSource::Written(ceiling.source.clone()));
                 }

@@ -87,7 +87,7 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
     let mut from_project = Vec::new();
     for entry in node.entries().iter().filter(|e| !CATALOG_KEYS.contains(&e.key.node.as_str())) {
         connection.insert(entry.key.node.clone(), entry.value.to_value());
-        if in_project(sources, entry.value.span) {
+        if is_in_project_file(sources, entry.value.span) {
             from_project.push(entry.key.node.clone());
         }
     }
@@ -95,9 +95,10 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
     let sets_prices = entries.any(|model| match model.get(PRICES) {
         Some(prices) => is_partly_in_project(sources, prices),
-        None => model.get("id").is_some_and(|id| in_project(sources, id.span)),
+        None => model.get("id").is_some_and(|id| is_in_project_file(sources, id.span)),
     });
-    let of_project = |value: &Node| value.as_str().filter(|_| in_project(sources, value.span)).map(str::to_owned);
+    let of_project =
+        |value: &Node| value.as_str().filter(|_| is_in_project_file(sources, value.span)).map(str::to_owned);
     let project_tiers = node.get("tiers").map(Node::entries).unwrap_or_default().iter();
     let chosen = project_tiers.filter_map(|tier| of_project(&tier.value));
     let chosen = chosen.chain(node.get("default_tier").and_then(of_project).and_then(|tier| tiers.get(&tier).cloned()));
@@ -123,13 +124,14 @@ fn expected_wires() -> String {
 
 /// Returns true if a value is written in a file of the project. The paths of files in other spaces begin with the
 /// space's name.
-fn in_project(sources: &Sources, span: Span) -> bool {
+fn is_in_project_file(sources: &Sources, span: Span) -> bool {
     sources.get(span.source).is_some_and(|s| !s.path.starts_with("user:") && !s.path.starts_with("system:"))
 }
 
 /// Returns true if any part of a value is written in a file of the project.
 fn is_partly_in_project(sources: &Sources, node: &Node) -> bool {
-    in_project(sources, node.span) || node.entries().iter().any(|entry| is_partly_in_project(sources, &entry.value))
+    is_in_project_file(sources, node.span)
+        || node.entries().iter().any(|entry| is_partly_in_project(sources, &entry.value))
 }
 
 struct ProviderReader<'d> {

@@ -66,7 +66,7 @@ impl Prices {
     }
 
     /// Returns the least cost of a prompt: one token of the cheapest kind.
-    pub fn least_prompt(&self) -> Nanos {
+    pub fn min_prompt_cost(&self) -> Nanos {
         let long = self.long_prompt.map(|long| [long.input, long.cache_read, long.cache_write]);
         let kinds = [self.input, self.cache_read, self.cache_write].into_iter().chain(long.into_iter().flatten());
         kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()

@@ -180,7 +180,7 @@ impl Plan {
         if estimate.input.saturating_add(estimate.output) >= self.limits.tokens {
             return StopReason::Limit(LimitName::Tokens);
         }
-        if self.model.prices.is_some() && self.model.worst_case(bound, self.least_output(&self.model)) > left {
+        if self.model.prices.is_some() && self.model.worst_case(bound, self.min_output_tokens(&self.model)) > left {
             return StopReason::Limit(LimitName::Spend);
         }
         // The window does not stop the first request.
@@ -197,7 +197,7 @@ impl Plan {
         if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;
         }
-        let (mut low, mut high) = (self.least_output(&self.model).min(wanted), wanted);
+        let (mut low, mut high) = (self.min_output_tokens(&self.model).min(wanted), wanted);
         while low < high {
             let middle = high - (high - low) / 2;
             if self.model.worst_case(bound, middle) <= left {

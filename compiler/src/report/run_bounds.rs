@@ -171,9 +171,9 @@ impl Plan {
     /// Returns the turns that the spend limit pays for if each one costs the least; `None` if a turn may be free.
     fn most_paid_turns(&self) -> Option<u64> {
         let least =
-            self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.least_prompt())).min()?;
+            self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.min_prompt_cost())).min()?;
         // The last turn starts only if the remaining spend pays for the worst case of the turn.
-        let needed = self.models().map(|model| model.worst_case(1, self.least_output(model))).min()?;
+        let needed = self.models().map(|model| model.worst_case(1, self.min_output_tokens(model))).min()?;
         match self.limits.spend.checked_sub(needed.to_u64()) {
             None => Some(0),
             Some(left) => left.checked_div(least.to_u64()).map(|turns| turns.saturating_add(1)),
@@ -187,7 +187,7 @@ impl Plan {
             return TurnBound::new(self.limits.turns, LimitName::Turns);
         }
         let is_paid = |prompt| {
-            self.model.worst_case(prompt, self.least_output(&self.model)) <= Nanos::from_u64(self.limits.spend)
+            self.model.worst_case(prompt, self.min_output_tokens(&self.model)) <= Nanos::from_u64(self.limits.spend)
         };
         match self.bound_opening() {
             Some(prompt) if is_paid(prompt) && self.limits.turns == 1 => TurnBound::new(1, LimitName::Turns),
@@ -234,7 +234,7 @@ impl Plan {
     }
 
     /// Returns the smallest number of output tokens with which a model is called.
-    pub(super) fn least_output(&self, model: &PlannedModel) -> u64 {
+    pub(super) fn min_output_tokens(&self, model: &PlannedModel) -> u64 {
         model.requested_output(self.limits.output).clamp(1, MIN_OUTPUT_TOKENS)
     }
 
@@ -366,7 +366,7 @@ mod tests {
             }
             let most = if draw(2) == 0 { 3 } else { 5_000 };
             let prompt = 1 + draw(most);
-            let output = plan.least_output(model);
+            let output = plan.min_output_tokens(model);
             let worst = model.worst_case(prompt, output);
             if model.prices.is_some() && worst > budget.saturating_sub(spent) {
                 break;

@@ -18,7 +18,7 @@ use crate::trust::reach::{
 };
 use crate::trust::{
     HOOK_FILES, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind,
-    describe_effect, describe_steering, estimated_spend, is_redirected, own_risks, requirement_of_tool,
+    describe_effect, describe_steering, estimated_spend, is_redirected, requirement_of_tool, risk_table_requirement,
 };
 use crate::world::{ItemKind, RecordingWorld, Space, World};
 
@@ -34,7 +34,7 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     items.config_by_name(RISK_FILE);
     let risk = scan.subjects(ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
-        found.push(own_risks(risk));
+        found.push(risk_table_requirement(risk));
     }
     let settings = items.config_by_name(RESILIENCE_FILE);
     let outcome = settings.as_ref().and_then(|file| file.get("budget")?.get("unknown_outcome")?.as_str());

@@ -139,7 +139,7 @@ impl Condition {
 
     /// Returns true if the condition is false for this directive, whatever the other facts are. Returns false if only
     /// an evaluation can decide. The function is cheap, because a check calls it for every hook and every directive.
-    pub fn rules_out(&self, directive: &str) -> bool {
+    pub fn is_false_for(&self, directive: &str) -> bool {
         self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }
 
@@ -264,7 +264,7 @@ mod tests {
         facts.declare_unknown("turn");
         for (text, may_hold) in cases {
             let condition = Condition::compile(&parse_inline(SourceId(0), text, 0).unwrap()).unwrap();
-            assert_eq!(condition.rules_out("area2/task"), !may_hold, "{text}");
+            assert_eq!(condition.is_false_for("area2/task"), !may_hold, "{text}");
             assert!(may_hold || condition.evaluate(&facts) == Verdict::False, "{text}");
         }
     }

@@ -28,7 +28,8 @@ pub enum Operation {
     /// of `default` and the parent's remaining amount.
     Reserve { thread: String, parent: String, amount: Option<Nanos>, default: Nanos },
     /// Sets the amount of an account that descendants cannot reserve: the cost of one last turn of the thread itself.
-    KeepBack { thread: String, amount: Nanos },
+    #[serde(alias = "keep_back")]
+    SetParentReserve { thread: String, amount: Nanos },
     /// Reserves the worst case of an attempt, before the attempt is made.
     Issue { thread: String, attempt: String, worst_case: Nanos },
     /// Books an amount that was spent. With an attempt, `spent` replaces the amount issued for that attempt.
@@ -40,7 +41,8 @@ pub enum Operation {
     /// Ends a thread and opens the account of its continuation below the same parent, if there is one. The continuation
     /// gets the thread's remaining amount, at most `most`. The parent is allowed to be draining, because its
     /// reservation already contains the money.
-    HandOver { thread: String, next: String, most: Nanos },
+    #[serde(alias = "hand_over")]
+    HandOff { thread: String, next: String, most: Nanos },
     /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
     Drain { thread: String },
     /// Closes an account: the parent books the account's spend, and the rest of the reservation is free again.
@@ -114,12 +116,12 @@ impl Ledger {
         let answer = match operation {
             Operation::Register { thread, spend } => self.register(thread, *spend),
             Operation::Reserve { thread, parent, amount, default } => self.reserve(thread, parent, *amount, *default),
-            Operation::KeepBack { thread, amount } => self.set_parent_reserve(thread, *amount),
+            Operation::SetParentReserve { thread, amount } => self.set_parent_reserve(thread, *amount),
             Operation::Issue { thread, attempt, worst_case } => self.issue(thread, attempt, *worst_case),
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
             Operation::Move { thread, to } => self.move_account(thread, to),
-            Operation::HandOver { thread, next, most } => self.hand_over(thread, next, *most),
+            Operation::HandOff { thread, next, most } => self.hand_off(thread, next, *most),
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
             Operation::Remaining { thread } => {
@@ -222,7 +224,7 @@ impl Ledger {
 
     fn move_account(&mut self, thread: &str, to: &str) -> Result<LedgerReply, Refusal> {
         let account = self.live_account(thread)?;
-        let held = account.held();
+        let held = account.occupied();
         let refused = || Refusal::NotAnAncestor { thread: thread.to_owned(), to: to.to_owned() };
         let old = account.parent().ok_or_else(refused)?.to_owned();
         let mut between = Vec::new();
@@ -245,7 +247,7 @@ impl Ledger {
         self.release_if_drained(&old)
     }
 
-    fn hand_over(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
+    fn hand_off(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
         self.check_unregistered(next)?;
         let account = self.open_account(thread)?;
         let parent = account.parent().map(str::to_owned);
@@ -285,7 +287,7 @@ impl Ledger {
         self.update(thread, Account::release)?;
         let Some(parent) = parent else { return Ok(LedgerReply::Done) };
         let released = self.account_of(thread)?;
-        let (held, spent) = (released.held(), released.spent());
+        let (held, spent) = (released.occupied(), released.spent());
         self.update(&parent, |account| account.settle_child(held, spent))?;
         self.release_if_drained(&parent)
     }
@@ -332,14 +334,14 @@ impl Ledger {
     fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;
-        let (mut before, live) = (account.held(), account.status() != AccountStatus::Released);
+        let (mut before, live) = (account.occupied(), account.status() != AccountStatus::Released);
         change(account);
-        let (mut held, mut parent) = (account.held(), account.parent().filter(|_| live).map(str::to_owned));
+        let (mut held, mut parent) = (account.occupied(), account.parent().filter(|_| live).map(str::to_owned));
         while let Some(account) = parent.take_if(|_| held != before).and_then(|id| self.accounts.get_mut(&id)) {
             let (child_before, child_now) = (before, held);
-            before = account.held();
+            before = account.occupied();
             account.update_child(child_before, child_now);
-            held = account.held();
+            held = account.occupied();
             parent = account.parent().map(str::to_owned);
         }
         Ok(())

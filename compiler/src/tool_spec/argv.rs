@@ -46,7 +46,7 @@ pub struct FillValues<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum ArgvPart<'a> {
     Text(String),
-    Hole(ArgvPlaceholder<'a>),
+    Placeholder(ArgvPlaceholder<'a>),
 }
 
 /// Returns the placeholders of a template, in order.
@@ -54,7 +54,7 @@ pub fn placeholders(template: &str) -> Result<Vec<ArgvPlaceholder<'_>>, ArgvErro
     let pieces = split_template(template)?;
     Ok(pieces
         .into_iter()
-        .filter_map(|p| if let ArgvPart::Hole(placeholder) = p { Some(placeholder) } else { None })
+        .filter_map(|p| if let ArgvPart::Placeholder(placeholder) = p { Some(placeholder) } else { None })
         .collect())
 }
 
@@ -64,7 +64,7 @@ pub fn placeholders(template: &str) -> Result<Vec<ArgvPlaceholder<'_>>, ArgvErro
 pub fn fill_argv(argv: &[String], given: FillValues<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {
-        if let [ArgvPart::Hole(ArgvPlaceholder::Parameter(name))] = split_template(argument)?.as_slice()
+        if let [ArgvPart::Placeholder(ArgvPlaceholder::Parameter(name))] = split_template(argument)?.as_slice()
             && let Some(Value::Array(items)) = given.parameters.get(*name)
         {
             for item in items {
@@ -88,11 +88,11 @@ pub fn fill_text(
     for piece in split_template(template)? {
         match piece {
             ArgvPart::Text(t) => filled.push_str(&t),
-            ArgvPart::Hole(ArgvPlaceholder::Variable(name)) => {
+            ArgvPart::Placeholder(ArgvPlaceholder::Variable(name)) => {
                 let value = given.environment.get(name).ok_or_else(|| ArgvError::Unset(name.to_owned()))?;
                 filled.push_str(value);
             }
-            ArgvPart::Hole(ArgvPlaceholder::Parameter(name)) => {
+            ArgvPart::Placeholder(ArgvPlaceholder::Parameter(name)) => {
                 match (given.parameters.get(name), given.runtime.get(name)) {
                     (Some(Value::Null), _) | (None, None) => return Ok(None),
                     (Some(value), _) => filled.push_str(&encode(&argument_text(name, value)?)),
@@ -112,7 +112,7 @@ pub fn replace_placeholders(
     let pieces = split_template(template)?;
     let texts = pieces.into_iter().map(|piece| match piece {
         ArgvPart::Text(text) => text,
-        ArgvPart::Hole(placeholder) => fill(&placeholder),
+        ArgvPart::Placeholder(placeholder) => fill(&placeholder),
     });
     Ok(texts.collect())
 }
@@ -153,7 +153,7 @@ fn split_template(template: &str) -> Result<Vec<ArgvPart<'_>>, ArgvError> {
             if !text.is_empty() {
                 pieces.push(ArgvPart::Text(std::mem::take(&mut text)));
             }
-            pieces.push(ArgvPart::Hole(if variable {
+            pieces.push(ArgvPart::Placeholder(if variable {
                 ArgvPlaceholder::Variable(name)
             } else {
                 ArgvPlaceholder::Parameter(name)

@@ -313,7 +313,7 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     let kind = call.kind.kind();
     // An id with a placeholder cannot be looked up.
     let Ok(id) = ItemId::parse(&call.id) else {
-        if let Some(meant) = misspelt_id(&call.id).filter(|_| items.is_listed(kind)) {
+        if let Some(meant) = guess_misspelled_id(&call.id).filter(|_| items.is_listed(kind)) {
             found.push(ItemError::UnknownCall {
                 what: kind.as_str(),
                 id: call.id.clone(),
@@ -343,7 +343,7 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
 }
 
 /// Returns the id that a text with dots probably means: `rye.bash.bash`, or a path with an extension.
-fn misspelt_id(text: &str) -> Option<ItemId> {
+fn guess_misspelled_id(text: &str) -> Option<ItemId> {
     if let Some(id) = ItemId::from_dotted(text) {
         return Some(id);
     }
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn dotted_ids_and_paths_are_corrected() {
-        let meant = |text: &str| misspelt_id(text).map(|id| id.to_string());
+        let meant = |text: &str| guess_misspelled_id(text).map(|id| id.to_string());
         assert_eq!(meant("rye.bash.bash").as_deref(), Some("rye/bash/bash"));
         assert_eq!(meant("project/count.py").as_deref(), Some("project/count"));
         for text in ["{input:tool}", "rye/${x}", "../a", "a/.b/c"] {

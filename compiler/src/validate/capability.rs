@@ -35,16 +35,16 @@ pub struct PatternMatcher {
 
 /// Match results by pattern, kept from one check to the next.
 #[derive(Default)]
-pub struct PatternAnswers(HashMap<String, PatternMatch>);
+pub struct PatternMemo(HashMap<String, PatternMatch>);
 
-impl PatternAnswers {
+impl PatternMemo {
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Evicts patterns that are no longer in use.
-    pub fn evict_unused(&mut self, is_asked: impl Fn(&Dependency) -> bool) {
-        self.0.retain(|pattern, _| is_asked(&Dependency::Pattern(pattern.clone())));
+    pub fn evict_unused(&mut self, is_in_use: impl Fn(&Dependency) -> bool) {
+        self.0.retain(|pattern, _| is_in_use(&Dependency::Pattern(pattern.clone())));
     }
 }
 
@@ -140,13 +140,13 @@ impl PatternMatcher {
 
     /// Revalidates the match results of an earlier check. Returns the patterns whose result changed; none if the item
     /// lists are unchanged.
-    pub fn from_answers(answers: PatternAnswers, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
+    pub fn from_memo(memo: PatternMemo, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
-            return (Self { reaches: answers.0, ..Self::default() }, Vec::new());
+            return (Self { reaches: memo.0, ..Self::default() }, Vec::new());
         }
         let mut reach = Self::default();
         let mut changed = Vec::new();
-        for (pattern, before) in answers.0.into_iter().collect::<BTreeMap<_, _>>() {
+        for (pattern, before) in memo.0.into_iter().collect::<BTreeMap<_, _>>() {
             let now = reach.match_pattern(items, &pattern);
             if now != before {
                 changed.push(pattern.clone());
@@ -157,8 +157,8 @@ impl PatternMatcher {
     }
 
     /// Returns the match results for a later check.
-    pub fn into_answers(self) -> PatternAnswers {
-        PatternAnswers(self.reaches)
+    pub fn into_memo(self) -> PatternMemo {
+        PatternMemo(self.reaches)
     }
 
     fn matches(&mut self, items: &Items<'_>, pattern: &str) -> bool {
@@ -215,7 +215,7 @@ impl PatternMatcher {
     fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
-        let patterns = groups::group_named(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
+        let patterns = groups::find_group(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 

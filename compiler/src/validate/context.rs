@@ -29,7 +29,7 @@ impl SuppressionUses {
         for suppression in &composed.suppressions {
             let Some(span) = suppression.origin.span.filter(|s| of_project.contains(s)) else { continue };
             let (_, removes) = self.uses.entry(span).or_insert_with(|| (suppression.id.clone(), false));
-            *removes |= !suppression.removed.is_empty() || names_session_layer(&suppression.id);
+            *removes |= !suppression.removed.is_empty() || is_session_layer(&suppression.id);
         }
     }
 
@@ -56,6 +56,6 @@ impl Merge for SuppressionUses {
 }
 
 /// Returns true for the id of a layer that is not knowledge: the text of tools, context files and skills.
-fn names_session_layer(id: &str) -> bool {
+fn is_session_layer(id: &str) -> bool {
     matches!(id, "tools" | "skills") || id.starts_with("context/") || id.starts_with("skill/")
 }

@@ -43,7 +43,7 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
 }
 
 /// Returns the group that a text names instead of a pattern: `fs.read`, `fs/read`, or `fs` for all groups of a file.
-pub fn group_named<'g>(groups: &'g [CapabilityGroup], text: &str) -> Option<&'g CapabilityGroup> {
+pub fn find_group<'g>(groups: &'g [CapabilityGroup], text: &str) -> Option<&'g CapabilityGroup> {
     let text = text.replace('/', ".");
     let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];
     groups.iter().find(|group| whole.contains(&group.name))

@@ -19,7 +19,7 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
         found.extend(texts.into_iter().map(|(text, span)| HookError::TextList { id: id(), text, span }));
     }
     let Some(action) = &hook.action else { return };
-    if let Some((why, span)) = idle_because(hook, &action.node) {
+    if let Some((why, span)) = no_effect_reason(hook, &action.node) {
         found.push(HookError::NoEffect { id: id(), why, span: span.unwrap_or(action.span) });
     }
     let continues = matches!(action.node, HookAction::FollowUp { .. } | HookAction::Block { .. });
@@ -29,7 +29,7 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Returns the reason why an action changes nothing, and the span of the part that has no effect.
-fn idle_because(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<Span>)> {
+fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<Span>)> {
     let is_blank = |text: &str| text.trim().is_empty();
     let empty = |what: &str| Some((format!("{what} is empty"), None));
     match action {

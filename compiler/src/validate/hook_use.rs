@@ -89,7 +89,7 @@ impl HookUses {
             if one.fires {
                 continue;
             }
-            let mut fires = |without| could_fire(composed, decl, launch, &bounds, without, fuel);
+            let mut fires = |without| may_fire(composed, decl, launch, &bounds, without, fuel);
             one.fires = match &hook.verdict {
                 PlanVerdict::Removed { .. } => true,
                 PlanVerdict::Fires if !depends => true,
@@ -328,7 +328,7 @@ pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTree
                     when: if always_fires(by) { "whenever the event does" } else { "under the same condition" },
                 });
             }
-            None if stops_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE_LAYER => earlier.push(hook),
+            None if prevents_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE_LAYER => earlier.push(hook),
             Some(_) | None => {}
         }
     }
@@ -341,7 +341,7 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 }
 
 /// Returns true if a hook fires for some values of the directive's inputs and of the facts.
-fn could_fire(
+fn may_fire(
     composed: &Composed,
     hook: &HookDecl,
     launch: &Launch<'_>,
@@ -451,7 +451,7 @@ fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition
 }
 
 /// Returns true if a firing hook prevents later hooks from running, by the mode of its event.
-fn stops_later_hooks(hook: &HookDecl) -> bool {
+fn prevents_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::row_of(hook.event).mode {
         Mode::FirstMatch => true,
@@ -504,7 +504,7 @@ impl OtherDirectives {
         });
         let fires = |composed: &Composed| {
             let bounds = FactBounds::new(items, composed, &self.matching);
-            could_fire(composed, hook, &launch, &bounds, None, &mut Fuel::share(1))
+            may_fire(composed, hook, &launch, &bounds, None, &mut Fuel::share(1))
         };
         let firing = composed.iter().find(|(id, routes)| {
             KnownFacts::for_id(id).verdict(hook) != Verdict::False && (routes.is_empty() || routes.iter().any(fires))

@@ -31,12 +31,12 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let answer = match fact {
             ComparedFact::ItemId => look_up_item(items, text),
             ComparedFact::Name => look_up_tool_name(items, text),
-            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure if everywhere => NameLookup::There,
+            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure if everywhere => NameLookup::Found,
             ComparedFact::Directive => look_up_directive(items, text),
             ComparedFact::Failure => look_up_failure(items, text),
             ComparedFact::Model => {
                 let ids = models.get_or_insert_with(|| ModelIds::read(items));
-                if ids.has(text) { NameLookup::There } else { NameLookup::Nothing { suggestion: ids.suggestion(text) } }
+                if ids.has(text) { NameLookup::Found } else { NameLookup::Nothing { suggestion: ids.suggestion(text) } }
             }
         };
         let NameLookup::Nothing { suggestion } = answer else { continue };
@@ -114,7 +114,7 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
 
 /// The result of looking up a name.
 enum NameLookup {
-    There,
+    Found,
     Nothing { suggestion: Option<String> },
 }
 
@@ -214,7 +214,7 @@ fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
     if let Ok(id) = ItemId::parse(text)
         && kinds.into_iter().any(|kind| items.exists(kind, &id))
     {
-        return NameLookup::There;
+        return NameLookup::Found;
     }
     // The text may be the flattened or dotted spelling of an existing id.
     let list = items.list(ItemKind::Tool);
@@ -226,7 +226,7 @@ fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
 /// Looks up a directive by id.
 fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
     if ItemId::parse(text).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
-        return NameLookup::There;
+        return NameLookup::Found;
     }
     NameLookup::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
 }
@@ -242,7 +242,7 @@ fn look_up_failure(items: &Items<'_>, text: &str) -> NameLookup {
     let of_rules = rules.filter_map(|rule| rule.get("name").or_else(|| rule.get("id"))?.as_str().map(str::to_owned));
     let names: Vec<String> = of_rules.chain(ENGINE_FAILURES.map(str::to_owned)).collect();
     if names.iter().any(|name| name == text) {
-        return NameLookup::There;
+        return NameLookup::Found;
     }
     NameLookup::Nothing { suggestion: closest(text, names.iter().map(String::as_str)) }
 }
@@ -254,7 +254,7 @@ fn look_up_tool_name(items: &Items<'_>, text: &str) -> NameLookup {
     let tools: Vec<(&ItemId, String)> = list.iter().map(|entry| (&entry.id, tool_name(&entry.id))).collect();
     let mut all = own.chain(tools.iter().map(|(_, name)| name.as_str()));
     if all.clone().any(|name| name == text) {
-        return NameLookup::There;
+        return NameLookup::Found;
     }
     // The text may be an id, or the last segment of an id, instead of the name that a model calls.
     let mut of_item =

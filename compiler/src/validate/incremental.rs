@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, SourceId};
 
-use super::capability::{PatternAnswers, PatternMatcher};
+use super::capability::{PatternMatcher, PatternMemo};
 use super::{
     CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, prefix,
     project_ids, raises, repeated_text, run_checks, spawn,
@@ -46,8 +46,8 @@ impl CheckSession {
 /// Cached results of a project's units.
 #[derive(Default)]
 pub(super) struct CheckCache {
-    pub shares: UnitReports,
-    pub answers: PatternAnswers,
+    pub reports: UnitReports,
+    pub memo: PatternMemo,
     /// Number of cached pattern answers and palettes after the last eviction.
     pub sizes_after_eviction: (usize, usize),
     pub analyses: ProjectAnalyses,
@@ -72,10 +72,10 @@ impl CheckCache {
     ) -> (Self, PatternMatcher) {
         let fuel = Fuel::share(directives);
         changes.everything |= fuel != self.fuel;
-        let answers = if changes.everything { PatternAnswers::default() } else { std::mem::take(&mut self.answers) };
+        let answers = if changes.everything { PatternMemo::default() } else { std::mem::take(&mut self.memo) };
         let moved =
             [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool].into_iter().any(|k| changes.affects_list(k));
-        let (reach, patterns) = PatternMatcher::from_answers(answers, items, moved);
+        let (reach, patterns) = PatternMatcher::from_memo(answers, items, moved);
         changes.reads.extend(patterns.into_iter().map(Dependency::Pattern));
         self.lowered.invalidate(changes);
         self.analyses.mentions.invalidate(changes);
@@ -89,16 +89,16 @@ impl CheckCache {
     /// Evicts patterns that no file contains any more, and their palettes, once enough of them have accumulated.
     /// `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
-        let shares = &self.shares;
-        let is_used = |read: &Dependency| settings.contains(read) || shares.depends_on(read);
+        let reports = &self.reports;
+        let is_used = |read: &Dependency| settings.contains(read) || reports.depends_on(read);
         if self.sizes_after_eviction == (0, 0) {
             // In the first check, all entries are in use.
-            self.sizes_after_eviction = (self.answers.len(), self.lowered.palette_count());
+            self.sizes_after_eviction = (self.memo.len(), self.lowered.palette_count());
         }
         let (patterns, palettes) = self.sizes_after_eviction;
-        if self.answers.len() > 2 * patterns + EVICTION_SLACK {
-            self.answers.evict_unused(is_used);
-            self.sizes_after_eviction.0 = self.answers.len();
+        if self.memo.len() > 2 * patterns + EVICTION_SLACK {
+            self.memo.evict_unused(is_used);
+            self.sizes_after_eviction.0 = self.memo.len();
         }
         if self.lowered.palette_count() > 2 * palettes + EVICTION_SLACK {
             self.lowered.evict_palettes(is_used);
@@ -128,9 +128,9 @@ pub(super) struct UnitReports {
 
 /// A chunk of neighboring units.
 struct Chunk {
-    shares: Vec<(Unit, Option<UnitReport>)>,
+    reports: Vec<(Unit, Option<UnitReport>)>,
     /// The merged results and dependencies of the chunk; `None` until they are computed.
-    whole: Option<UnitReport>,
+    merged: Option<UnitReport>,
 }
 
 impl UnitReports {
@@ -148,10 +148,10 @@ impl UnitReports {
             self.split_into_chunks(lists);
         }
         for block in &mut self.blocks {
-            if block.whole.as_ref().is_some_and(|whole| !changes.affects(&whole.reads)) {
+            if block.merged.as_ref().is_some_and(|whole| !changes.affects(&whole.reads)) {
                 continue;
             }
-            for ((kind, id), share) in &mut block.shares {
+            for ((kind, id), share) in &mut block.reports {
                 if share.as_ref().is_some_and(|share| !changes.affects(&share.reads)) {
                     continue;
                 }
@@ -161,34 +161,34 @@ impl UnitReports {
                 *share = Some(new);
             }
             let whole = block.together();
-            self.unnamed.replace(block.whole.as_ref().map(|whole| &whole.knowledge), &whole.knowledge);
-            block.whole = Some(whole);
+            self.unnamed.replace(block.merged.as_ref().map(|whole| &whole.knowledge), &whole.knowledge);
+            block.merged = Some(whole);
         }
     }
 
     /// Returns the merged results, one per chunk, in the order of the units.
     pub fn merged_chunks(&self) -> Vec<&UnitReport> {
-        self.blocks.iter().filter_map(|block| block.whole.as_ref()).collect()
+        self.blocks.iter().filter_map(|block| block.merged.as_ref()).collect()
     }
 
     /// Returns each directive with the files of its chains.
     pub fn chains(&self) -> impl Iterator<Item = (&ItemId, &[SourceId])> {
-        let shares = self.blocks.iter().flat_map(|block| &block.shares);
-        let directives = shares.filter(|((kind, _), _)| *kind == ItemKind::Directive);
+        let reports = self.blocks.iter().flat_map(|block| &block.reports);
+        let directives = reports.filter(|((kind, _), _)| *kind == ItemKind::Directive);
         directives.filter_map(|((_, id), share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
     /// Returns true if any unit depends on this read.
     pub fn depends_on(&self, read: &Dependency) -> bool {
-        self.blocks.iter().filter_map(|block| block.whole.as_ref()).any(|whole| whole.reads.contains(read))
+        self.blocks.iter().filter_map(|block| block.merged.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
     /// Splits the units into chunks if the lists changed; if the units are the same, the chunks stay.
     fn split_into_chunks(&mut self, lists: &UnitLists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
-        let before = self.blocks.iter().flat_map(|block| &block.shares).map(|((kind, id), _)| (*kind, id));
+        let before = self.blocks.iter().flat_map(|block| &block.reports).map(|((kind, id), _)| (*kind, id));
         if !before.eq(units.iter().copied()) {
-            let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.shares);
+            let before = std::mem::take(&mut self.blocks).into_iter().flat_map(|block| block.reports);
             let mut known: HashMap<Unit, Option<UnitReport>> = before.collect();
             let mut share = |(kind, id): &(ItemKind, &ItemId)| {
                 let unit = (*kind, (*id).clone());
@@ -196,7 +196,7 @@ impl UnitReports {
                 (unit, share)
             };
             let block =
-                |units: &[(ItemKind, &ItemId)]| Chunk { shares: units.iter().map(&mut share).collect(), whole: None };
+                |units: &[(ItemKind, &ItemId)]| Chunk { reports: units.iter().map(&mut share).collect(), merged: None };
             // Merging into an existing chunk is slower than scanning another one.
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
             self.unnamed = knowledge_use::UnreferencedKnowledge::default();
@@ -210,11 +210,11 @@ impl UnitReports {
 impl Chunk {
     fn together(&self) -> UnitReport {
         let mut whole = UnitReport::default();
-        let shares = || self.shares.iter().filter_map(|(_, share)| share.as_ref());
-        for share in shares() {
+        let reports = || self.reports.iter().filter_map(|(_, share)| share.as_ref());
+        for share in reports() {
             whole.merge(share);
         }
-        whole.reads = shares().map(|share| &share.reads).collect();
+        whole.reads = reports().map(|share| &share.reads).collect();
         whole
     }
 }
@@ -235,11 +235,11 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
-    list.is_some_and(|list| project_has(list, id)) && !is_export(*kind, id)
+    list.is_some_and(|list| is_project_item(list, id)) && !is_export(*kind, id)
 }
 
 /// Returns true if the project has an item, according to the list of its kind.
-pub(super) fn project_has(list: &[Entry], id: &ItemId) -> bool {
+pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }

@@ -14,7 +14,7 @@ use crate::item::{Dependency, Directive, HookDecl, Invalidation, Items, Knowledg
 use crate::semantics::glob::Glob;
 use crate::world::{Entry, ItemKind, Space};
 
-use super::incremental::{Merge, Unit, project_has};
+use super::incremental::{Merge, Unit, is_project_item};
 use super::{is_export, project_ids};
 
 /// References to knowledge found so far, by the span where they are written, because many directives share a line.
@@ -193,7 +193,7 @@ pub fn report_unreached(
 }
 
 /// Drops reports of knowledge that a misspelled id probably means, because the misspelling is reported.
-pub fn drop_misspelt(found: &mut Diagnostics) {
+pub fn drop_misspelled(found: &mut Diagnostics) {
     let meant = |one: &Diagnostic| {
         if let Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
         | Diagnostic::Item(ItemError::Dangling { suggestion, .. }) = one
@@ -258,7 +258,7 @@ impl KnowledgeMentions {
 
     /// Drops the mentions in unreached knowledge, until no more can be dropped. A knowledge entry is unreached if it is
     /// in `ids` and has no mention itself.
-    fn drop_unreached_places(&mut self, ids: &[ItemId]) {
+    fn drop_unreached_mentions(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {
                 unit.0 != ItemKind::Knowledge || !ids.contains(&unit.1) || matches!(self.by.get(&unit.1), Some(Some(_)))
@@ -281,7 +281,7 @@ impl KnowledgeMentions {
     /// Finds mentions of the ids. An id without a mention in the previous search is searched for only in changed items.
     fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let before: Vec<ItemId> = self.by.keys().cloned().collect();
-        self.drop_unreached_places(&ids);
+        self.drop_unreached_mentions(&ids);
         let candidates: BTreeSet<ItemId> = ids.iter().cloned().collect();
         let mut by = BTreeMap::new();
         let (mut anew, mut left) = (BTreeSet::new(), BTreeSet::new());
@@ -304,7 +304,7 @@ impl KnowledgeMentions {
         let newly_reached = before.into_iter().filter(|id| !candidates.contains(id));
         let changed = self.changed.into_iter().chain(newly_reached.map(|id| (ItemKind::Knowledge, id)));
         for unit in changed.filter(is_source) {
-            if project_has(&items.list(unit.0), &unit.1) && !is_export(unit.0, &unit.1) {
+            if is_project_item(&items.list(unit.0), &unit.1) && !is_export(unit.0, &unit.1) {
                 search.unit(items, &unit);
             }
         }
@@ -329,7 +329,7 @@ impl KnowledgeMentions {
             }
         }
         search.left.extend(nowhere);
-        search.follow_candidates(items);
+        search.search_mentioned_entries(items);
         let MentionSearch { left, mut by } = search;
         by.extend(left.into_iter().map(|id| (id, None)));
         Self { by, changed: Vec::new() }
@@ -344,7 +344,7 @@ struct MentionSearch {
 
 impl MentionSearch {
     /// Searches each knowledge entry that has a mention, including the entries whose mention this search finds.
-    fn follow_candidates(&mut self, items: &Items<'_>) {
+    fn search_mentioned_entries(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {
             let found = self.by.iter().filter(|(_, place)| place.is_some()).map(|(id, _)| id);

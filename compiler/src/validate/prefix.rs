@@ -86,10 +86,10 @@ impl CachePrefixChecks {
         let parts: Vec<_> = before.chain(chain).chain(at(Position::After).map(of_hook)).collect();
         for (i, (changes, _, hook)) in parts.iter().enumerate() {
             let Some(hook) = hook.filter(|_| *changes > ChangeFrequency::Never) else { continue };
-            let behind = parts.iter().skip(i + 1).filter(|(c, ..)| *c == ChangeFrequency::Never);
-            let behind = behind.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
-            if behind > 0 {
-                self.report_hook(hook, "with each thread", behind, "turns that start a thread", composed, model);
+            let tokens_after = parts.iter().skip(i + 1).filter(|(c, ..)| *c == ChangeFrequency::Never);
+            let tokens_after = tokens_after.fold(0_u64, |sum, (_, tokens, _)| sum.saturating_add(*tokens));
+            if tokens_after > 0 {
+                self.report_hook(hook, "with each thread", tokens_after, "turns that start a thread", composed, model);
             }
             // Parts behind the first change are not cached anyway.
             break;
@@ -116,8 +116,8 @@ impl CachePrefixChecks {
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
                     // A text that includes the previous prompt keeps that prefix; a new text does not.
                     let kept = if text.is_none() || includes_previous_prompt(placeholders) { 0 } else { system };
-                    let behind = first.saturating_add(kept);
-                    self.report_hook(hook, "with each prompt", behind, "prompts", composed, model);
+                    let tokens_after = first.saturating_add(kept);
+                    self.report_hook(hook, "with each prompt", tokens_after, "prompts", composed, model);
                 }
                 Some(_) | None => {}
             }
@@ -146,16 +146,16 @@ impl CachePrefixChecks {
             }
             let before = at(Position::Before).skip_while(|one| one.decl.span != hook.decl.span);
             let before = before.filter(|hook| frequencies.of(hook) == ChangeFrequency::Never);
-            let behind = before.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)));
+            let tokens_after = before.fold(0_u64, |sum, hook| sum.saturating_add(hook_tokens(hook, by)));
             let parts = [
                 items(&composed.before),
                 leaf.body_size(by).tokens,
                 items(&composed.after),
                 tokens_of_hooks(Position::After),
             ];
-            let behind = parts.into_iter().fold(behind, u64::saturating_add);
-            if behind >= MIN_STABLE_TOKENS {
-                self.report_hook(hook, "with each thread", behind, "threads", composed, model);
+            let tokens_after = parts.into_iter().fold(tokens_after, u64::saturating_add);
+            if tokens_after >= MIN_STABLE_TOKENS {
+                self.report_hook(hook, "with each thread", tokens_after, "threads", composed, model);
             }
             return;
         }
@@ -170,10 +170,10 @@ impl CachePrefixChecks {
             items(&composed.after),
             tokens_of_hooks(Position::After),
         ];
-        let behind = parts.into_iter().fold(0, u64::saturating_add);
-        if behind >= MIN_STABLE_TOKENS {
+        let tokens_after = parts.into_iter().fold(0, u64::saturating_add);
+        if tokens_after >= MIN_STABLE_TOKENS {
             let part = (format!("the input `{}` in the body", input.name), input.span, input.span);
-            self.report(part, Severity::Advice, "with each thread", behind, "threads", composed, model);
+            self.report(part, Severity::Advice, "with each thread", tokens_after, "threads", composed, model);
         }
     }
 
@@ -181,7 +181,7 @@ impl CachePrefixChecks {
         &mut self,
         hook: &ComposedHook,
         when: &'static str,
-        behind: u64,
+        tokens_after: u64,
         per: &'static str,
         composed: &Composed,
         model: &PlannedModel,
@@ -189,7 +189,7 @@ impl CachePrefixChecks {
         if hook.decl.space == Space::Project && !self.reported.contains_key(&hook.decl.span) {
             let part =
                 (format!("the content of the hook `{}`", hook.decl.id.node), hook.decl.span, hook.decl.item_span());
-            self.report(part, Severity::Warning, when, behind, per, composed, model);
+            self.report(part, Severity::Warning, when, tokens_after, per, composed, model);
         }
     }
 
@@ -200,19 +200,19 @@ impl CachePrefixChecks {
         (part, key, span): (String, Span, Span),
         severity: Severity,
         when: &'static str,
-        behind: u64,
+        tokens_after: u64,
         per: &'static str,
         composed: &Composed,
         model: &PlannedModel,
     ) {
         let more = model.prices.map(|p| p.input.saturating_sub(p.cache_read));
-        let price = more.and_then(|more| Nanos::from_u64(more).per_million(behind.saturating_mul(100)));
+        let price = more.and_then(|more| Nanos::from_u64(more).per_million(tokens_after.saturating_mul(100)));
         let problem = ContextError::VolatilePrefix {
             part,
             severity,
             when,
             directive: composed.id.to_string(),
-            tokens: behind,
+            tokens: tokens_after,
             per,
             price: price.map(|p| (p.to_string(), model.id.clone())),
             span,

@@ -46,7 +46,7 @@ impl<'s> SelectedDirectives<'s> {
         let Selection::Paths(paths) = self.selection else { return };
         let sources = items.sources();
         found.retain(|diagnostic| {
-            if let Diagnostic::Item(ItemError::Stray { path, .. })
+            if let Diagnostic::Item(ItemError::Unrecognized { path, .. })
             | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
             {
                 return is_under(path, paths);

@@ -37,7 +37,7 @@ const MIN_CALL_TOKENS: u64 = 20;
 pub struct RetryCounts(RefCell<Vec<(Arc<Node>, u64)>>);
 
 impl RetryCounts {
-    fn most(&self, file: Arc<Node>) -> u64 {
+    fn max_retries(&self, file: Arc<Node>) -> u64 {
         if let Some((_, most)) = self.0.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, &file)) {
             return *most;
         }
@@ -89,7 +89,7 @@ pub fn check(
             let span = limit.name.span.join(limit.value.span);
             found.push(LimitError::OneTurn { has_outputs: !composed.outputs.is_empty(), span });
         }
-        let because = LimitName::parse(&limit.name.node).and_then(|name| reachable.unreachable_because(name));
+        let because = LimitName::parse(&limit.name.node).and_then(|name| reachable.unreachable_reason(name));
         let Some(because) = because else { continue };
         found.push(LimitError::NeverBinds {
             name: limit.name.node.clone(),
@@ -141,13 +141,15 @@ impl ReachableLimits<'_, '_> {
     /// Returns an upper bound on the billed attempts of one turn.
     fn attempts(&self) -> u64 {
         let files = ["agent/resilience", "agent/error_classification"];
-        let most =
-            files.into_iter().filter_map(|file| self.items.config_by_name(file)).map(|file| self.retries.most(file));
+        let most = files
+            .into_iter()
+            .filter_map(|file| self.items.config_by_name(file))
+            .map(|file| self.retries.max_retries(file));
         most_attempts(most.max().unwrap_or(0))
     }
 
     /// Returns the reason why a limit is never reached.
-    fn unreachable_because(&self, name: LimitName) -> Option<String> {
+    fn unreachable_reason(&self, name: LimitName) -> Option<String> {
         let (limits, model) = (&self.audit.limits, &self.audit.model);
         let alone = "no grant allows the directive to start another directive".to_owned();
         let turn = model.context_window.saturating_add(model.requested_output(limits.output));

@@ -57,10 +57,10 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     for unrecognized_file in items.unrecognized_files() {
         let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
         if let Some(declaration) = find_declaration(&unrecognized_file, &mut uses) {
-            found.push(ItemError::StrayProgram { path: shorten(&unrecognized_file.path), declaration });
+            found.push(ItemError::UnrecognizedProgram { path: shorten(&unrecognized_file.path), declaration });
         } else if let Some((reason, suggestion)) = explain_unrecognized(&unrecognized_file) {
             let slash = if unrecognized_file.is_folder { "/" } else { "" };
-            found.push(ItemError::Stray {
+            found.push(ItemError::Unrecognized {
                 path: format!("{}{slash}", shorten(&unrecognized_file.path)),
                 reason,
                 suggestion,

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_SCHEMA_DEPTH, add_notes, take_unnameable_properties, types_of};
+use super::{MAX_SCHEMA_DEPTH, add_notes, remove_unnameable_properties, types_of};
 
 /// Completes the root and everything below it. Adds rules about properties with unusable names to `notes`.
 pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
     if let Some(map) = root.as_object_mut() {
-        notes.extend(take_unnameable_properties(map));
+        notes.extend(remove_unnameable_properties(map));
         complete_map(map, 0);
     }
 }
@@ -15,7 +15,7 @@ pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
 fn complete(schema: &mut Value, depth: usize) {
     match schema {
         Value::Object(map) if depth <= MAX_SCHEMA_DEPTH => {
-            let notes = take_unnameable_properties(map);
+            let notes = remove_unnameable_properties(map);
             add_notes(map, &notes);
             complete_map(map, depth);
         }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::complete::bound_tuple;
 use super::merge::merge_all;
-use super::{add_notes, take_unnameable_properties, types_of};
+use super::{add_notes, remove_unnameable_properties, types_of};
 
 /// Limits of following references: levels of a recursive definition, and total depth. If the result is too large, the
 /// next, smaller limits are tried.
@@ -58,7 +58,7 @@ const DESCRIBED_KEYWORDS: [&str; 29] = [
 pub(super) fn convert_root(original: &Value, mut root: Map<String, Value>, notes: &mut Vec<String>) -> Value {
     root.shift_remove("$defs");
     root.shift_remove("definitions");
-    notes.extend(take_unnameable_properties(&mut root));
+    notes.extend(remove_unnameable_properties(&mut root));
     let (mut result, mut rules_of_root) = (Map::new(), Vec::new());
     for (levels, depth) in EFFORTS {
         let mut converter = SubsetConverter { original, levels, depth, schemas: 0, references: Vec::new() };
@@ -317,7 +317,7 @@ impl SubsetConverter<'_> {
         notes: &mut Vec<String>,
         depth: usize,
     ) {
-        notes.extend(take_unnameable_properties(map));
+        notes.extend(remove_unnameable_properties(map));
         let mut properties = Map::new();
         for (name, schema) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
             properties.insert(name.clone(), self.convert(schema, depth + 1));

@@ -21,7 +21,7 @@ pub struct MapWorld<'b> {
     unrecognized: BTreeSet<UnrecognizedFile>,
     /// Context files by space and path.
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
-    behind: Option<&'b dyn World>,
+    fallback: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
     project_is_user_space: bool,
 }
@@ -32,8 +32,8 @@ impl<'b> MapWorld<'b> {
     }
 
     /// Creates a map that looks up missing files in `behind`, space by space.
-    pub fn with_fallback(behind: &'b dyn World) -> Self {
-        Self { behind: Some(behind), ..Self::default() }
+    pub fn with_fallback(fallback: &'b dyn World) -> Self {
+        Self { fallback: Some(fallback), ..Self::default() }
     }
 
     /// Sets the reader of scripts. If neither this map nor the world behind it has a reader, every script is an error.
@@ -96,7 +96,7 @@ impl<'b> MapWorld<'b> {
 
 impl World for MapWorld<'_> {
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
-        let mut found = match self.behind {
+        let mut found = match self.fallback {
             Some(world) => world.candidates(kind, id)?,
             None => Vec::new(),
         };
@@ -124,7 +124,7 @@ impl World for MapWorld<'_> {
     }
 
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
-        let mut entries = match self.behind {
+        let mut entries = match self.fallback {
             Some(world) => world.list(kind)?,
             None => Vec::new(),
         };
@@ -133,7 +133,7 @@ impl World for MapWorld<'_> {
                 continue;
             }
             for (space, files) in spaces {
-                if self.behind.is_some() {
+                if self.fallback.is_some() {
                     entries.retain(|e| !(e.id == *id && e.space == *space));
                 }
                 entries.extend(files.iter().map(|(path, _)| Entry {
@@ -148,7 +148,7 @@ impl World for MapWorld<'_> {
     }
 
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
-        let behind = self.behind.map_or_else(|| Ok(Vec::new()), World::context_files)?;
+        let behind = self.fallback.map_or_else(|| Ok(Vec::new()), World::context_files)?;
         let file = |space: Space, name: &str| {
             let bytes = self.context.get(&(space, Arc::from(name)))?.clone();
             Some(ContextFile { space, path: name.into(), bytes })
@@ -170,14 +170,14 @@ impl World for MapWorld<'_> {
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         let mut unrecognized = self.unrecognized.clone();
-        if let Some(world) = self.behind {
+        if let Some(world) = self.fallback {
             unrecognized.extend(world.unrecognized_files()?);
         }
         Ok(unrecognized.into_iter().collect())
     }
 
     fn scripts(&self) -> &dyn ScriptReader {
-        match (self.scripts, self.behind) {
+        match (self.scripts, self.fallback) {
             (Some(scripts), _) => scripts,
             (None, Some(world)) => world.scripts(),
             (None, None) => &NoScriptReader,
@@ -185,7 +185,7 @@ impl World for MapWorld<'_> {
     }
 
     fn project_is_user_space(&self) -> bool {
-        self.project_is_user_space || self.behind.is_some_and(World::project_is_user_space)
+        self.project_is_user_space || self.fallback.is_some_and(World::project_is_user_space)
     }
 }
 

@@ -67,7 +67,7 @@ pub enum ApprovalPolicy {
 
 impl ApprovalPolicy {
     /// Returns false if the policy allows every call without requesting an approval.
-    pub fn is_attended(&self) -> bool {
+    pub fn has_approver(&self) -> bool {
         match self {
             Self::Allow => false,
             Self::Ask(_) | Self::Deny | Self::Queue => true,

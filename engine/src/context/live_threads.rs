@@ -219,7 +219,7 @@ impl EngineContext {
     }
 
     /// Returns true if a thread in the tree of `root` waits for an approval.
-    pub fn is_person_asked(&self, root: &str) -> bool {
+    pub fn is_approval_pending(&self, root: &str) -> bool {
         self.live().asking.contains_key(root)
     }
 

@@ -63,17 +63,17 @@ impl CachedWorld {
                     (*space, path, *listed)
                 }
                 FileChange::Folder { space, path } => {
-                    if ItemKind::Config.concerns(path) {
+                    if ItemKind::Config.covers_path(path) {
                         return false;
                     }
-                    self.files.get_mut().retain(|kind, _| !kind.concerns(path));
+                    self.files.get_mut().retain(|kind, _| !kind.covers_path(path));
                     touched = None;
                     (*space, path, true)
                 }
             };
             if kinds {
                 for kind in ItemKind::ALL {
-                    if kind.concerns(path) {
+                    if kind.covers_path(path) {
                         self.lists.get_mut().remove(&kind);
                         self.disk.forget_listing(space, kind);
                         if let Some(touched) = &mut touched {

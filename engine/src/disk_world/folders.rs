@@ -58,7 +58,8 @@ impl FolderCache {
         if let Some(known) = self.folders.borrow().get(&key) {
             return Rc::clone(known);
         }
-        let names = if self.is_root_there(space, dir, folder) { read_names(dir, folder) } else { FolderNames::Missing };
+        let names =
+            if self.has_top_level_folder(space, dir, folder) { read_names(dir, folder) } else { FolderNames::Missing };
         let names = Rc::new(names);
         self.folders.borrow_mut().insert(key, Rc::clone(&names));
         names
@@ -66,7 +67,7 @@ impl FolderCache {
 
     /// Returns true if the top-level folder in `.ai/` that contains `folder` exists. If it does not, `folder` does not
     /// exist either.
-    fn is_root_there(&self, space: Space, dir: &Dir, folder: &str) -> bool {
+    fn has_top_level_folder(&self, space: Space, dir: &Dir, folder: &str) -> bool {
         let root = folder.match_indices('/').nth(1).and_then(|(end, _)| folder.get(..end)).unwrap_or(folder);
         let is_there = || dir.symlink_metadata(root).map_or_else(|error| !is_missing(&error), |_| true);
         *self.roots.borrow_mut().entry((space, Box::from(root))).or_insert_with(is_there)

@@ -88,7 +88,7 @@ impl Watcher {
             let path = format!("{folder}/{name}");
             // The folders of other clients (`.claude`, `.agents`) contain state beside the items. Changes of state are
             // ignored.
-            if !folder.starts_with(".ai") && !ItemKind::ALL.iter().any(|kind| kind.concerns(&path)) {
+            if !folder.starts_with(".ai") && !ItemKind::ALL.iter().any(|kind| kind.covers_path(&path)) {
                 continue;
             }
             let listed = ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
@@ -134,7 +134,7 @@ impl Watcher {
             | WatchFlags::ONLYDIR;
         let mut folders = vec![(folder.to_owned(), 0_usize)];
         while let Some((folder, depth)) = folders.pop() {
-            if !ItemKind::ALL.iter().any(|kind| kind.concerns(&folder)) {
+            if !ItemKind::ALL.iter().any(|kind| kind.covers_path(&folder)) {
                 continue;
             }
             match inotify::add_watch(&self.inotify, root.join(&folder), flags) {

@@ -57,7 +57,7 @@ pub struct EmbeddedDriver {
     /// The processes of persistent tools.
     persistent: Arc<PersistentProcesses>,
     /// Cancels the calls in progress.
-    halting: CancellationSource,
+    call_cancellation: CancellationSource,
     /// Ids of single calls that are stopped.
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
@@ -92,7 +92,7 @@ impl EmbeddedDriver {
     ) -> Result<Self, DriveError> {
         let hooks = engine.plans.hooks(plan_id, &plan, &launch.inputs)?;
         let (provider, fallback, tools) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        let (halting, hook_children) = (CancellationSource::new(), Mutex::default());
+        let (call_cancellation, hook_children) = (CancellationSource::new(), Mutex::default());
         let most = plan.settings.values().max_concurrent_children;
         let running = Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let stopped_calls = watch::Sender::default();
@@ -112,7 +112,7 @@ impl EmbeddedDriver {
             fallback,
             tools,
             persistent,
-            halting,
+            call_cancellation,
             stopped_calls,
             hook_children,
             narrowed: Mutex::default(),
@@ -150,7 +150,7 @@ impl EmbeddedDriver {
     }
 
     /// Completes at the deadline.
-    async fn reach(&self, deadline: Option<Deadline>) {
+    async fn wait_for_deadline(&self, deadline: Option<Deadline>) {
         match deadline {
             Some(deadline) => self.engine.clock.elapse(deadline.remaining_ms).await,
             None => std::future::pending().await,
@@ -198,7 +198,7 @@ impl EmbeddedDriver {
         let called = tokio::select! {
             biased;
             called = text_tools::call(&*provider, request, &live) => called,
-            () = self.reach(deadline) => Err(CallError::cut_at_deadline(received.load(Ordering::Relaxed))),
+            () = self.wait_for_deadline(deadline) => Err(CallError::cut_at_deadline(received.load(Ordering::Relaxed))),
         };
         stream.end().await;
         match called {
@@ -210,10 +210,10 @@ impl EmbeddedDriver {
     /// Completes some time after the deadline: children have the deadline of their parent, and need a moment to end.
     /// While a child waits for an approval, the deadline of its ancestors does not pass.
     async fn give_up_waiting(&self, deadline: Option<Deadline>) {
-        self.reach(deadline).await;
+        self.wait_for_deadline(deadline).await;
         loop {
             self.engine.clock.elapse(CHILD_END_GRACE_MS).await;
-            if !self.engine.is_person_asked(&self.launch.root) {
+            if !self.engine.is_approval_pending(&self.launch.root) {
                 return;
             }
         }
@@ -375,7 +375,7 @@ impl Driver for EmbeddedDriver {
     }
 
     fn halt(&self) -> CancellationToken {
-        self.halting.token()
+        self.call_cancellation.token()
     }
 
     fn forward(&self, children: &[String], message: &ControlMessage) {
@@ -384,7 +384,7 @@ impl Driver for EmbeddedDriver {
         for child in children.chain(of_hooks) {
             self.engine.send_message(&child, message.clone());
         }
-        self.halting.cancel();
+        self.call_cancellation.cancel();
     }
 
     fn stop_call(&self, call_id: &str) {

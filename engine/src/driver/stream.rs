@@ -89,7 +89,7 @@ struct AttemptStreamState {
 struct LiveFile {
     live: LiveWriter,
     /// True once the attempt has ended; nothing more is written.
-    is_over: bool,
+    is_closed: bool,
 }
 
 #[derive(Default)]
@@ -127,7 +127,7 @@ impl AttemptStream {
         // The lock waits for a write in progress.
         let cut = tokio::task::spawn_blocking(move || {
             let mut file = shared.file();
-            file.is_over = true;
+            file.is_closed = true;
             file.live.clear()
         });
         if let Ok(Err(error)) = cut.await {
@@ -138,7 +138,7 @@ impl AttemptStream {
 
 impl AttemptStreamState {
     fn new(disk: Arc<dyn Disk>, thread: ThreadId, turn: u64, attempt: u32) -> Self {
-        let file = Mutex::new(LiveFile { live: LiveWriter::new(disk, &thread), is_over: false });
+        let file = Mutex::new(LiveFile { live: LiveWriter::new(disk, &thread), is_closed: false });
         Self { thread, turn, attempt, gathered: Mutex::default(), file }
     }
 
@@ -196,7 +196,7 @@ async fn write(shared: Arc<AttemptStreamState>) {
         let of = Arc::clone(&shared);
         let append = move || {
             let mut file = of.file();
-            if file.is_over { Ok(()) } else { file.live.append(&pieces) }
+            if file.is_closed { Ok(()) } else { file.live.append(&pieces) }
         };
         match tokio::task::spawn_blocking(append).await {
             Ok(Ok(())) => {}

@@ -525,13 +525,13 @@ pub struct StateSet {
 pub struct Compacted {
     pub through: u64,
     pub summary: String,
-    #[serde(default, skip_serializing_if = "is_none_kept")]
+    #[serde(default, skip_serializing_if = "is_zero_usize")]
     pub keep: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_none_kept(keep: &usize) -> bool {
-    *keep == 0
+fn is_zero_usize(count: &usize) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -47,7 +47,7 @@ fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
 /// signature.
 fn insert_checkpoint(state: &ThreadState, events: &mut Vec<EventBody>) {
     let turn = state.cost.turns;
-    if turn <= state.sealed {
+    if turn <= state.checkpoint_turn {
         return;
     }
     let over = |body: &EventBody| matches!(body, EventBody::AttemptIntended(_) | EventBody::Ended(_));
@@ -67,7 +67,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     match signal.fact {
         Fact::Tick => match advance(plan, state, at).decision {
             StepResult::Write(events) => events,
-            StepResult::Do(_) | StepResult::Gives(_) => Vec::new(),
+            StepResult::Do(_) | StepResult::Finished(_) => Vec::new(),
         },
         Fact::Opened { launch, plan_id, continues } => {
             let mut events = vec![
@@ -118,7 +118,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         }
         Fact::ShellRan { id, answer, exit_code, duration_ms } => shell_ran(state, &id, *answer, exit_code, duration_ms),
         Fact::Answered(answer) => events_of_answer(plan, state, answer, None, at),
-        Fact::Mail { id, message } => mail(plan, state, id, message, at),
+        Fact::Mail { id, message } => record_message(plan, state, id, message, at),
         Fact::FileChanged(change) => vec![EventBody::FileChanged(change)],
     }
 }
@@ -140,7 +140,7 @@ fn events_of_answer(
         StepResult::Do(super::Effect::Ask { origin, .. }) => {
             vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer })]
         }
-        StepResult::Do(_) | StepResult::Write(_) | StepResult::Gives(_) => Vec::new(),
+        StepResult::Do(_) | StepResult::Write(_) | StepResult::Finished(_) => Vec::new(),
     }
 }
 
@@ -162,7 +162,7 @@ fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };
     let Some(failed) = &state.failed else { return };
-    let failures = state.failures.saturating_sub(state.forgiven);
+    let failures = state.failures.saturating_sub(state.failures_before_fallback);
     let most = retry::max_retries(plan, &failed.error, failures).max(1);
     if state.hook_retries < most {
         return;
@@ -219,7 +219,7 @@ fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
 
 fn events_of_reply(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
-    let settled = settlement(plan, &attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
+    let settled = settlement(plan, &attempt.settlement(reply.usage, reply.uncounted, state.on_fallback));
     if attempt.compacts {
         return events_of_summary(plan, state, attempt, &reply, settled);
     }
@@ -257,7 +257,7 @@ fn events_of_summary(
         let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
-    let keep = super::retained_messages::kept_beside_summary(plan, &state.conversation.messages);
+    let keep = super::retained_messages::count_retained_messages(plan, &state.conversation.messages);
     vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
 }
 
@@ -265,7 +265,7 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| attempt.reserved) else { return Vec::new() };
     let seed = state.launch.as_ref().map_or(0, |launch| launch.seed);
     let draw = SeededJitter::new(seed, attempt.turn, attempt.number);
-    let failures = state.failures.saturating_sub(state.forgiven);
+    let failures = state.failures.saturating_sub(state.failures_before_fallback);
     let (classification, retry_delay_ms) = retry::classify_failure(plan, &error, failures, draw, at);
     // If the wait would not end before the deadline, or if the call was cut at the deadline, the duration limit stops
     // the thread at once.
@@ -284,7 +284,7 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     let fallback = fallback.map(|model| format!("{}/{}", model.provider, model.id));
     // A summary is requested once; without one the thread is handed off.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
-    let settled = settlement(plan, &attempt.owed_after_failure(&error, state.on_fallback));
+    let settled = settlement(plan, &attempt.settlement_after_failure(&error, state.on_fallback));
     let (turn, attempt) = (attempt.turn, attempt.number);
     let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
     let mut events = vec![EventBody::AttemptFailed(Box::new(failed)), settled];
@@ -371,8 +371,8 @@ fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
 
-fn mail(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, at: i64) -> Vec<EventBody> {
-    if state.mail.received.contains(&id) {
+fn record_message(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, at: i64) -> Vec<EventBody> {
+    if state.mailbox.received.contains(&id) {
         return Vec::new();
     }
     let answer = match &message {
@@ -456,7 +456,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
             super::gate::GateDecision::Run(allowed) => allowed.idempotent,
             super::gate::GateDecision::Spawn(_) | super::gate::GateDecision::Keep(_) => true,
             super::gate::GateDecision::Return
-            | super::gate::GateDecision::Asks { .. }
+            | super::gate::GateDecision::NeedsApproval { .. }
             | super::gate::GateDecision::Answer { .. } => false,
         };
         if call.phase == CallPhase::Started && !again {

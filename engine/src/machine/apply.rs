@@ -28,7 +28,7 @@ mod observe;
 pub fn apply(state: &mut ThreadState, event: &Event) {
     if state.events == 0 {
         state.clock.since = event.ts;
-        state.clock.began = event.ts;
+        state.clock.started_at = event.ts;
     }
     // A clock that was set back must not count owned time twice.
     let before = state.clock.now;
@@ -59,7 +59,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::ToolStarted(started) => {
             begin(state, started.index, started.group_end, CallPhase::Started, event.ts);
         }
-        EventBody::ToolCallResult(result) => answered(state, result),
+        EventBody::ToolCallResult(result) => apply_tool_result(state, result),
         EventBody::ChildIntended(child) => {
             begin(state, child.index, child.group_end, CallPhase::Spawning(child.spawn), event.ts);
             state.children.insert(
@@ -85,7 +85,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         }
         EventBody::ChildEnded(ended) => child_ended(state, ended),
         EventBody::Mail(mail) => {
-            state.mail.received.insert(mail.id.clone());
+            state.mailbox.received.insert(mail.id.clone());
             on_control_message(state, &mail.id, &mail.message);
         }
         EventBody::Limit(hit) => limit(state, hit),
@@ -105,12 +105,12 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             chat::abandon_compaction(state);
             resume_parked(state);
         }
-        EventBody::Compacted(compacted) => summarised(state, compacted),
+        EventBody::Compacted(compacted) => summarized(state, compacted),
         EventBody::Ended(ended) => {
             state.question.take_if(|_| ended.status != Status::Suspended);
             state.ended = Some(ended.clone());
         }
-        EventBody::Checkpoint(checkpoint) => state.sealed = checkpoint.turn,
+        EventBody::Checkpoint(checkpoint) => state.checkpoint_turn = checkpoint.turn,
         EventBody::PromptStarted(started) => chat::on_prompt_started(state, started),
         EventBody::UserInput(input) => chat::on_user_input(state, input),
         EventBody::Retracted(retracted) => state.edit_queued(&retracted.input, |_| false),
@@ -156,11 +156,11 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
             }
         }
         MessageSource::Steer => {
-            state.mail.steering.pop_front();
+            state.mailbox.steering.pop_front();
             state.position = RunPosition::After(Node::Inbox, Outcome::Message);
         }
         MessageSource::FollowUp => {
-            state.mail.following.pop_front();
+            state.mailbox.follow_ups.pop_front();
             state.position = RunPosition::After(Node::Inbox, Outcome::Message);
         }
         MessageSource::ContinueReply => {
@@ -189,7 +189,8 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
 }
 
 fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
-    let owed = state.attempt.as_ref().map(|attempt| attempt.owed(reply.usage, reply.uncounted, state.on_fallback));
+    let pending =
+        state.attempt.as_ref().map(|attempt| attempt.settlement(reply.usage, reply.uncounted, state.on_fallback));
     let counted = reply.uncounted.is_none() && state.conversation.operations.is_empty();
     state.conversation.measured = counted.then(|| MeasuredTokens {
         input: reply.usage.whole_input(),
@@ -201,11 +202,11 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     });
     state.conversation.operations.clear();
     state.cost.turns += 1;
-    state.owed = owed;
+    state.pending_settlement = pending;
     state.attempt = None;
     state.attempts = 0;
     state.failures = 0;
-    state.forgiven = 0;
+    state.failures_before_fallback = 0;
     state.hook_retries = 0;
     state.failed = None;
     let refused = reply.stop == StopReason::Refusal;
@@ -234,7 +235,8 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
 
 fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     let compacts = state.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
-    state.owed = state.attempt.as_ref().map(|attempt| attempt.owed_after_failure(&failed.error, state.on_fallback));
+    state.pending_settlement =
+        state.attempt.as_ref().map(|attempt| attempt.settlement_after_failure(&failed.error, state.on_fallback));
     state.attempt = None;
     state.failures += 1;
     state.conversation.operations.clear();
@@ -245,7 +247,7 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
         Outcome::Failed
     } else if failed.fallback.is_some() {
         state.on_fallback = true;
-        state.forgiven = state.failures;
+        state.failures_before_fallback = state.failures;
         Outcome::Failed
     } else if let Some(delay) = failed.retry_delay_ms {
         state.wait_until = Some(ts.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX)));
@@ -265,7 +267,7 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
 }
 
 /// Replaces the conversation with the summary, except for the thread's own prompt and the last messages.
-fn summarised(state: &mut ThreadState, compacted: &Compacted) {
+fn summarized(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.conversation.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
     // Commands of the user may precede the thread's own prompt.
@@ -309,7 +311,7 @@ fn settle(state: &mut ThreadState, settled: &Settled) {
     if state.attempt.as_ref().is_some_and(|a| a.turn == settled.turn && a.number == settled.attempt) {
         state.attempt = None;
     }
-    state.owed = None;
+    state.pending_settlement = None;
     if state.is_interrupted() && state.is_idle() {
         chat::end_compaction(state);
     }
@@ -354,18 +356,18 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
 /// Records the end of a child. The time that an awaited child waited for an approval does not count towards the
 /// duration of this thread.
 fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
-    let asked_ms = ended.cost.asked_ms;
+    let approval_wait_ms = ended.cost.approval_wait_ms;
     if let Some(child) = state.children.get_mut(&ended.spawn) {
         child.ended = Some(ended.status);
         child.last_thread_id = Some(ended.thread_id.clone());
         if !child.detached {
             // The children of a group wait at the same time, so only the longest wait is excluded.
-            state.clock.exclude(asked_ms.saturating_sub(state.calls.asked_ms));
-            state.calls.asked_ms = state.calls.asked_ms.max(asked_ms);
+            state.clock.exclude(approval_wait_ms.saturating_sub(state.calls.approval_wait_ms));
+            state.calls.approval_wait_ms = state.calls.approval_wait_ms.max(approval_wait_ms);
         }
     } else {
         state.hook_children.insert(ended.spawn);
-        state.clock.exclude(asked_ms);
+        state.clock.exclude(approval_wait_ms);
     }
     // Child tokens count only for the child; spend counts for both.
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
@@ -387,12 +389,12 @@ fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {
         calls.start = index;
-        calls.asked_ms = 0;
+        calls.approval_wait_ms = 0;
     }
     calls.end = calls.end.max(group_end).min(calls.list.len());
 }
 
-fn answered(state: &mut ThreadState, result: &ToolCallResult) {
+fn apply_tool_result(state: &mut ThreadState, result: &ToolCallResult) {
     // An answered call needs no approval any more.
     state.question.take_if(|question| question.origin == ApprovalOrigin::Call);
     enter_group(state, result.index, result.group_end);
@@ -460,9 +462,9 @@ fn answered(state: &mut ThreadState, result: &ToolCallResult) {
 
 fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessage) {
     match message {
-        ControlMessage::Cancel => state.mail.cancelled = true,
-        ControlMessage::Kill => state.mail.killed = true,
-        ControlMessage::Handoff => state.mail.handoff = true,
+        ControlMessage::Cancel => state.mailbox.cancelled = true,
+        ControlMessage::Kill => state.mailbox.killed = true,
+        ControlMessage::Handoff => state.mailbox.handoff = true,
         ControlMessage::Steer { text } => chat::queue_message(state, id, &UserInput::text(text), Delivery::Steer),
         ControlMessage::FollowUp { text } => chat::queue_message(state, id, &UserInput::text(text), Delivery::FollowUp),
         ControlMessage::Submit { input, delivery } => chat::queue_message(state, id, input, *delivery),
@@ -484,11 +486,11 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
         }
         ControlMessage::Shell { command, excluded } => chat::queue_command(state, id, command, *excluded),
         ControlMessage::Compact { focus } => chat::request_compaction(state, focus.as_ref()),
-        ControlMessage::Replan { plan } => chat::succeed(state, |next| next.plan = Some(plan.clone())),
+        ControlMessage::Replan { plan } => chat::set_successor(state, |next| next.plan = Some(plan.clone())),
         ControlMessage::Fork { prompt } => {
             let exists = state.chat.as_ref().is_some_and(|chat| (1..=chat.prompts).contains(prompt));
             if exists {
-                chat::succeed(state, |next| next.before_prompt = Some(*prompt));
+                chat::set_successor(state, |next| next.before_prompt = Some(*prompt));
             }
         }
         // These messages change no state themselves. The events that a withdrawal or a title causes follow.
@@ -572,7 +574,7 @@ impl CallState {
         Self {
             call,
             phase: CallPhase::Waiting,
-            hooked: false,
+            has_run_hooks: false,
             blocked: None,
             answer: None,
             cut: false,

@@ -119,7 +119,7 @@ pub enum GateDecision {
     /// `rye_directive_return`.
     Return,
     /// The call needs approval. `tool` is the tool that the call runs.
-    Asks {
+    NeedsApproval {
         capability: String,
         tool: Option<ItemId>,
     },
@@ -193,7 +193,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     match needs_approval(plan, &capability).map(|needs| needs && !is_automatic) {
         Ok(true) if !call.answer.is_some_and(Approval::is_approved) && attended => {
             let tool = action.runs().cloned();
-            return GateDecision::Asks { capability, tool };
+            return GateDecision::NeedsApproval { capability, tool };
         }
         Ok(_) => {}
         Err(error) => {
@@ -358,7 +358,7 @@ pub(super) fn next_call_group(plan: &Plan, state: &ThreadState, from: usize) -> 
         .find(|i| list.get(*i).is_some_and(|c| c.phase == super::state::CallPhase::Waiting))
         .unwrap_or(list.len());
     // A call that needs approval is a group of its own.
-    let waits = |index: usize| matches!(authorize(plan, state, index), GateDecision::Asks { .. });
+    let waits = |index: usize| matches!(authorize(plan, state, index), GateDecision::NeedsApproval { .. });
     let kind = |index: usize| {
         let call = list.get(index).filter(|_| !waits(index))?;
         group_kind(plan, &call.call.name, &call.call.input)

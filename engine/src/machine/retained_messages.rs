@@ -18,7 +18,7 @@ pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<
 
 /// Returns the number of last messages that are retained beside a summary. The retained messages may also start at a
 /// reply, because the summary is itself a user message.
-pub(super) fn kept_beside_summary(plan: &Plan, messages: &[SharedMessage]) -> usize {
+pub(super) fn count_retained_messages(plan: &Plan, messages: &[SharedMessage]) -> usize {
     let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
     // The first message is the prompt; compaction always keeps the prompt.

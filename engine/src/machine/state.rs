@@ -51,13 +51,13 @@ pub struct ThreadState {
     /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
     /// Failures of this turn before the fallback model took over; they no longer count.
-    pub forgiven: u32,
+    pub failures_before_fallback: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
     /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
     /// A settlement that is not recorded yet. Its attempt has ended.
-    pub owed: Option<PendingSettlement>,
+    pub pending_settlement: Option<PendingSettlement>,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
     pub calls: ReplyCalls,
@@ -69,7 +69,7 @@ pub struct ThreadState {
     pub hook_points: u64,
     /// Retries that `error` hooks requested in this turn.
     pub hook_retries: u32,
-    pub mail: Mailbox,
+    pub mailbox: Mailbox,
     /// The open approval request. A suspended thread retains it.
     pub question: Option<OpenApprovalRequest>,
     /// The limit that was reached.
@@ -92,14 +92,14 @@ pub struct ThreadState {
     /// True if the provider refused the last request because its prompt is too long.
     pub is_prompt_too_long: bool,
     /// Hook points that run once per thread and have run.
-    pub ran: BTreeSet<HookPoint>,
+    pub hook_points_run: BTreeSet<HookPoint>,
     /// Events whose observing hooks have not run yet.
     pub observations: VecDeque<Observation>,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
     pub ended: Option<Box<Ended>>,
     /// Number of turns at the last checkpoint.
-    pub sealed: u64,
+    pub checkpoint_turn: u64,
     /// Number of folded events.
     pub events: u64,
 }
@@ -117,7 +117,7 @@ pub enum RunPosition {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnedTime {
     /// The time of the first event.
-    pub began: i64,
+    pub started_at: i64,
     /// Milliseconds owned before `since`.
     pub before: i64,
     pub since: i64,
@@ -127,7 +127,7 @@ pub struct OwnedTime {
     /// time.
     pub paused: Option<i64>,
     /// Milliseconds that the thread, or children that it awaited, have waited for approvals.
-    pub asked_ms: i64,
+    pub approval_wait_ms: i64,
 }
 
 impl OwnedTime {
@@ -148,7 +148,7 @@ impl OwnedTime {
             (None, true) => self.paused = Some(now),
             (Some(at), false) => {
                 let waited = now.saturating_sub(at).max(0);
-                self.asked_ms = self.asked_ms.saturating_add(waited);
+                self.approval_wait_ms = self.approval_wait_ms.saturating_add(waited);
                 self.before = self.before.saturating_sub(waited);
                 self.paused = None;
             }
@@ -159,7 +159,7 @@ impl OwnedTime {
     /// Excludes the time that awaited children waited for an approval.
     pub fn exclude(&mut self, ms: u64) {
         let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-        self.asked_ms = self.asked_ms.saturating_add(ms);
+        self.approval_wait_ms = self.approval_wait_ms.saturating_add(ms);
         self.before = self.before.saturating_sub(ms);
     }
 }
@@ -214,7 +214,7 @@ pub struct ReplyCalls {
     pub end: usize,
     /// The longest time, in milliseconds, that an awaited child of the group waited for an approval. The children wait
     /// at the same time, so their waits are not added.
-    pub asked_ms: u64,
+    pub approval_wait_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -222,7 +222,7 @@ pub struct CallState {
     pub call: ToolCall,
     pub phase: CallPhase,
     /// True if the `tool_call` hooks have run for the call.
-    pub hooked: bool,
+    pub has_run_hooks: bool,
     /// The reason if a `tool_call` hook blocked the call.
     pub blocked: Option<String>,
     /// The answer to the approval request of the call.
@@ -280,7 +280,7 @@ pub struct Mailbox {
     /// Ids of received messages.
     pub received: BTreeSet<String>,
     pub steering: VecDeque<QueuedMessage>,
-    pub following: VecDeque<QueuedMessage>,
+    pub follow_ups: VecDeque<QueuedMessage>,
     pub cancelled: bool,
     pub killed: bool,
     pub handoff: bool,
@@ -342,17 +342,17 @@ impl ThreadState {
             attempts: 0,
             failures: 0,
             on_fallback: false,
-            forgiven: 0,
+            failures_before_fallback: 0,
             failed: None,
             wait_until: None,
-            owed: None,
+            pending_settlement: None,
             unsettled: Vec::new(),
             calls: ReplyCalls::default(),
             children: BTreeMap::new(),
             hook_children: BTreeSet::new(),
             hook_points: 0,
             hook_retries: 0,
-            mail: Mailbox::default(),
+            mailbox: Mailbox::default(),
             question: None,
             limit: None,
             stop: None,
@@ -365,11 +365,11 @@ impl ThreadState {
             continued_replies: 0,
             partial_outputs: None,
             is_prompt_too_long: false,
-            ran: BTreeSet::new(),
+            hook_points_run: BTreeSet::new(),
             observations: VecDeque::new(),
             store: Arc::default(),
             ended: None,
-            sealed: 0,
+            checkpoint_turn: 0,
             events: 0,
         }
     }
@@ -418,7 +418,7 @@ impl ThreadState {
     pub fn final_cost(&self) -> Cost {
         Cost {
             outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),
-            asked_ms: u64::try_from(self.clock.asked_ms).unwrap_or(0),
+            approval_wait_ms: u64::try_from(self.clock.approval_wait_ms).unwrap_or(0),
             ..self.cost
         }
     }
@@ -450,7 +450,7 @@ impl ThreadState {
 
     /// Returns true if the conversation of this thread starts with its own prompt or with retained messages, not with
     /// the whole conversation of another thread.
-    pub fn starts_afresh(&self) -> bool {
+    pub fn starts_new_conversation(&self) -> bool {
         self.launch.as_ref().is_none_or(|launch| match launch.origin {
             ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
             ThreadOrigin::Resume | ThreadOrigin::Fork | ThreadOrigin::Replan => false,
@@ -470,13 +470,13 @@ impl ThreadState {
     }
 
     /// Returns true if the last message comes from the model, so that the run would end here.
-    pub fn would_stop(&self) -> bool {
+    pub fn ends_with_reply(&self) -> bool {
         matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
     /// Returns the defect of the last reply, if the reply ends the turns and is incomplete.
     pub fn reply_defect(&self) -> Option<ReplyDefect> {
-        let stop = self.stop_reason.as_ref().filter(|_| self.would_stop() && self.calls.list.is_empty())?;
+        let stop = self.stop_reason.as_ref().filter(|_| self.ends_with_reply() && self.calls.list.is_empty())?;
         match stop {
             StopReason::Length | StopReason::ContextWindow => Some(ReplyDefect::Cut),
             StopReason::Other(_) => Some(ReplyDefect::UnknownStop),
@@ -506,13 +506,13 @@ impl ThreadState {
     /// Returns the next user message: a steering message, else the request for the rest of a reply, else a follow-up if
     /// the model would stop.
     pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
-        if let Some(message) = self.mail.steering.front() {
+        if let Some(message) = self.mailbox.steering.front() {
             return Some(WaitingMessage::of(MessageSource::Steer, message));
         }
         if let Some(text) = self.continue_reply() {
             return Some(WaitingMessage { source: MessageSource::ContinueReply, text, images: &[] });
         }
-        let message = self.mail.following.front().filter(|_| self.would_stop())?;
+        let message = self.mailbox.follow_ups.front().filter(|_| self.ends_with_reply())?;
         Some(WaitingMessage::of(MessageSource::FollowUp, message))
     }
 
@@ -530,7 +530,7 @@ impl ThreadState {
             return last;
         }
         let mut joined = self.conversation.cut_text.clone();
-        if let Some(last) = last.filter(|_| self.would_stop() && self.final_text().is_some()) {
+        if let Some(last) = last.filter(|_| self.ends_with_reply() && self.final_text().is_some()) {
             joined.push_str(&last);
         }
         Some(joined)

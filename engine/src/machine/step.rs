@@ -32,7 +32,7 @@ pub(super) use model::{settlement, turn_worst_case};
 /// Evaluates a step.
 pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     match node {
-        Node::Start => StepResult::Gives(Outcome::Ready),
+        Node::Start => StepResult::Finished(Outcome::Ready),
         Node::Hooks(point) => hooks(walk, point),
         Node::Inbox => inbox(walk),
         Node::Idle => chat::idle(walk),
@@ -46,7 +46,7 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
         Node::Return => calls::returned(walk),
         Node::Context => model::context(walk),
         Node::Compact => model::compact(walk),
-        Node::Handoff => StepResult::Gives(Outcome::Finished),
+        Node::Handoff => StepResult::Finished(Outcome::Finished),
         Node::Finish => finish(walk),
     }
 }
@@ -71,8 +71,8 @@ pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome)
 
 /// Returns the events that close open attempts and calls, before a cancelled or killed thread can end.
 pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
-    let killed = state.mail.killed;
-    if !killed && !state.mail.cancelled {
+    let killed = state.mailbox.killed;
+    if !killed && !state.mailbox.cancelled {
         return None;
     }
     // A cancellation takes effect between steps, so the call was not made. A kill interrupts the call.
@@ -148,7 +148,7 @@ pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
 /// Returns true if the thread must end and may not start anything.
 pub(super) fn is_ending(state: &ThreadState) -> bool {
-    state.mail.killed || state.mail.cancelled || state.stop.is_some()
+    state.mailbox.killed || state.mailbox.cancelled || state.stop.is_some()
 }
 
 /// Returns true if the plan has a live hook at this point.
@@ -188,10 +188,10 @@ pub(super) fn hook_run(
 fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
     let state = walk.state;
     match point {
-        HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Gives(Outcome::Pass),
-        HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Gives(Outcome::Pass),
+        HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Finished(Outcome::Pass),
+        HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Finished(Outcome::Pass),
         // The intake has run the hooks of these points before the message entered the conversation.
-        HookPoint::Input | HookPoint::Command => StepResult::Gives(Outcome::Pass),
+        HookPoint::Input | HookPoint::Command => StepResult::Finished(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt
@@ -221,8 +221,8 @@ fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
 
 fn inbox(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
-    if state.mail.cancelled {
-        return StepResult::Gives(Outcome::Cancelled);
+    if state.mailbox.cancelled {
+        return StepResult::Finished(Outcome::Cancelled);
     }
     if !state.conversation.prompted {
         if let Some(effect) = screen::screen_resume(walk.plan, state) {
@@ -237,7 +237,7 @@ fn inbox(walk: &WalkContext<'_>) -> StepResult {
         return StepResult::Write([prompt].into_iter().chain(chat::next_turn_events(state)).collect());
     }
     match state.waiting_message() {
-        None => StepResult::Gives(Outcome::Clear),
+        None => StepResult::Finished(Outcome::Clear),
         Some(WaitingMessage { source, text, images }) => {
             let message = Message::user_with_images(images, text);
             StepResult::Write(vec![EventBody::CognitionIn(CognitionIn { source, message })])
@@ -265,7 +265,7 @@ fn nudge(walk: &WalkContext<'_>) -> StepResult {
     }
     let tools = plan.palette.iter().any(|tool| tool.item_id.is_some());
     if !wanted || !(returns || tools) {
-        return StepResult::Gives(Outcome::Skipped);
+        return StepResult::Finished(Outcome::Skipped);
     }
     let mut text = String::from("You have answered without calling a tool.");
     if tools {

@@ -19,7 +19,7 @@ pub(super) enum StepResult {
     /// Events have to be written; no effect is needed.
     Write(Vec<EventBody>),
     /// The step has an outcome, which the state determines.
-    Gives(Outcome),
+    Finished(Outcome),
 }
 
 /// The decision at the step where a walk ends.
@@ -46,7 +46,7 @@ const MAX_IDLE_STEPS: usize = 256;
 pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
     match advance(plan, state, state.clock.now).decision {
         StepResult::Do(effect) => effect,
-        StepResult::Write(_) | StepResult::Gives(_) => Effect::Record,
+        StepResult::Write(_) | StepResult::Finished(_) => Effect::Record,
     }
 }
 
@@ -61,8 +61,8 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
         let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
         return WalkResult { decision: StepResult::Do(done) };
     }
-    if let Some(owed) = &state.owed {
-        return WalkResult { decision: StepResult::Write(vec![step::settlement(plan, owed)]) };
+    if let Some(pending) = &state.pending_settlement {
+        return WalkResult { decision: StepResult::Write(vec![step::settlement(plan, pending)]) };
     }
     let (from, start) = match state.position {
         RunPosition::At(node) => ((node, Outcome::Ready), Some(node)),
@@ -96,7 +96,7 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     let Some(mut node) = start else { return end_without_edge(walk) };
     for _ in 0..MAX_IDLE_STEPS {
         match step::evaluate_step(&walk, node) {
-            StepResult::Gives(outcome) => {
+            StepResult::Finished(outcome) => {
                 if (node, outcome) == (Node::Guard, Outcome::More) {
                     walk.group_start = state.calls.end;
                 }
@@ -160,7 +160,7 @@ fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
             return WalkResult { decision: step::finish(&walk) };
         }
         match step::evaluate_step(&walk, node) {
-            StepResult::Gives(outcome) => match walk.plan.graph.next(node, outcome) {
+            StepResult::Finished(outcome) => match walk.plan.graph.next(node, outcome) {
                 Some(following) => {
                     walk.from = (node, outcome);
                     node = following;

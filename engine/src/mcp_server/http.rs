@@ -218,7 +218,7 @@ impl HttpServer {
             match checked {
                 Ok(guard) => open_request = guard,
                 Err(error) => {
-                    let status = if error.is_of_method() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+                    let status = if error.is_request_error() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
                     return error_response(status, &error);
                 }
             }

@@ -51,7 +51,7 @@ impl MessageError {
     }
 
     /// Returns true if the error concerns only the method or its parameters, so that the message is a JSON-RPC request.
-    pub fn is_of_method(&self) -> bool {
+    pub fn is_request_error(&self) -> bool {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }
 

@@ -226,18 +226,18 @@ impl SessionTable {
 pub struct ClientProviders {
     directive: String,
     pub(super) table: Arc<SessionTable>,
-    behind: Arc<dyn Providers>,
+    fallback: Arc<dyn Providers>,
 }
 
 impl ClientProviders {
-    pub fn new(plan: &Plan, behind: Arc<dyn Providers>) -> Self {
-        Self { directive: plan.directive.to_string(), table: Arc::default(), behind }
+    pub fn new(plan: &Plan, fallback: Arc<dyn Providers>) -> Self {
+        Self { directive: plan.directive.to_string(), table: Arc::default(), fallback }
     }
 }
 
 impl Providers for ClientProviders {
     fn reads_scripts(&self, directive: &ItemId) -> bool {
-        directive.as_str() != self.directive && self.behind.reads_scripts(directive)
+        directive.as_str() != self.directive && self.fallback.reads_scripts(directive)
     }
 
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
@@ -245,7 +245,7 @@ impl Providers for ClientProviders {
             directive: self.directive.clone(),
             table: Arc::clone(&self.table),
             model: model.clone(),
-            behind: Arc::clone(&self.behind),
+            fallback: Arc::clone(&self.fallback),
         }))
     }
 }
@@ -255,7 +255,7 @@ struct DirectiveProvider {
     directive: String,
     table: Arc<SessionTable>,
     model: PlannedModel,
-    behind: Arc<dyn Providers>,
+    fallback: Arc<dyn Providers>,
 }
 
 impl Provider for DirectiveProvider {
@@ -270,7 +270,7 @@ impl Provider for DirectiveProvider {
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(async move {
             if request.cue.directive != self.directive {
-                return self.behind.connect(&self.model)?.call(request, live).await;
+                return self.fallback.connect(&self.model)?.call(request, live).await;
             }
             let refuse = |reason: &str| CallError::new(FailedStage::Setup, reason);
             if request.cue.spawn.is_some() {

@@ -88,7 +88,7 @@ impl EngineContext {
             "thread_id": thread.id.as_str(),
             "directive": thread.plan.directive.as_str(),
             "status": status.as_str(),
-            "created_at": time(state.clock.began),
+            "created_at": time(state.clock.started_at),
             "updated_at": time(self.clock.now()),
             "model": state.model(&thread.plan).id,
             "limits": {

@@ -299,7 +299,7 @@ impl EngineContext {
                     let init = spawn_init(parent, spawn, planned, made.spend, terms)?;
                     let engine = Arc::clone(self);
                     started.spawn(async move {
-                        let running: RunningThread = engine.start_thread(id, init, RowsToWrite::There).await?;
+                        let running: RunningThread = engine.start_thread(id, init, RowsToWrite::Existing).await?;
                         drop(running);
                         Ok((spawn, made))
                     });
@@ -497,7 +497,7 @@ impl EngineContext {
         let link = ParentLink { thread_id: parent.to_string(), spawn };
         let planned = ChildPlan { plan, plan_id, requested_spend: None, call: call.map(Box::new) };
         let init = child_init(&launch, link, planned, spend, &[], sink)?;
-        self.start_thread(id, init, RowsToWrite::There).await.map(Some)
+        self.start_thread(id, init, RowsToWrite::Existing).await.map(Some)
     }
 
     async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {

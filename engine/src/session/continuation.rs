@@ -91,14 +91,14 @@ impl EngineContext {
             | EngineError::Key(_)
             | EngineError::World(_)
             | EngineError::NotStarted { .. }
-            | EngineError::NeverBegan { .. }
+            | EngineError::NeverStarted { .. }
             | EngineError::Over { .. }
-            | EngineError::KeepsModel { .. }
+            | EngineError::ModelIsFixed { .. }
             | EngineError::NoSuchTurn { .. }
-            | EngineError::OfTool { .. }
+            | EngineError::RunsTool { .. }
             | EngineError::TooDeep { .. }
             | EngineError::NoTimeLeft { .. }
-            | EngineError::NothingSetAside { .. }
+            | EngineError::NotReserved { .. }
             | EngineError::Closed { .. }
             | EngineError::AncestorStopped { .. }
             | EngineError::Images(_)) => DriveError::Plan(other.to_string()),
@@ -114,7 +114,7 @@ impl EngineContext {
         let is_recovery = owner == PriorOwner::Unknown && before.state.chat.is_some();
         if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
             let init = Box::pin(self.successor_init((thread, next), before, successor, limits, sink)).await?;
-            return self.start_thread(next.clone(), ThreadInit { is_recovery, ..init }, RowsToWrite::There).await;
+            return self.start_thread(next.clone(), ThreadInit { is_recovery, ..init }, RowsToWrite::Existing).await;
         }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
@@ -131,7 +131,7 @@ impl EngineContext {
             origin: ThreadOrigin::Handoff,
             limits,
             grants: opened.grants.clone(),
-            parent: above(&opened),
+            parent: parent_context(&opened),
             continues: Some(Continues {
                 thread: thread.to_string(),
                 at_seq: at,
@@ -155,7 +155,7 @@ impl EngineContext {
             is_recovery,
             plan,
         };
-        self.start_thread(next.clone(), init, RowsToWrite::There).await
+        self.start_thread(next.clone(), init, RowsToWrite::Existing).await
     }
 
     /// Resumes an ended thread with one more message. A thread that has not ended is recovered instead.
@@ -168,11 +168,11 @@ impl EngineContext {
         let row = self.read_registry(move |registry| registry.thread(&of)).await?;
         let Some(row) = row else { return Err(StoreError::UnknownThread { thread: thread.to_string() }.into()) };
         if let Some(tool) = row.tool.filter(|_| !message.text.is_empty()) {
-            return Err(EngineError::OfTool { thread: thread.to_string(), tool });
+            return Err(EngineError::RunsTool { thread: thread.to_string(), tool });
         }
         if !row.status.has_ended() || row.status.is_parked() {
             if message.model.is_some() {
-                return Err(EngineError::KeepsModel { thread: thread.to_string() });
+                return Err(EngineError::ModelIsFixed { thread: thread.to_string() });
             }
             if !message.images.is_empty() {
                 return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
@@ -275,7 +275,7 @@ impl EngineContext {
             let unknown = || StoreError::UnknownThread { thread: id.to_string() };
             engine.writer.registry().thread(&id)?.ok_or_else(unknown)?;
             let Some(VerifiedTranscript { events, transcript_trust, .. }) = engine.read_verified(&id)? else {
-                return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
+                return Ok(Err(EngineError::NeverStarted { thread: id.to_string() }));
             };
             let at = match place {
                 ResumePoint::End | ResumePoint::Handoff => events.last().map_or(0, |event| event.seq),
@@ -286,10 +286,10 @@ impl EngineContext {
             };
             let head = ThreadHead::of(&events);
             let (Some(opened), Some(plan_id)) = (head.opened.cloned(), head.plan_id.map(str::to_owned)) else {
-                return Ok(Err(EngineError::NeverBegan { thread: id.to_string() }));
+                return Ok(Err(EngineError::NeverStarted { thread: id.to_string() }));
             };
             if let Some(tool) = opened.tool() {
-                return Ok(Err(EngineError::OfTool { thread: id.to_string(), tool: tool.to_owned() }));
+                return Ok(Err(EngineError::RunsTool { thread: id.to_string(), tool: tool.to_owned() }));
             }
             let (state, hash) = engine.state_at(&id, at, 1_000)?;
             let plan = Arc::new(stored_plan(&engine, &plan_id)?);
@@ -351,7 +351,7 @@ pub(super) fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
     state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()
 }
 
-pub(super) fn above(launch: &Opened) -> Option<ParentContext> {
+pub(super) fn parent_context(launch: &Opened) -> Option<ParentContext> {
     let link = launch.parent.clone()?;
     let root = ThreadId::parse(&launch.root).ok()?;
     Some(ParentContext { link, root, limits: launch.ceiling.unwrap_or(launch.limits) })

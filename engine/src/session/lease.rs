@@ -102,7 +102,7 @@ impl EngineContext {
         if matches!(events.last().map(|event| &event.body), None | Some(EventBody::Ended(_))) {
             return Ok(());
         }
-        let error = Some(RunError { code: "cannot_go_on".into(), message });
+        let error = Some(RunError { code: "unrecoverable".into(), message });
         let ended = Ended {
             status,
             result: None,

@@ -45,7 +45,7 @@ impl EngineContext {
         let sink = Arc::new(sink);
         match (self.recover(thread, Arc::clone(&sink), messages).await, end) {
             (Ok(Some(running)), _) => Ok(ThreadHandle::new(thread.clone(), events, running)),
-            (Ok(None), _) => Err(EngineError::NeverBegan { thread: thread.to_string() }),
+            (Ok(None), _) => Err(EngineError::NeverStarted { thread: thread.to_string() }),
             (Err(error), Some(status)) if error.is_transcript_fault() => {
                 self.finalize(thread, status, &error, &sink).await?;
                 Err(EngineError::Closed { thread: thread.to_string(), why: error.to_string() })
@@ -143,7 +143,7 @@ impl EngineContext {
             }
         }
         // A thread that ends now ends its children itself.
-        let is_ending = folded.state.mail.killed || folded.state.mail.cancelled;
+        let is_ending = folded.state.mailbox.killed || folded.state.mailbox.cancelled;
         let children = if is_ending { Vec::new() } else { super::watch_detached::detached_children(&folded.state) };
         let running = self.spawn_task(folded, Arc::clone(&sink), None)?;
         for message in unrecorded {

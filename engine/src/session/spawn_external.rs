@@ -123,7 +123,7 @@ impl EngineContext {
         ];
         changes.extend(linked.map(|before| self.link_continuation(before, &id)));
         for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
-            let refused = |refusal: String| EngineError::NothingSetAside { parent: above.to_string(), refusal };
+            let refused = |refusal: String| EngineError::NotReserved { parent: above.to_string(), refusal };
             match answer {
                 ChangeResult::Ledger(LedgerReply::Reserved { amount }) => init.limits.spend = amount.to_u64(),
                 ChangeResult::Ledger(LedgerReply::Refused { refusal }) => return Err(refused(refusal.to_string())),
@@ -139,7 +139,7 @@ impl EngineContext {
         }
         let link = ParentLink { thread_id: above.to_string(), spawn };
         init.parent = Some(ParentContext { link, root, limits: launch.limits });
-        match self.start_thread(id.clone(), init, RowsToWrite::There).await {
+        match self.start_thread(id.clone(), init, RowsToWrite::Existing).await {
             Ok(running) => Ok((id, running)),
             Err(error) => {
                 // The caller gets the error, and no other thread waits for the child.

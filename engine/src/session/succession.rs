@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::{Layer, Plan, PlanLimits};
 
-use super::continuation::{PriorThread, above, mode_of, waiting_messages};
+use super::continuation::{PriorThread, mode_of, parent_context, waiting_messages};
 use super::{MAX_CHAIN_THREADS, ThreadInit, stored_plan};
 use crate::context::EngineContext;
 use crate::error::DriveError;
@@ -76,7 +76,7 @@ impl EngineContext {
             origin: if is_same_plan { ThreadOrigin::Fork } else { ThreadOrigin::Replan },
             limits,
             grants: if is_same_plan { opened.grants.clone() } else { vec![plan.capabilities.grants.clone()] },
-            parent: above(&opened),
+            parent: parent_context(&opened),
             continues: Some(Continues {
                 thread: place.thread.to_string(),
                 at_seq: place.at,

@@ -267,7 +267,7 @@ impl EngineContext {
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
-        if !attended && self.approvals.is_attended() {
+        if !attended && self.approvals.has_approver() {
             let reason = "it was started headless and would request no approval".to_owned();
             return self.require_acceptance(thread, reason);
         }
@@ -275,7 +275,7 @@ impl EngineContext {
         // user's processes.
         let waiting = mailbox::list(&*self.disk, thread)?;
         if let Some(mail) =
-            waiting.into_iter().find(|mail| does_more_than_stop(&ControlMessage::from_file(mail.body.clone())))
+            waiting.into_iter().find(|mail| needs_signed_transcript(&ControlMessage::from_file(mail.body.clone())))
         {
             let reason = format!("the control message `{}` waits in its inbox, and no key proves who sent it", mail.id);
             return self.require_acceptance(thread, reason);
@@ -294,7 +294,7 @@ impl EngineContext {
     }
 }
 
-fn does_more_than_stop(message: &ControlMessage) -> bool {
+fn needs_signed_transcript(message: &ControlMessage) -> bool {
     match message {
         ControlMessage::Cancel
         | ControlMessage::Kill

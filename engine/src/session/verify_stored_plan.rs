@@ -31,7 +31,7 @@ impl EngineContext {
         request.mode = plan.mode;
         let now = compile(&*world, &request).value;
         let hooks = now.as_ref().map(|now| now.plan.hooks.as_slice()).unwrap_or_default();
-        let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same(hook, now)));
+        let unknown = acting.into_iter().filter(|hook| !hooks.iter().any(|now| is_same_hook(hook, now)));
         let list: Vec<String> = unknown
             .map(|hook| {
                 let effect = describe_effect(hook.event, &hook.action, &hook.grants);
@@ -43,7 +43,7 @@ impl EngineContext {
 }
 
 /// Compares two hooks without their verdicts, which depend on the facts of the run.
-fn is_same(then: &PlannedHook, now: &PlannedHook) -> bool {
+fn is_same_hook(then: &PlannedHook, now: &PlannedHook) -> bool {
     then.id == now.id
         && then.event == now.event
         && then.source == now.source

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A store operation that failed. Paths are relative to the project's root.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("cannot {doing} `{}`: {source}{}", path.display(), advice(source))]
+    #[error("cannot {doing} `{}`: {source}{}", path.display(), remedy(source))]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 
     /// A synced line can no longer be read, so no later line is trusted.
@@ -71,7 +71,7 @@ impl StoreError {
     }
 
     /// Returns the message without the suggested remedy.
-    pub fn without_advice(&self) -> String {
+    pub fn without_remedy(&self) -> String {
         let Self::Io { doing, path, source } = self else { return self.to_string() };
         format!("cannot {doing} `{}`: {source}", path.display())
     }
@@ -83,7 +83,7 @@ impl StoreError {
 }
 
 /// Returns the remedy for an I/O error, if one is known.
-fn advice(error: &io::Error) -> &'static str {
+fn remedy(error: &io::Error) -> &'static str {
     if is_full(error) {
         "; free some space, then repeat the command; `rye threads resume` continues an interrupted thread"
     } else {

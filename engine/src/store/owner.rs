@@ -72,7 +72,7 @@ pub struct OwnerInfo {
 pub struct OwnerLock {
     disk: Arc<dyn Disk>,
     id: OwnerId,
-    held: Option<Box<dyn HeldLock>>,
+    lock: Option<Box<dyn HeldLock>>,
 }
 
 impl OwnerLock {
@@ -89,7 +89,7 @@ impl OwnerLock {
         let contents = serde_json::to_vec(&info)
             .map_err(|error| StoreError::InvalidId { reason: format!("an owner cannot be written: {error}") })?;
         let held = disk.lock(&path, &contents).map_err(StoreError::io("lock", &path))?;
-        Ok(Self { disk, id, held: Some(held) })
+        Ok(Self { disk, id, lock: Some(held) })
     }
 
     pub fn id(&self) -> &OwnerId {
@@ -107,7 +107,7 @@ impl OwnerLock {
 impl Drop for OwnerLock {
     fn drop(&mut self) {
         self.remove_file();
-        self.held = None;
+        self.lock = None;
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Registry {
 /// Start and end of the current uninterrupted series of writes by this process.
 #[derive(Debug, Default)]
 struct WriteStreak {
-    began: Option<Instant>,
+    started_at: Option<Instant>,
     ended: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ impl WriteStreak {
     fn pause_if_due(&mut self) {
         if !self.may_continue() {
             std::thread::sleep(POLL_INTERVAL + POLL_INTERVAL / 2);
-            self.began = Some(Instant::now());
+            self.started_at = Some(Instant::now());
         }
     }
 
@@ -90,9 +90,9 @@ impl WriteStreak {
     fn may_continue(&mut self) -> bool {
         let now = Instant::now();
         if self.ended.is_none_or(|ended| now.duration_since(ended) > POLL_INTERVAL) {
-            self.began = Some(now);
+            self.started_at = Some(now);
         }
-        self.began.is_some_and(|began| now.duration_since(began) <= MAX_HOLD)
+        self.started_at.is_some_and(|started_at| now.duration_since(started_at) <= MAX_HOLD)
     }
 }
 
@@ -139,7 +139,8 @@ impl Registry {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();
         let database = Builder::new().create_with_backend(memory.clone()).map_err(registry_error("making it"))?;
-        Self::over(Arc::clone(disk), OpenDatabase::Write(database), FirstError::default(), None).create_tables()?;
+        Self::with_database(Arc::clone(disk), OpenDatabase::Write(database), FirstError::default(), None)
+            .create_tables()?;
         memory.store(&**disk, &temporary)?;
         if !is_marked {
             disk.sync(&temporary).map_err(StoreError::io("sync", &temporary))?;
@@ -179,7 +180,7 @@ impl Registry {
             database.map_err(registry_error(OPENING))
         });
         let database = database.map_err(|error| first.explain(error, path))?;
-        Ok(Self::over(disk, OpenDatabase::Write(database), first, mark))
+        Ok(Self::with_database(disk, OpenDatabase::Write(database), first, mark))
     }
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
@@ -200,14 +201,19 @@ impl Registry {
         let first = FirstError::default();
         let opened = catch_panics(OPENING, || open_shared(file, &first).map_err(registry_error(OPENING)));
         let Ok(database) = opened else { return Self::open(disk).map(Some) };
-        let registry = Self::over(disk, OpenDatabase::Read(database), first, None);
+        let registry = Self::with_database(disk, OpenDatabase::Read(database), first, None);
         match registry.format()? {
             None => check_no_threads(&*registry.disk),
             Some(found) => check_format(found).map(|()| Some(registry)),
         }
     }
 
-    fn over(disk: Arc<dyn Disk>, database: OpenDatabase, first_error: FirstError, mark: Option<UnsyncedMark>) -> Self {
+    fn with_database(
+        disk: Arc<dyn Disk>,
+        database: OpenDatabase,
+        first_error: FirstError,
+        mark: Option<UnsyncedMark>,
+    ) -> Self {
         let (writing, commits) = (Mutex::default(), AtomicU64::new(0));
         Self { disk, database: Some(database), writing, commits, first_error, _mark: mark }
     }

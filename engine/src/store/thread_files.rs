@@ -113,7 +113,9 @@ pub fn write_export(
 /// Converts a value for a snapshot: integers that canonical JSON would round become text.
 pub fn with_exact_integers(value: &Value) -> Value {
     match value {
-        Value::Number(number) => inexact(value).map_or_else(|| Value::Number(number.clone()), Value::String),
+        Value::Number(number) => {
+            find_inexact_integer(value).map_or_else(|| Value::Number(number.clone()), Value::String)
+        }
         Value::Array(items) => Value::Array(items.iter().map(with_exact_integers).collect()),
         Value::Object(fields) => {
             Value::Object(fields.iter().map(|(key, value)| (key.clone(), with_exact_integers(value))).collect())
@@ -125,21 +127,21 @@ pub fn with_exact_integers(value: &Value) -> Value {
 /// Serializes an object as canonical JSON (RFC 8785); fails if an integer would be rounded.
 pub fn canonical_json(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
     let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
-    if let Some(number) = fields.values().find_map(inexact) {
+    if let Some(number) = fields.values().find_map(find_inexact_integer) {
         return Err(refused(format!("the integer {number} is beyond 2^53, which canonical JSON cannot hold")));
     }
     serde_json_canonicalizer::to_vec(fields).map_err(|error| refused(error.to_string()))
 }
 
 /// Returns the first integer in a value that canonical JSON would round.
-fn inexact(value: &Value) -> Option<String> {
+fn find_inexact_integer(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
             let large = number.as_u64().map_or_else(|| number.as_i64().map(i64::unsigned_abs), Some);
             large.filter(|magnitude| *magnitude > MAX_EXACT_INTEGER).map(|_| number.to_string())
         }
-        Value::Array(items) => items.iter().find_map(inexact),
-        Value::Object(fields) => fields.values().find_map(inexact),
+        Value::Array(items) => items.iter().find_map(find_inexact_integer),
+        Value::Object(fields) => fields.values().find_map(find_inexact_integer),
         Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
 }

@@ -218,7 +218,7 @@ impl Transcript {
         let bytes = std::mem::take(&mut self.staged);
         if let Err(error) = self.disk.append(&self.path, self.length, &bytes) {
             (self.head, self.count) = self.written;
-            return Err(self.take_back(error));
+            return Err(self.undo_append(error));
         }
         self.length += bytes.len() as u64;
         self.written = (self.head, self.count);
@@ -281,7 +281,7 @@ impl Transcript {
     }
 
     /// Removes a partial write of a failed append.
-    fn take_back(&mut self, error: std::io::Error) -> StoreError {
+    fn undo_append(&mut self, error: std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::InvalidData {
             return self.poison(format!("another writer changed the file: {error}"));
         }

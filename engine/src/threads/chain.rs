@@ -55,7 +55,7 @@ impl Threads {
         for id in self.chain(thread)? {
             for event in self.transcript(&id)? {
                 let mut texts = Vec::new();
-                gather(&serde_json::to_value(&event.body).unwrap_or(Value::Null), &mut texts);
+                collect_texts(&serde_json::to_value(&event.body).unwrap_or(Value::Null), &mut texts);
                 for text in texts {
                     let line = text.lines().find_map(|line| Some((line, pattern.find(line)?.start())));
                     let Some((line, at)) = line else { continue };
@@ -73,11 +73,11 @@ impl Threads {
 }
 
 /// Collects the texts of an event, without field names and numbers.
-fn gather(value: &Value, texts: &mut Vec<String>) {
+fn collect_texts(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
-        Value::Array(list) => list.iter().for_each(|value| gather(value, texts)),
-        Value::Object(map) => map.values().for_each(|value| gather(value, texts)),
+        Value::Array(list) => list.iter().for_each(|value| collect_texts(value, texts)),
+        Value::Object(map) => map.values().for_each(|value| collect_texts(value, texts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -34,7 +34,8 @@ pub struct ThreadVerification {
     pub events: u64,
     pub checkpoints: u64,
     /// Number of events, counted from the first, that a valid signature covers.
-    pub vouched: u64,
+    #[serde(rename = "vouched")]
+    pub signed_events: u64,
     /// Names of the keys with valid signatures.
     pub signed_by: Vec<String>,
     pub faults: Vec<VerificationFault>,
@@ -67,7 +68,7 @@ struct Verifier<'t> {
     disk: &'t dyn Disk,
     objects: Objects,
     thread: &'t ThreadId,
-    judge: SignatureChecker<'t>,
+    signatures: SignatureChecker<'t>,
     found: ThreadVerification,
 }
 
@@ -122,7 +123,7 @@ impl<'t> Verifier<'t> {
             verdict: ThreadVerdict::Sound,
             events: 0,
             checkpoints: 0,
-            vouched: 0,
+            signed_events: 0,
             signed_by: Vec::new(),
             faults: Vec::new(),
             notes: Vec::new(),
@@ -131,7 +132,7 @@ impl<'t> Verifier<'t> {
             disk: &**disk,
             objects: Objects::new(Arc::clone(disk)),
             thread,
-            judge: SignatureChecker::new(trust),
+            signatures: SignatureChecker::new(trust),
             found,
         }
     }
@@ -191,8 +192,8 @@ impl Verifier<'_> {
     /// Checks the seal of a line, which covers the line and all lines before it.
     fn check_seal(&mut self, record: &TranscriptRecord) {
         let Some(seal) = &record.seal else { return };
-        match self.judge.line(self.thread, record, seal) {
-            Ok(_) => self.found.vouched = record.seq + 1,
+        match self.signatures.line(self.thread, record, seal) {
+            Ok(_) => self.found.signed_events = record.seq + 1,
             Err(reason) => {
                 let path = layout::transcript(self.thread);
                 self.fault(&path, Some(record.seq + 1), reason);
@@ -213,8 +214,9 @@ impl Verifier<'_> {
                 let Some(before) = at.and_then(|at| view.reading.records.get(at)) else { continue };
                 let (thread, turn, seq, before) = (self.thread, checkpoint.turn, event.seq, before.hash);
                 sealed = turn;
-                match self.judge.checkpoint(checkpoint, &signer::CheckpointPosition { thread, turn, seq, before }) {
-                    Ok(_) => self.found.vouched = seq,
+                match self.signatures.checkpoint(checkpoint, &signer::CheckpointPosition { thread, turn, seq, before })
+                {
+                    Ok(_) => self.found.signed_events = seq,
                     Err(reason) => self.fault(&path, Some(seq + 1), reason),
                 }
             } else if let EventBody::AttemptIntended(attempt) = &event.body {
@@ -297,19 +299,19 @@ impl Verifier<'_> {
     }
 
     fn finish(mut self) -> ThreadVerification {
-        self.found.signed_by = self.judge.names();
-        let whole = self.found.vouched >= self.found.events && self.judge.best() == Some(KeyKind::Trusted);
+        self.found.signed_by = self.signatures.names();
+        let whole = self.found.signed_events >= self.found.events && self.signatures.best() == Some(KeyKind::Trusted);
         self.found.verdict = match (self.found.faults.is_empty(), whole) {
             (false, _) => ThreadVerdict::Damaged,
             (true, true) => ThreadVerdict::Sound,
             (true, false) => ThreadVerdict::Unproven,
         };
         if self.found.faults.is_empty() && !whole {
-            if self.judge.best() == Some(KeyKind::Ephemeral) {
+            if self.signatures.best() == Some(KeyKind::Ephemeral) {
                 self.note("signed with a temporary key, which can no longer be verified");
             } else {
-                let (vouched, events) = (self.found.vouched, self.found.events);
-                self.note(format!("signatures cover {vouched} of {events} events"));
+                let (signed_events, events) = (self.found.signed_events, self.found.events);
+                self.note(format!("signatures cover {signed_events} of {events} events"));
             }
         }
         self.found

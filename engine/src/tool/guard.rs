@@ -48,7 +48,7 @@ pub struct GuardedResult {
 }
 
 /// Returns true if a result certainly fits into the conversation whole, so that it need not be stored.
-pub fn is_kept_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
+pub fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
 

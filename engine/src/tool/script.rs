@@ -111,7 +111,7 @@ impl ScriptTool {
 
     fn outcome(&self, finished: &ProgramResult, program: &Program) -> ToolOutcome {
         let mut details = exit_details(finished);
-        let log = tail(finished.errors.text.trim_end(), MAX_LOG_BYTES);
+        let log = last_bytes(finished.errors.text.trim_end(), MAX_LOG_BYTES);
         if finished.exit != ProgramExit::Code(0) {
             let hint = program
                 .sandbox
@@ -135,7 +135,10 @@ impl ScriptTool {
         let content = match serde_json::from_str::<Value>(answer) {
             Ok(value) => value,
             Err(_) if self.entry == ScriptEntry::Execute => {
-                return ToolOutcome::error(format!("the tool did not return JSON: {}", tail(answer, MAX_LOG_BYTES)));
+                return ToolOutcome::error(format!(
+                    "the tool did not return JSON: {}",
+                    last_bytes(answer, MAX_LOG_BYTES)
+                ));
             }
             Err(_) if answer.is_empty() => Value::String(log.to_owned()),
             Err(_) => Value::String(finished.output.text.clone()),
@@ -163,7 +166,7 @@ fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
     variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect()
 }
 
-fn tail(text: &str, most: usize) -> &str {
+fn last_bytes(text: &str, most: usize) -> &str {
     let start = (text.len().saturating_sub(most)..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(0);
     text.get(start..).unwrap_or_default()
 }

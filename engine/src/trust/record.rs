@@ -47,7 +47,7 @@ impl TrustEntry {
         Self { kind, id, sha256, programs: BTreeMap::new() }
     }
 
-    pub(super) fn is_of(&self, subject: &Subject) -> bool {
+    pub(super) fn is_for(&self, subject: &Subject) -> bool {
         self.kind == subject.kind && self.id == subject.id
     }
 }

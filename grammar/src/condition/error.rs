@@ -127,8 +127,8 @@ pub(super) fn unexpected_token(place: ConditionText<'_>, at: usize) -> SyntaxErr
     }
     let token = first_token(rest);
     let span = place.span(at, at + token.len());
-    let asks = before.strip_suffix('(').is_some_and(|b| b.trim_end().ends_with("exists"));
-    let (message, label): (String, &str) = if asks {
+    let is_exists_operand = before.strip_suffix('(').is_some_and(|b| b.trim_end().ends_with("exists"));
+    let (message, label): (String, &str) = if is_exists_operand {
         ("`exists` needs a path".into(), "not a path")
     } else if operand_expected(before) && c.is_ascii_digit() {
         (format!("`{}` is not a number", shorten(token)), "a number has no leading zeros and no letters")

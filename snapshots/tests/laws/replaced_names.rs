@@ -6,12 +6,12 @@ use std::path::Path;
 use super::house::{root, sources};
 
 /// Replaced names of types, traits and constants.
-const TYPES: [&str; 47] = [
+const TYPES: [&str; 48] = [
     "About",
     "Acted",
     "Acts",
-    "Asker",
     "AskedGrant",
+    "Asker",
     "Beginning",
     "Block",
     "Brought",
@@ -41,6 +41,7 @@ const TYPES: [&str; 47] = [
     "Pace",
     "Paper",
     "Papers",
+    "PatternAnswers",
     "People",
     "Place",
     "Remembered",
@@ -57,21 +58,27 @@ const TYPES: [&str; 47] = [
 ];
 
 /// Replaced names of functions.
-const FUNCTIONS: [&str; 31] = [
+const FUNCTIONS: [&str; 42] = [
+    "acting_thread",
     "apart",
+    "books_nothing",
     "brought_once",
     "bury",
     "compile_showing",
     "complain",
+    "fitting",
     "forget_former",
     "give_up",
     "give_way",
     "go_on",
+    "hand_over",
     "heard",
     "helped",
     "is_law",
+    "join_some",
     "keep_asked",
     "keep_back",
+    "leave_out_ungranted_protocols",
     "leaves",
     "look",
     "move_to",
@@ -84,11 +91,16 @@ const FUNCTIONS: [&str; 31] = [
     "say_model",
     "seal",
     "speaks",
+    "starts_afresh",
+    "succeed",
+    "take_back",
     "take_up",
     "tell_all",
     "told",
     "twice",
     "weigh",
+    "write_certificate",
+    "yield_to",
 ];
 
 /// Replaced names of modules and files.
@@ -120,7 +132,8 @@ const MODULES: [&str; 24] = [
 ];
 
 /// Replaced names of local variables.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 18] = [
+    "asks",
     "complaint",
     "deed",
     "dice",
@@ -129,11 +142,14 @@ const VARIABLES: [&str; 14] = [
     "looked",
     "patience",
     "said",
+    "stamps",
+    "standing",
     "stray",
     "strays",
     "talk",
     "told",
     "trouble",
+    "vouched",
     "walls",
 ];
 

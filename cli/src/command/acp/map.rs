@@ -141,8 +141,8 @@ impl UpdateMapper {
 
     /// Returns the id of the call that a question concerns.
     pub fn call_of(&self, question: &str) -> Option<String> {
-        let is_asked = |input: &str| question.ends_with(&format!(" with {input}"));
-        self.open_calls.iter().find(|(_, input)| is_asked(input)).map(|(id, _)| id.clone())
+        let is_question_about = |input: &str| question.ends_with(&format!(" with {input}"));
+        self.open_calls.iter().find(|(_, input)| is_question_about(input)).map(|(id, _)| id.clone())
     }
 
     fn reply(&mut self, reply: &CognitionOut) -> Vec<SessionUpdate> {

@@ -22,7 +22,7 @@ use super::map::text_block;
 use super::options::{OptionValues, config_options, mode_of, mode_request, mode_state, option_request};
 use super::session_task::SessionCommand;
 use crate::command::chat::json::{ChatRequest, ChatVerb};
-use crate::command::chat::leaving::{LeftChildren, leave_question};
+use crate::command::chat::leaving::{LeftChildren, children_question};
 use crate::command::chat::replan::CONFIRM_HINT;
 use crate::command::chat::requests::RequestHandler;
 
@@ -203,7 +203,7 @@ impl OpenSession {
                 PermissionOption::new(ACCEPT, "Wait for their end", PermissionOptionKind::AllowOnce),
                 PermissionOption::new(DECLINE, "Stop them", PermissionOptionKind::RejectOnce),
             ];
-            let question = leave_question(children, "The session can wait for their end or stop them");
+            let question = children_question(children, "The session can wait for their end or stop them");
             let chosen = self.choose("close", &question, "", ToolKind::Other, options).await;
             if chosen.as_deref() == Some(DECLINE) {
                 self.requests.control.send(ControlMessage::Interrupt);

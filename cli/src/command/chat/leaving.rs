@@ -65,7 +65,7 @@ impl BackgroundChoice {
 pub const CHILDREN_HINT: &str = "repeat the request with `children` set to `wait` or `cancel`";
 
 /// Returns the question for a user who leaves: `2 children run`, with the keys or words that answer it.
-pub fn leave_question(children: usize, answers: &str) -> String {
+pub fn children_question(children: usize, answers: &str) -> String {
     let subject = if children == 1 { "1 child runs".to_owned() } else { format!("{children} children run") };
     format!("{subject}. {answers}")
 }

@@ -39,7 +39,7 @@ pub enum LineFault {
 
 #[derive(Debug)]
 struct AnswerLines {
-    is_asked: AtomicBool,
+    is_answer_expected: AtomicBool,
     receiver: std::sync::Mutex<mpsc::Receiver<String>>,
 }
 
@@ -49,8 +49,10 @@ impl PromptLines {
     pub fn read_stdin() -> Self {
         let (prompts, receiver) = unbounded_channel();
         let (answer, answers) = mpsc::channel();
-        let answers =
-            Arc::new(AnswerLines { is_asked: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) });
+        let answers = Arc::new(AnswerLines {
+            is_answer_expected: AtomicBool::new(false),
+            receiver: std::sync::Mutex::new(answers),
+        });
         let shared = Arc::clone(&answers);
         let (end, ended) = watch::channel(false);
         std::thread::spawn(move || {
@@ -82,9 +84,9 @@ impl PromptLines {
         let answers = Arc::clone(&self.answers);
         Arc::new(move || {
             let receiver = answers.receiver.lock().unwrap_or_else(PoisonError::into_inner);
-            answers.is_asked.store(true, Ordering::SeqCst);
+            answers.is_answer_expected.store(true, Ordering::SeqCst);
             let answer = receiver.recv().ok();
-            answers.is_asked.store(false, Ordering::SeqCst);
+            answers.is_answer_expected.store(false, Ordering::SeqCst);
             answer
         })
     }
@@ -98,7 +100,7 @@ fn read_lines(
 ) {
     // An unreadable stdin has no further lines.
     while let Ok(Some(line)) = read_line(input) {
-        let is_received = if shared.is_asked.load(Ordering::SeqCst) {
+        let is_received = if shared.is_answer_expected.load(Ordering::SeqCst) {
             answers.send(line.text).is_ok()
         } else {
             prompts.send(line).is_ok()
@@ -188,9 +190,10 @@ mod tests {
     fn lines_go_to_the_open_approval_request_or_to_the_session() {
         let (prompts, mut receiver) = unbounded_channel();
         let (answer, answers) = mpsc::channel();
-        let shared = AnswerLines { is_asked: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) };
+        let shared =
+            AnswerLines { is_answer_expected: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) };
         read_lines(&mut &b"first\n"[..], &prompts, &answer, &shared);
-        shared.is_asked.store(true, Ordering::SeqCst);
+        shared.is_answer_expected.store(true, Ordering::SeqCst);
         read_lines(&mut &b"y\n"[..], &prompts, &answer, &shared);
         assert_eq!(receiver.try_recv().unwrap().text, "first");
         assert_eq!(shared.receiver.lock().unwrap().try_recv().unwrap(), "y");

@@ -54,7 +54,7 @@ impl MarkdownStream {
     }
 
     /// Returns the last rows that later text can still change, at most `count` rows.
-    pub fn held_rows(&self, columns: usize, count: usize) -> Vec<Row> {
+    pub fn unstable_rows(&self, columns: usize, count: usize) -> Vec<Row> {
         if self.pending.trim().is_empty() {
             return Vec::new();
         }

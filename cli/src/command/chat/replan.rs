@@ -226,11 +226,11 @@ fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
         ChatMode::ReadOnly => plan.capabilities.grants = read_only_grants(plan, &plan.capabilities.grants),
         ChatMode::Ask => {}
         ChatMode::Auto => {
-            let asks = |tier: &Tier| {
+            let needs_approval = |tier: &Tier| {
                 let table = plan.settings.risk().ok().flatten();
                 table.is_some_and(|table| table.policy(*tier) == Policy::AcknowledgeRequired)
             };
-            let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(asks).collect();
+            let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(needs_approval).collect();
             let reason = "the user, with the mode `auto`";
             plan.capabilities.acknowledged.extend(tiers.iter().map(|tier| (tier.as_str().into(), reason.into())));
             changed.approvals_required.clear();

@@ -21,7 +21,7 @@ use super::bounds::check_bounds;
 use super::commands::{command_name, list_commands};
 use super::help::help;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, leave_question};
+use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
 use super::next_session::{NextSession, NextStart};
 use super::replan::{PlanRequest, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
@@ -241,7 +241,7 @@ impl RequestHandler {
     }
 
     /// Closes the session and records its successor. `children` is the treatment of children that still run.
-    async fn leave_for(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
+    async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
         if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
@@ -249,7 +249,7 @@ impl RequestHandler {
         }
         let running = self.running_children().len();
         match children {
-            None if running > 0 => return Err(leave_question(running, CHILDREN_HINT)),
+            None if running > 0 => return Err(children_question(running, CHILDREN_HINT)),
             // The process stays with the next session.
             Some(LeftChildren::Detach) => {
                 return Err(
@@ -265,7 +265,7 @@ impl RequestHandler {
     async fn new_session(&self, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
-        self.leave_for(NextStart::New(Box::new(compilation)), children).await
+        self.switch_session(NextStart::New(Box::new(compilation)), children).await
     }
 
     async fn resume(&self, reference: &str, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
@@ -279,7 +279,7 @@ impl RequestHandler {
                 row.status.as_str()
             ));
         }
-        self.leave_for(NextStart::Resume(row.id), children).await
+        self.switch_session(NextStart::Resume(row.id), children).await
     }
 
     /// Returns the closed sessions of the project, newest first.

@@ -201,7 +201,7 @@ impl<W: Write> Screen<W> {
         self.move_to_top(&mut frame);
         frame.push_str(ERASE_BELOW);
         frame.push_str(SHOW_CURSOR);
-        self.forget_painted();
+        self.invalidate_frame();
         self.out.write_all(frame.as_bytes())?;
         self.out.flush()
     }
@@ -221,7 +221,7 @@ impl<W: Write> Screen<W> {
 
     /// Forgets the painted rows, because other programs have written to the terminal. The next frame starts in the row
     /// of the cursor.
-    pub fn forget_painted(&mut self) {
+    pub fn invalidate_frame(&mut self) {
         self.painted.clear();
         self.cursor = (0, 0);
         self.is_stale = true;
@@ -232,7 +232,7 @@ impl<W: Write> Screen<W> {
     /// # Errors
     /// The terminal was closed.
     pub fn clear_all(&mut self) -> io::Result<()> {
-        self.forget_painted();
+        self.invalidate_frame();
         self.out.write_all(b"\x1b[H\x1b[J")?;
         self.out.flush()
     }

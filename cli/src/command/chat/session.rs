@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::commands::{TypedText, response_note};
 use super::inquiry::Inquiry;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
-use super::leaving::{LeftChildren, leave_question};
+use super::leaving::{LeftChildren, children_question};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::next_session::NextSession;
 use super::requests::RequestHandler;
@@ -128,7 +128,7 @@ impl SessionInput {
                 let count = self.requests.running_children().len();
                 if children.is_none() && count > 0 && self.lines.is_terminal() {
                     let answers = "Close the session with /exit wait, /exit detach (in the background) or /exit cancel";
-                    return Some(leave_question(count, answers));
+                    return Some(children_question(count, answers));
                 }
                 self.is_closed = true;
                 self.perform(ChatVerb::Close { children: children.unwrap_or_default() });
@@ -151,7 +151,7 @@ impl SessionInput {
                 let count = self.requests.running_children().len();
                 if children.is_none() && count > 0 && self.lines.is_terminal() {
                     let answers = "repeat the command with `wait` or `cancel` at the end";
-                    return Some(leave_question(count, answers));
+                    return Some(children_question(count, answers));
                 }
                 self.switch(verb, children.unwrap_or_default());
                 note
@@ -283,7 +283,7 @@ pub fn exit_of_session(events: &[Event]) -> Exit {
         .rev()
         .find_map(|event| if let EventBody::PromptEnded(ended) = &event.body { Some(ended.status) } else { None });
     match status {
-        None | Some(PromptStatus::Done) => Exit::Fine,
+        None | Some(PromptStatus::Done) => Exit::Success,
         Some(PromptStatus::Interrupted) => Exit::Cancelled,
         Some(PromptStatus::Limit) => Exit::Limit,
         Some(PromptStatus::Error) => Exit::Failed,

@@ -255,7 +255,7 @@ impl ChatTerminal {
                         return Ok(None);
                     }
                 },
-                response = self.commands.next() => self.answered(&response),
+                response = self.commands.next() => self.print_response(&response),
                 () = continued.next() => self.continued()?,
                 Ok(()) = states.changed() => {
                     states = control.state_changes();
@@ -477,7 +477,7 @@ impl ChatTerminal {
     }
 
     /// Prints the response to a typed command.
-    fn answered(&mut self, response: &ChatResponse) {
+    fn print_response(&mut self, response: &ChatResponse) {
         let data = response.data.as_ref();
         let preview =
             data.and_then(|data| data.get("preview")?.as_u64()).filter(|_| response.command == Some("rewind"));
@@ -582,7 +582,7 @@ impl ChatTerminal {
         };
         // Omits a row that is wider than the terminal, because such a row would wrap.
         let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
-        let mut rows = self.markdown.held_rows(columns, free);
+        let mut rows = self.markdown.unstable_rows(columns, free);
         rows.retain(|row| row.width() <= columns);
         let cursor = (cursor.0 + rows.len(), cursor.1);
         rows.extend(own);

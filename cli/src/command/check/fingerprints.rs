@@ -43,20 +43,20 @@ impl Fingerprints {
     /// Takes the fingerprints of all files that can hold items, and of every other file directly in `.ai`. Of other
     /// folders in `.ai`, only the paths are recorded.
     pub fn of_items(spaces: &Spaces) -> Self {
-        let mut stamps = Self::default();
+        let mut fingerprints = Self::default();
         for (_, root) in space_roots(spaces) {
-            stamps.add_top_level(&root.join(".ai"));
-            stamps.add_folders_of_other_clients(&root, "");
+            fingerprints.add_top_level(&root.join(".ai"));
+            fingerprints.add_folders_of_other_clients(&root, "");
         }
-        stamps
+        fingerprints
     }
 
     /// Takes the fingerprints of other files that a check depends on: servers, keys, and the `.ai` folder itself.
     pub fn of_other_files(spaces: &Spaces) -> Self {
-        let mut stamps = Self::default();
-        stamps.add_file(spaces.project.join(".mcp.json"));
+        let mut fingerprints = Self::default();
+        fingerprints.add_file(spaces.project.join(".mcp.json"));
         for (_, root) in space_roots(spaces) {
-            stamps.add_folder(&root.join(".ai/keys"));
+            fingerprints.add_folder(&root.join(".ai/keys"));
         }
         let user = spaces.user.clone().or_else(crate::workspace::user_root);
         for root in std::iter::once(spaces.project.clone()).chain(user) {
@@ -65,10 +65,10 @@ impl Fingerprints {
             // own fingerprints.
             if let Ok(metadata) = std::fs::metadata(&folder) {
                 let file = (metadata.dev(), metadata.ino());
-                stamps.0.insert(folder, Some(Fingerprint { modified: (0, 0), changed: (0, 0), length: 0, file }));
+                fingerprints.0.insert(folder, Some(Fingerprint { modified: (0, 0), changed: (0, 0), length: 0, file }));
             }
         }
-        stamps
+        fingerprints
     }
 
     /// Updates the fingerprints of the reported changes.

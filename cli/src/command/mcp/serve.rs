@@ -90,7 +90,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     // The client may keep stdin open.
     runtime.shutdown_background();
     ended?.map_err(CommandError::failed)?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A token to serve with, and true if the user chose it.

@@ -96,7 +96,7 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     let found =
         if is_from_files { diff_trees(before.tree(old), after.tree(new))? } else { diff(was.as_ref(), is.as_ref()) };
     print(&found, global.format, report)?;
-    Ok(if found.widened { Exit::Widened } else { Exit::Fine })
+    Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
 }
 
 fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(), CommandError> {

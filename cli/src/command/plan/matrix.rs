@@ -14,7 +14,7 @@ use crate::report::{Printer, printable};
 
 pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Result<Exit, CommandError> {
     let found = build_matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
-    let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Fine };
+    let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Success };
     match report.format() {
         Format::Json => report.json(&found)?,
         Format::Human | Format::Plain => print(&found, report)?,

@@ -132,7 +132,7 @@ fn print_providers(
             }
         }
     }
-    Ok(if wrong { Exit::Failed } else { Exit::Fine })
+    Ok(if wrong { Exit::Failed } else { Exit::Success })
 }
 
 impl ModelOutput {

@@ -82,7 +82,7 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
     drop(items);
     if entries.is_empty() {
         report.note("no prices are newer");
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     write_entries(&entries, spaces)?;
     let changed: Vec<(String, String)> = entries.into_keys().collect();

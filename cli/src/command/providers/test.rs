@@ -92,7 +92,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
     });
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let output = test_output(&model, reply, milliseconds);
-    let exit = if output.ok { Exit::Fine } else { Exit::Failed };
+    let exit = if output.ok { Exit::Success } else { Exit::Failed };
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(&printable(&format_line(&output)))?,

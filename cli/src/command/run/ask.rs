@@ -63,7 +63,7 @@ pub fn has_terminal(format: Format) -> bool {
 pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
     let grants: Vec<String> = grants
         .iter()
-        .filter(|grant| !grant.vouched)
+        .filter(|grant| !grant.is_preapproved)
         .map(|grant| format!("`{}` ({})", grant.pattern, grant.tier))
         .collect();
     let otherwise = "change this with `--unattended` or `approvals.headless`, or add `<acknowledge>`";
@@ -453,7 +453,7 @@ mod tests {
                 Approval::Preapproved
             );
         }
-        assert!(!headless_handler(&nowhere(), HeadlessPolicy::Allow, []).is_attended());
+        assert!(!headless_handler(&nowhere(), HeadlessPolicy::Allow, []).has_approver());
     }
 
     #[test]
@@ -479,13 +479,13 @@ mod tests {
                 .await;
             }
             // The next question receives the pending read.
-            let is_asked = std::cell::Cell::new(false);
+            let is_prompted = std::cell::Cell::new(false);
             let put = async {
-                is_asked.set(true);
+                is_prompted.set(true);
                 typist.send("y".into()).unwrap();
             };
             assert_eq!(lines.prompt_line(put).await.as_deref(), Some("y"));
-            assert!(is_asked.get());
+            assert!(is_prompted.get());
             assert_eq!(reads.load(Ordering::SeqCst), 1, "one line was read for the two of them");
             drop(typist);
             assert_eq!(lines.prompt_line(std::future::ready(())).await, None, "the terminal is gone");

@@ -67,7 +67,7 @@ pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, Comma
             ));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn relay(mut from: impl Read) {

@@ -83,7 +83,7 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
 /// Returns the exit code of a run. `origin` is the origin of a suspended thread's open approval request.
 pub fn exit_of_run(result: &RunResult, origin: Option<ApprovalOrigin>) -> Exit {
     match result.status {
-        Status::Completed | Status::Continued | Status::Idle => Exit::Fine,
+        Status::Completed | Status::Continued | Status::Idle => Exit::Success,
         Status::Cancelled | Status::Killed => Exit::Cancelled,
         Status::Suspended => match origin {
             Some(ApprovalOrigin::Call) => Exit::Refused,

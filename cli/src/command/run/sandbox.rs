@@ -15,14 +15,14 @@ const PROGRAM: &str = "bwrap";
 /// State of bubblewrap on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BubblewrapState {
-    Unasked,
+    NotProbed,
     At(PathBuf),
     Missing,
 }
 
 pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     if !requires_bubblewrap(world) {
-        return BubblewrapState::Unasked;
+        return BubblewrapState::NotProbed;
     }
     find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
@@ -30,7 +30,7 @@ pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
 /// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
 pub fn enable_bubblewrap(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
     match bubblewrap_state(world, spaces) {
-        BubblewrapState::Unasked => Ok(()),
+        BubblewrapState::NotProbed => Ok(()),
         BubblewrapState::At(program) => {
             use_bubblewrap(&program);
             Ok(())

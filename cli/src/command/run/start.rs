@@ -54,7 +54,7 @@ pub enum ThreadStart {
         messages: Vec<ControlMessage>,
     },
     /// Resumes a finished thread with a message.
-    GoOn {
+    Resume {
         thread: ThreadId,
         message: String,
     },
@@ -65,7 +65,7 @@ pub enum ThreadStart {
         message: String,
     },
     /// Continues a finished thread in a new thread that starts with the last messages only.
-    HandOver {
+    Handoff {
         thread: ThreadId,
     },
 }
@@ -75,7 +75,7 @@ impl ThreadStart {
     fn limit_origins(&self) -> Vec<(String, String)> {
         match self {
             Self::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
-            Self::Recover { .. } | Self::GoOn { .. } | Self::Fork { .. } | Self::HandOver { .. } => Vec::new(),
+            Self::Recover { .. } | Self::Resume { .. } | Self::Fork { .. } | Self::Handoff { .. } => Vec::new(),
         }
     }
 
@@ -84,9 +84,9 @@ impl ThreadStart {
         match self {
             Self::Fresh { .. } => None,
             Self::Recover { thread, .. }
-            | Self::GoOn { thread, .. }
+            | Self::Resume { thread, .. }
             | Self::Fork { thread, .. }
-            | Self::HandOver { thread } => Some(thread),
+            | Self::Handoff { thread } => Some(thread),
         }
     }
 
@@ -96,9 +96,9 @@ impl ThreadStart {
             Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,
             Self::Fresh { .. }
             | Self::Recover { .. }
-            | Self::GoOn { .. }
+            | Self::Resume { .. }
             | Self::Fork { .. }
-            | Self::HandOver { .. } => runtime::WORKERS_FOR_SEVERAL_THREADS,
+            | Self::Handoff { .. } => runtime::WORKERS_FOR_SEVERAL_THREADS,
         }
     }
 }
@@ -372,16 +372,16 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
             };
             engine.start(&compilation, launch).await
         }
-        ThreadStart::Recover { thread, .. } | ThreadStart::HandOver { thread } if !images.is_empty() => {
+        ThreadStart::Recover { thread, .. } | ThreadStart::Handoff { thread } if !images.is_empty() => {
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
         }
         ThreadStart::Recover { thread, messages } => engine.recover_with(&thread, messages).await,
-        ThreadStart::GoOn { thread, message } => {
+        ThreadStart::Resume { thread, message } => {
             engine.resume(&thread, UserMessage { text: message, images, model }).await
         }
         ThreadStart::Fork { thread, turn, message } => {
             engine.fork(&thread, turn, UserMessage { text: message, images, model }).await
         }
-        ThreadStart::HandOver { thread } => engine.hand_over(&thread).await,
+        ThreadStart::Handoff { thread } => engine.hand_off(&thread).await,
     }
 }

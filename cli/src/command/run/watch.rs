@@ -82,7 +82,7 @@ pub async fn wait_until_end(
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                     report.note(&format!("the result cannot be written: {error}"));
-                    if exit == Exit::Fine { Exit::Failed } else { exit }
+                    if exit == Exit::Success { Exit::Failed } else { exit }
                 }
                 Some(_) | None => exit,
             }

@@ -105,5 +105,5 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

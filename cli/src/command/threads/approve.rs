@@ -106,7 +106,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         }
         let Some((open, answer)) = open.as_ref().zip(answer) else {
             report.note(&format!("raised the limit of `{id}`; the thread has no open approval request"));
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         };
         let message_id = reader.send(id, &answer)?;
         return wait_until_consumed(id, open, &message_id, reader, report);
@@ -140,7 +140,7 @@ fn wait_until_consumed(
             let next = record.events.get(at + 1).map(|event| &event.body);
             if matches!(next, Some(EventBody::ApprovalGiven(_))) {
                 report.note(&format!("`{id}` received the answer"));
-                return Ok(Exit::Fine);
+                return Ok(Exit::Success);
             }
             return Err(late_answer_failure(id, open, &record.events));
         }
@@ -149,7 +149,7 @@ fn wait_until_consumed(
         }
         if Instant::now() >= until {
             report.note(&format!("`{id}` has not read the answer yet; the answer waits in the mailbox of the thread"));
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         std::thread::sleep(POLL_INTERVAL);
     }

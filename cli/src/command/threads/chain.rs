@@ -91,7 +91,7 @@ pub fn search(
             })
             .collect();
         report.json(&SearchOutput { matches, more })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let nothing = found.is_empty();
     for one in found {
@@ -101,5 +101,5 @@ pub fn search(
         report.note(&format!("only the first {limit} matches are printed; there are more"));
     }
     // No match is a failure, as in grep.
-    Ok(if nothing { Exit::Failed } else { Exit::Fine })
+    Ok(if nothing { Exit::Failed } else { Exit::Success })
 }

@@ -66,7 +66,7 @@ pub fn cancel(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &
 }
 
 pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let mut exit = Exit::Fine;
+    let mut exit = Exit::Success;
     let threads = args.threads.select(reader)?;
     for thread in &threads {
         let entry = reader.last_of_chain(thread.as_str())?;
@@ -81,7 +81,7 @@ pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         }
     }
     let status_exit = print_status(&threads, reader, report)?;
-    Ok(if exit == Exit::Fine { status_exit } else { exit })
+    Ok(if exit == Exit::Success { status_exit } else { exit })
 }
 
 pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
@@ -104,7 +104,7 @@ pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Resul
     if entry.is_orphaned() {
         report.note(&format!("`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns an error if the thread runs a single tool, which accepts no messages.
@@ -208,12 +208,12 @@ pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printe
 pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     for entry in entries {
         report.line(&format!("{}\t{}", entry.row.id, entry.status_name()))?;
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 impl ThreadReader {

@@ -59,7 +59,7 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
             report.note(&format!("{} in `{}`", format_count(exported as u64, "thread"), file.display()));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Returns a thread and its descendants as a script, and their number. `note` gets remarks for the user.

@@ -212,7 +212,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
             build_table(&rows, format).lines(format).iter().try_for_each(|line| report.line(line))?;
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A thread in the list, with its place in its tree.

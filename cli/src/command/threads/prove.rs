@@ -100,7 +100,7 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
     }
-    Ok(if proved { Exit::Fine } else { Exit::Failed })
+    Ok(if proved { Exit::Success } else { Exit::Failed })
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.

@@ -56,7 +56,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
     let what = format_count(going.len() as u64, "thread");
     let alone = format_count(objects as u64, "object");
     report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} and {alone} removed") });
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Groups threads by tree and continuation chain.

@@ -58,5 +58,5 @@ pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
             report.line(&format!("the registry was rebuilt from the transcripts of {threads}"))?;
         }
     }
-    Ok(if output.unreadable.is_empty() { Exit::Fine } else { Exit::Failed })
+    Ok(if output.unreadable.is_empty() { Exit::Success } else { Exit::Failed })
 }

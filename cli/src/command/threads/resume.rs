@@ -92,10 +92,10 @@ pub fn resume_handoff(
         Liveness::Alive => {
             reader.send(&id, &ControlMessage::Handoff)?;
             report.note(&format!("`{id}` continues in a new thread after the current turn"));
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         Liveness::Over if !row.status.is_parked() => {
-            run_to_end(ThreadStart::HandOver { thread: id }, how, spaces, report)
+            run_to_end(ThreadStart::Handoff { thread: id }, how, spaces, report)
         }
         Liveness::Over | Liveness::Orphaned => run_to_end(
             ThreadStart::Recover { thread: id, messages: vec![ControlMessage::Handoff] },

@@ -89,7 +89,8 @@ pub struct AccountOutput {
     #[schemars(with = "f64")]
     pub remaining: Value,
     /// `open`, `draining` or `released`.
-    pub standing: String,
+    #[serde(rename = "standing")]
+    pub status: String,
 }
 
 /// An account with its depth in the tree.
@@ -122,7 +123,7 @@ pub fn run(args: &ShowArgs, reader: &ThreadReader, report: &Printer) -> Result<E
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn thread_output(
@@ -195,7 +196,7 @@ impl AccountOutput {
             reserved: account.reserved().to_json(),
             spent: account.spent().to_json(),
             remaining: account.remaining().to_json(),
-            standing: account_status_name(account.status()).to_owned(),
+            status: account_status_name(account.status()).to_owned(),
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn run(args: &TailArgs, reader: &ThreadReader, report: &Printer) -> Result<E
             Some(_) | None => break,
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Prints a thread; with `--follow` until it ends.

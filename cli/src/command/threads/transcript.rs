@@ -57,14 +57,14 @@ pub fn run(args: &TranscriptArgs, reader: &ThreadReader, report: &Printer) -> Re
         let events = record.events.iter().skip(skipped).map(output).collect();
         let torn_bytes = record.reading.torn.as_ref().map(|torn| torn.bytes);
         report.json(&TranscriptOutput { thread_id: thread_id.to_owned(), events, torn_bytes })?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if args.json {
         let bytes = reader.raw_transcript(&record.entry.row.id, record.reading.length)?;
         let from = skipped.checked_sub(1).and_then(|last| record.reading.ends.get(last)).copied().unwrap_or(0);
         let bytes = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
         std::io::stdout().lock().write_all(bytes)?;
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     for event in record.events.iter().skip(skipped) {
         match report.format() {
@@ -79,7 +79,7 @@ pub fn run(args: &TranscriptArgs, reader: &ThreadReader, report: &Printer) -> Re
             torn.line
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Formats an event as a JSON line.

@@ -53,7 +53,8 @@ pub struct ThreadVerdictOutput {
     pub events: u64,
     pub checkpoints: u64,
     /// Number of events, counted from the first, that valid signatures cover.
-    pub vouched: u64,
+    #[serde(rename = "vouched")]
+    pub signed_events: u64,
     /// Key ids of the valid signatures.
     pub signed_by: Vec<String>,
     pub faults: Vec<FaultOutput>,
@@ -103,7 +104,7 @@ pub fn run(
             }
         }
     }
-    Ok(if failed { Exit::Failed } else { Exit::Fine })
+    Ok(if failed { Exit::Failed } else { Exit::Success })
 }
 
 /// Returns the named threads; without any, all threads with a registry row or a transcript.
@@ -123,7 +124,10 @@ fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> 
     let (events, checkpoints) = (format_count(one.events, "event"), format_count(one.checkpoints, "checkpoint"));
     let by = if one.signed_by.is_empty() { "no key".to_owned() } else { one.signed_by.join(", ") };
     if report.format() == Format::Plain {
-        report.line(&format!("{}\t{verdict}\t{}\t{}\t{}", one.thread_id, one.events, one.checkpoints, one.vouched))?;
+        report.line(&format!(
+            "{}\t{verdict}\t{}\t{}\t{}",
+            one.thread_id, one.events, one.checkpoints, one.signed_events
+        ))?;
     } else {
         report.line(&format!("{}: {verdict} ({events}, {checkpoints}, signed by {by})", one.thread_id))?;
     }
@@ -151,11 +155,12 @@ fn format_word(verdict: ThreadVerdict) -> &'static str {
 
 impl From<ThreadVerification> for ThreadVerdictOutput {
     fn from(found: ThreadVerification) -> Self {
-        let ThreadVerification { thread_id, verdict, events, checkpoints, vouched, signed_by, faults, notes } = found;
+        let ThreadVerification { thread_id, verdict, events, checkpoints, signed_events, signed_by, faults, notes } =
+            found;
         let faults = faults
             .into_iter()
             .map(|fault| FaultOutput { file: fault.file, line: fault.line, reason: fault.reason })
             .collect();
-        Self { thread_id, verdict: format_word(verdict), events, checkpoints, vouched, signed_by, faults, notes }
+        Self { thread_id, verdict: format_word(verdict), events, checkpoints, signed_events, signed_by, faults, notes }
     }
 }

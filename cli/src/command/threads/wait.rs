@@ -53,7 +53,8 @@ pub struct WaitOutcomeOutput {
     /// Id of the requested thread.
     pub requested: String,
     /// `over`, `running`, `orphaned` or `unknown`.
-    pub standing: String,
+    #[serde(rename = "standing")]
+    pub status: String,
     /// Result of the last thread of the continuation chain, once it has ended.
     pub result: Option<RunOutput>,
 }
@@ -70,7 +71,7 @@ pub fn print_results(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    wait_for(&args.threads.select(reader)?, Duration::ZERO, spaces, report).map(|_| Exit::Fine)
+    wait_for(&args.threads.select(reader)?, Duration::ZERO, spaces, report).map(|_| Exit::Success)
 }
 
 pub fn status(args: &ThreadIdsArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
@@ -90,7 +91,7 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     });
     let waited = waited?;
     let all_finished = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
-    let worst = waited.iter().map(exit_of_outcome).max_by_key(|exit| exit_severity(*exit)).unwrap_or(Exit::Fine);
+    let worst = waited.iter().map(exit_of_outcome).max_by_key(|exit| exit_severity(*exit)).unwrap_or(Exit::Success);
     let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
@@ -116,12 +117,12 @@ fn exit_of_outcome(waited: &WaitOutcome) -> Exit {
 
 fn exit_severity(exit: Exit) -> u8 {
     match exit {
-        Exit::Fine => 0,
+        Exit::Success => 0,
         Exit::Cancelled => 1,
         Exit::Limit => 2,
         Exit::Refused => 3,
         Exit::Failed => 4,
-        Exit::Usage | Exit::Widened => 5,
+        Exit::Usage | Exit::PermissionsWidened => 5,
     }
 }
 
@@ -135,9 +136,9 @@ fn state_name(waited: &WaitOutcome) -> &'static str {
 }
 
 fn outcome_output(requested: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
-    let standing = state_name(&waited).to_owned();
+    let status = state_name(&waited).to_owned();
     let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
-    WaitOutcomeOutput { requested: requested.to_owned(), standing, result }
+    WaitOutcomeOutput { requested: requested.to_owned(), status, result }
 }
 
 fn format_line(requested: &str, waited: &WaitOutcome) -> String {

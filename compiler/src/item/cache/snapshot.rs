@@ -56,13 +56,13 @@ pub(super) struct DependencyLog {
     state: Option<WorldState>,
     frames: RefCell<Vec<Vec<Dependency>>>,
     /// The number of sources that no item uses any more.
-    dead: Cell<usize>,
+    unused_sources: Cell<usize>,
 }
 
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
 /// Unused sources are tolerated up to this number, or up to the number of used sources if that is larger.
-const MAX_DEAD_SOURCES: usize = 1000;
+const MAX_UNUSED_SOURCES: usize = 1000;
 
 impl Dependencies {
     pub fn contains(&self, read: &Dependency) -> bool {
@@ -96,8 +96,8 @@ impl<'w> Items<'w> {
     pub fn restore(world: &'w dyn World, remembered: CacheSnapshot) -> (Self, Invalidation) {
         let CacheSnapshot { mut cache, mut log } = remembered;
         let changes = find_changes(world, &cache, &log).filter(|_| {
-            let live = cache.sources.borrow().len().saturating_sub(log.dead());
-            log.dead() <= live.max(MAX_DEAD_SOURCES)
+            let live = cache.sources.borrow().len().saturating_sub(log.unused_sources());
+            log.unused_sources() <= live.max(MAX_UNUSED_SOURCES)
         });
         let Some((changes, lists)) = changes else {
             let (cache, log) =
@@ -170,7 +170,7 @@ impl<'w> Items<'w> {
     }
 
     /// Evicts the items that have diagnostics and that no result depends on any more; returns the evicted items.
-    pub fn retain_live(&self, is_asked: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
+    pub fn retain_live(&self, is_in_use: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {
             let found = self.cache.found.borrow();
@@ -182,7 +182,7 @@ impl<'w> Items<'w> {
             };
             found.keys().filter_map(of).collect()
         };
-        with_fault.retain(|(kind, id)| *kind != ItemKind::Config && !is_asked(&Dependency::Item(*kind, id.clone())));
+        with_fault.retain(|(kind, id)| *kind != ItemKind::Config && !is_in_use(&Dependency::Item(*kind, id.clone())));
         for (kind, id) in &with_fault {
             evict(&self.cache, log, *kind, id);
         }
@@ -204,8 +204,8 @@ impl DependencyLog {
         }
     }
 
-    pub(super) fn dead(&self) -> usize {
-        self.dead.get()
+    pub(super) fn unused_sources(&self) -> usize {
+        self.unused_sources.get()
     }
 
     pub(super) fn record_opened(&self, kind: ItemKind, id: &ItemId, source: SourceId) {
@@ -323,7 +323,7 @@ fn evict(cache: &Cache, log: &DependencyLog, kind: ItemKind, id: &ItemId) {
     for source in log.opened.borrow_mut().remove(&(kind, id.clone())).unwrap_or_default() {
         found.remove(&FaultSource::Source(source));
         log.items.borrow_mut().remove(&source);
-        log.dead.set(log.dead() + 1);
+        log.unused_sources.set(log.unused_sources() + 1);
     }
     if let Some(of_kind) = log.given.borrow_mut().get_mut(kind as usize) {
         of_kind.remove(id);

@@ -85,6 +85,17 @@ fn names_follow_the_specification() {
 }
 
 #[test]
+fn length_of_a_name_counts_characters_not_bytes() {
+    for (length, reason) in [(64, "has characters other than"), (65, "has 65 characters, and 64 are allowed")] {
+        let (_, found) = read_skill(".ai/skills/a/SKILL.md", head(&"ä".repeat(length), "d"));
+        let [Diagnostic::Skill(SkillError::Name { reason: reported, .. })] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert!(reported.contains(reason), "{reported}");
+    }
+}
+
+#[test]
 fn a_long_description_is_reported_and_kept_whole() {
     let (_, found) = read_skill(".ai/skills/a/SKILL.md", head("a", &"ä".repeat(1024)));
     assert_eq!(found, []);

@@ -53,7 +53,7 @@ pub fn lower_body(
                     alone.value(value.as_str());
                     filled.value(value);
                 }
-                BodyPart::Hole(pending, why) => {
+                BodyPart::Placeholder(pending, why) => {
                     alone.placeholder(pending.clone(), why.clone());
                     filled.placeholder(pending, why);
                 }
@@ -82,7 +82,7 @@ pub fn lower_body(
 enum BodyPart {
     Text(String),
     Value(String),
-    Hole(RuntimePlaceholder, String),
+    Placeholder(RuntimePlaceholder, String),
 }
 
 fn fill_input(
@@ -100,7 +100,7 @@ fn fill_input(
             WhenMissing::Default(text) => Some(text.clone()),
         };
         let pending = RuntimePlaceholder::Fact { path: format!("inputs.{name}"), fallback };
-        return BodyPart::Hole(pending, format!("no value was given for the input `{name}`"));
+        return BodyPart::Placeholder(pending, format!("no value was given for the input `{name}`"));
     };
     match (values.get(name).filter(|v| !v.is_null()), &placeholder.when_missing) {
         (Some(value), _) => {

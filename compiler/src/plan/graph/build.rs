@@ -209,7 +209,7 @@ impl GraphBuilder<'_> {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
         let allowed = if self.needs.has(GraphPart::Tools) { Node::Tools } else { Node::Guard };
-        let asks = if self.needs.has(GraphPart::Ask) && self.needs.has(GraphPart::Tools) {
+        let approval_node = if self.needs.has(GraphPart::Ask) && self.needs.has(GraphPart::Tools) {
             Node::Ask(ApprovalOrigin::Call)
         } else {
             Node::Guard
@@ -220,10 +220,13 @@ impl GraphBuilder<'_> {
         self.add_hooks(HookPoint::ToolCall, &[(O::Pass, Node::Gate)]);
         self.add(
             Node::Gate,
-            &[(O::Allowed, allowed), (O::Denied, Node::Guard), (O::Asks, asks), (O::Returns, returns)],
+            &[(O::Allowed, allowed), (O::Denied, Node::Guard), (O::Asks, approval_node), (O::Returns, returns)],
         );
-        if asks != Node::Guard {
-            self.add(asks, &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)]);
+        if approval_node != Node::Guard {
+            self.add(
+                approval_node,
+                &[(O::Approved, Node::Tools), (O::Refused, Node::Guard), (O::Suspended, Node::Finish)],
+            );
         }
         if self.needs.has(GraphPart::Tools) {
             self.add(Node::Tools, &[(O::Finished, Node::Guard), (O::Terminate, self.end())]);

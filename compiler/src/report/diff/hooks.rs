@@ -79,7 +79,7 @@ fn hook_role(action: &HookAction) -> HookRole {
 }
 
 /// Returns true if one hook can replace another: both have the same event and the same effect, apart from conditions.
-fn stands_in(one: &PlannedHook, other: &PlannedHook) -> bool {
+fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
         | (HookAction::Escalate, HookAction::Escalate | HookAction::Terminate { .. })
@@ -128,7 +128,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
         let others: Vec<&Condition> = by
             .iter()
-            .filter(|other| stands_in(one.hook, other.hook))
+            .filter(|other| is_replacement(one.hook, other.hook))
             .filter_map(|other| other.condition.as_ref())
             .collect();
         let values = |path: &Path| possible_values(one.hook.event, path, &parameters, (before, after));

@@ -182,7 +182,7 @@ impl SplitInputs<'_> {
         }
     }
 
-    fn full_box(&self) -> CellBox {
+    fn all_cells(&self) -> CellBox {
         let cells = self.partitions.iter().map(|partition| (0..partition.len()).collect());
         cells.chain(self.predicates.iter().map(|_| BTreeSet::from([0, 1]))).collect()
     }
@@ -190,7 +190,7 @@ impl SplitInputs<'_> {
     /// Returns the combination of component states with index `at`: its box of cells, and inputs that lead to it. The
     /// state of the last component changes fastest.
     pub fn combination(&self, components: &[Component], mut at: usize) -> (CellBox, Map<String, Value>) {
-        let mut combined = (self.full_box(), Map::new());
+        let mut combined = (self.all_cells(), Map::new());
         for component in components.iter().rev() {
             let count = component.states.len().max(1);
             if let Some((state, values)) = component.states.iter().nth(at % count) {
@@ -221,7 +221,7 @@ impl SplitInputs<'_> {
                     self.partitions.get(*input).is_some_and(|partition| partition.is_single(*cell))
                 });
                 if !is_single && !component.states.contains_key(&state) {
-                    let mut one = self.full_box();
+                    let mut one = self.all_cells();
                     self.boxed(component, &state, &mut one);
                     boxes.push(one);
                 }

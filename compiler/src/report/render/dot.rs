@@ -7,7 +7,7 @@ use crate::drawing::{Drawing, LineStyle, NodeShape, one_line};
 /// Writes one statement per line.
 pub fn render(drawing: &Drawing) -> String {
     let name = &drawing.name;
-    let direction = if drawing.sideways { "LR" } else { "TB" };
+    let direction = if drawing.is_horizontal { "LR" } else { "TB" };
     let mut out = format!("digraph {name} {{\n  rankdir={direction};\n  node [shape=box, fontname=\"sans-serif\"];\n");
     for node in &drawing.nodes {
         let shape = match node.shape {

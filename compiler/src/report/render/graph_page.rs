@@ -62,14 +62,14 @@ fn write_items(out: &mut String, graph: &ItemGraph) {
     let mut folders: BTreeMap<(bool, &str, &str), Vec<&ItemNode>> = BTreeMap::new();
     for node in &graph.nodes {
         let folder = node.name.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_far = node.space.as_deref() == Some("system");
-        folders.entry((is_far, folder, node.kind.as_str())).or_default().push(node);
+        let is_library = node.space.as_deref() == Some("system");
+        folders.entry((is_library, folder, node.kind.as_str())).or_default().push(node);
     }
     // Few items need no folding.
     let open = if graph.nodes.len() <= 60 { " open" } else { "" };
-    for ((is_far, folder, kind), nodes) in folders {
+    for ((is_library, folder, kind), nodes) in folders {
         let (name, library) =
-            (if folder.is_empty() { "(top)" } else { folder }, if is_far { ", standard library" } else { "" });
+            (if folder.is_empty() { "(top)" } else { folder }, if is_library { ", standard library" } else { "" });
         writeln!(
             out,
             "<details{open}><summary>{} <span>{} · {}{library}</span></summary>",

@@ -4,7 +4,7 @@ use super::dot::push_line;
 use crate::drawing::{Drawing, LineStyle, NodeShape, one_line};
 
 pub fn render(drawing: &Drawing) -> String {
-    let mut out = format!("flowchart {}\n", if drawing.sideways { "LR" } else { "TD" });
+    let mut out = format!("flowchart {}\n", if drawing.is_horizontal { "LR" } else { "TD" });
     let names = drawing.identifiers();
     for (node, name) in drawing.nodes.iter().zip(&names) {
         let (open, close) = match node.shape {

@@ -21,14 +21,14 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
         escape_xml(&drawing.name)
     );
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        write_arrow(&mut out, edge, path, drawing.sideways);
+        write_arrow(&mut out, edge, path, drawing.is_horizontal);
     }
     for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
         write_shape(&mut out, node, *at);
     }
     // Labels are drawn last, so that no edge crosses them.
     for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        draw_edge_label(&mut out, edge, path, if drawing.sideways { 24 } else { 34 });
+        draw_edge_label(&mut out, edge, path, if drawing.is_horizontal { 24 } else { 34 });
     }
     out.push_str("</svg>\n");
     Ok(out)
@@ -78,7 +78,7 @@ fn write_shape(out: &mut String, node: &DrawnNode, at: Point) {
 }
 
 /// Draws an edge as a smooth line through its points. The line leaves and enters boxes straight.
-fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: bool) {
+fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], is_horizontal: bool) {
     let Some((first, rest)) = path.split_first() else { return };
     let mut d = format!("M{:.1} {:.1}", first.x, first.y);
     let mut last = *first;
@@ -86,7 +86,7 @@ fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], sideways: boo
         let (x, y) = (point.x, point.y);
         if edge.from == edge.to {
             write!(d, "L{x:.1} {y:.1}").ok();
-        } else if sideways {
+        } else if is_horizontal {
             let bend = (x - last.x) / 2.0;
             write!(d, "C{:.1} {:.1} {:.1} {y:.1} {x:.1} {y:.1}", last.x + bend, last.y, x - bend).ok();
         } else {
@@ -149,7 +149,7 @@ mod tests {
         let edge = |&(from, to): &(usize, usize)| DrawnEdge { from, to, label: "x & y".into(), line: LineStyle::Solid };
         Drawing {
             name: "t".into(),
-            sideways: false,
+            is_horizontal: false,
             nodes: (0..count).map(node).collect(),
             edges: edges.iter().map(edge).collect(),
         }
@@ -182,8 +182,8 @@ mod tests {
                 edges.push((i, (seed >> 8) % i));
             }
         }
-        for sideways in [false, true] {
-            two_hundred(&Drawing { sideways, ..drawing(230, &edges) });
+        for is_horizontal in [false, true] {
+            two_hundred(&Drawing { is_horizontal, ..drawing(230, &edges) });
         }
     }
 

@@ -38,7 +38,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_message(&mut out, "System prompt", (&plan.model, origins), &system);
     write_message(&mut out, "First message", (&plan.model, origins), &first);
     write_message(&mut out, "On continuation", (&plan.model, origins), &continued);
-    write_certificate(&mut out, plan);
+    write_continuation(&mut out, plan);
     left_out(&mut out, compilation, &summary.omitted_tokens);
     write_hooks(&mut out, compilation);
     trust(&mut out, compilation);
@@ -159,7 +159,7 @@ fn write_message(out: &mut String, title: &str, (model, origins): (&PlannedModel
 
 /// Renders which parts of the first request a handoff keeps, restores or loses. Writes nothing for a plan of one turn,
 /// which has no continuation.
-fn write_certificate(out: &mut String, plan: &Plan) {
+fn write_continuation(out: &mut String, plan: &Plan) {
     if !plan.can_continue() {
         return;
     }

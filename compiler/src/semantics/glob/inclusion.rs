@@ -38,20 +38,20 @@ pub fn covers(parents: &[&str], child: &str) -> Coverage {
 /// Checks that the parents together match every well-formed capability that any of the children matches.
 pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
-    let wanted: Vec<Vec<Glob>> =
+    let included: Vec<Vec<Glob>> =
         children.iter().filter(|child| !parents.contains(child)).map(|child| vec![Glob::new(child)]).collect();
-    match InclusionSearch::new(&wanted, &excluded).run() {
+    match InclusionSearch::new(&included, &excluded).run() {
         Witness::None => Coverage::Covered,
         Witness::Found(example) => Coverage::Counterexample(example),
         Witness::TooComplex => Coverage::TooComplex,
     }
 }
 
-/// Finds a shortest well-formed capability that every `wanted` pattern matches and no `excluded` one does.
-pub fn witness(wanted: &[&Glob], excluded: &[&Glob]) -> Witness {
-    let wanted = vec![wanted.iter().map(|g| (*g).clone()).collect()];
+/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` one does.
+pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
+    let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
-    InclusionSearch::new(&wanted, &excluded).run()
+    InclusionSearch::new(&included, &excluded).run()
 }
 
 /// Every character of a well-formed capability, in the preferred order for examples.
@@ -193,7 +193,7 @@ fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
 }
 
 struct InclusionSearch<'a> {
-    wanted: &'a [Vec<Glob>],
+    included: &'a [Vec<Glob>],
     excluded: &'a [Glob],
     characters: Vec<char>,
     states: Vec<SearchState>,
@@ -206,23 +206,23 @@ struct InclusionSearch<'a> {
 struct SearchState {
     group: usize,
     shape: CapabilityPosition,
-    wanted: Vec<Positions>,
+    included: Vec<Positions>,
     excluded: Vec<Positions>,
-    came: Option<(usize, char)>,
+    reached_from: Option<(usize, char)>,
 }
 
 enum Visit {
     Witness(usize),
-    Went,
+    Continue,
     Full,
 }
 
 impl<'a> InclusionSearch<'a> {
-    fn new(wanted: &'a [Vec<Glob>], excluded: &'a [Glob]) -> Self {
+    fn new(included: &'a [Vec<Glob>], excluded: &'a [Glob]) -> Self {
         Self {
-            wanted,
+            included,
             excluded,
-            characters: representatives(wanted.iter().flatten().chain(excluded)),
+            characters: representatives(included.iter().flatten().chain(excluded)),
             states: Vec::new(),
             steps: 0,
             seen: HashSet::new(),
@@ -232,17 +232,17 @@ impl<'a> InclusionSearch<'a> {
 
     /// Searches breadth first from all groups at once, so the first witness is a shortest one.
     fn run(mut self) -> Witness {
-        for (group, globs) in self.wanted.iter().enumerate() {
+        for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {
                 group,
                 shape: CapabilityPosition::Head(0),
-                wanted: globs.iter().map(start_positions).collect(),
+                included: globs.iter().map(start_positions).collect(),
                 excluded: self.excluded.iter().map(start_positions).collect(),
-                came: None,
+                reached_from: None,
             };
             match self.visit(state) {
                 Visit::Witness(at) => return Witness::Found(self.path_text(at)),
-                Visit::Went => {}
+                Visit::Continue => {}
                 Visit::Full => return Witness::TooComplex,
             }
         }
@@ -255,7 +255,7 @@ impl<'a> InclusionSearch<'a> {
                 let Some(next) = self.successor(at, c) else { continue };
                 match self.visit(next) {
                     Visit::Witness(at) => return Witness::Found(self.path_text(at)),
-                    Visit::Went => {}
+                    Visit::Continue => {}
                     Visit::Full => return Witness::TooComplex,
                 }
             }
@@ -266,27 +266,27 @@ impl<'a> InclusionSearch<'a> {
     fn successor(&mut self, at: usize, c: char) -> Option<SearchState> {
         let state = self.states.get(at)?;
         let shape = state.shape.step(c)?;
-        self.steps += state.wanted.iter().chain(&state.excluded).map(|positions| positions.len() + 1).sum::<usize>();
-        let globs = self.wanted.get(state.group)?;
-        let wanted: Vec<Positions> =
-            globs.iter().zip(&state.wanted).map(|(glob, at)| advance_positions(glob, at, c)).collect();
+        self.steps += state.included.iter().chain(&state.excluded).map(|positions| positions.len() + 1).sum::<usize>();
+        let globs = self.included.get(state.group)?;
+        let included: Vec<Positions> =
+            globs.iter().zip(&state.included).map(|(glob, at)| advance_positions(glob, at, c)).collect();
         let excluded =
             self.excluded.iter().zip(&state.excluded).map(|(glob, at)| advance_positions(glob, at, c)).collect();
-        Some(SearchState { group: state.group, shape, wanted, excluded, came: Some((at, c)) })
+        Some(SearchState { group: state.group, shape, included, excluded, reached_from: Some((at, c)) })
     }
 
     fn visit(&mut self, state: SearchState) -> Visit {
-        let Some(globs) = self.wanted.get(state.group) else { return Visit::Went };
-        let hopeless = state.wanted.iter().any(Vec::is_empty)
+        let Some(globs) = self.included.get(state.group) else { return Visit::Continue };
+        let hopeless = state.included.iter().any(Vec::is_empty)
             || self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts_everything(glob, at));
         if hopeless || !self.seen.insert(state_key(&state)) {
-            return Visit::Went;
+            return Visit::Continue;
         }
         if self.states.len() >= MAX_STATES {
             return Visit::Full;
         }
         let found = state.shape.is_complete()
-            && globs.iter().zip(&state.wanted).all(|(glob, at)| accepts(glob, at))
+            && globs.iter().zip(&state.included).all(|(glob, at)| accepts(glob, at))
             && !self.excluded.iter().zip(&state.excluded).any(|(glob, at)| accepts(glob, at));
         let at = self.states.len();
         self.states.push(state);
@@ -294,13 +294,13 @@ impl<'a> InclusionSearch<'a> {
             return Visit::Witness(at);
         }
         self.queue.push_back(at);
-        Visit::Went
+        Visit::Continue
     }
 
     fn path_text(&self, at: usize) -> String {
         let mut letters = Vec::new();
         let mut at = at;
-        while let Some((from, c)) = self.states.get(at).and_then(|state| state.came) {
+        while let Some((from, c)) = self.states.get(at).and_then(|state| state.reached_from) {
             letters.push(c);
             at = from;
         }
@@ -310,7 +310,7 @@ impl<'a> InclusionSearch<'a> {
 
 fn state_key(state: &SearchState) -> Vec<u32> {
     let mut key = vec![u32::try_from(state.group).unwrap_or(u32::MAX), state.shape.code()];
-    for positions in state.wanted.iter().chain(&state.excluded) {
+    for positions in state.included.iter().chain(&state.excluded) {
         key.extend(positions);
         key.push(u32::MAX);
     }

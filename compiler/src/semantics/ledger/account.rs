@@ -19,8 +19,8 @@ pub struct Account {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     issued: BTreeMap<String, Nanos>,
     /// The amount that descendants cannot reserve.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    kept_back: Nanos,
+    #[serde(rename = "kept_back", default, skip_serializing_if = "is_zero")]
+    parent_reserve: Nanos,
     /// Number of live children.
     #[serde(default, deserialize_with = "read_children", skip_serializing_if = "is_none")]
     children: u64,
@@ -70,7 +70,7 @@ impl Account {
             reserved,
             spent: Nanos::ZERO,
             issued: BTreeMap::new(),
-            kept_back: Nanos::ZERO,
+            parent_reserve: Nanos::ZERO,
             children: 0,
             children_hold: Nanos::ZERO,
             status: AccountStatus::Open,
@@ -117,7 +117,7 @@ impl Account {
 
     /// Returns the part of the parent's amount that the account occupies: the reservation, or the used amount if that
     /// is higher.
-    pub fn held(&self) -> Nanos {
+    pub fn occupied(&self) -> Nanos {
         self.reserved.max(self.used())
     }
 
@@ -132,11 +132,11 @@ impl Account {
     }
 
     pub fn available_to_children(&self) -> Nanos {
-        self.remaining().saturating_sub(self.kept_back)
+        self.remaining().saturating_sub(self.parent_reserve)
     }
 
     pub(super) fn set_parent_reserve(&mut self, amount: Nanos) {
-        self.kept_back = amount;
+        self.parent_reserve = amount;
     }
 
     pub(super) fn issue(&mut self, attempt: &str, worst_case: Nanos) {
@@ -160,7 +160,7 @@ impl Account {
 
     /// Closes the account to new attempts and children. An ended thread needs no reserve for a last turn.
     pub(super) fn drain(&mut self) {
-        self.kept_back = Nanos::ZERO;
+        self.parent_reserve = Nanos::ZERO;
         self.status = AccountStatus::Draining;
     }
 
@@ -169,7 +169,7 @@ impl Account {
         for (_, worst_case) in std::mem::take(&mut self.issued) {
             self.spent = self.spent.saturating_add(worst_case);
         }
-        self.kept_back = Nanos::ZERO;
+        self.parent_reserve = Nanos::ZERO;
         self.status = AccountStatus::Released;
     }
 

@@ -11,7 +11,7 @@ use crate::diagnostics::{Diagnostics, SpawnError};
 
 /// The remaining depth of a directive, and the directive whose limit bounds it.
 #[derive(Clone, Copy)]
-struct Left {
+struct RemainingDepth {
     depth: u64,
     above: usize,
 }
@@ -19,11 +19,11 @@ struct Left {
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     // Recursion is bounded by `depth` on purpose, so only steps between different cycles count.
     let components = component_of(graph);
-    let mut left: Vec<Option<Left>> = graph
+    let mut left: Vec<Option<RemainingDepth>> = graph
         .nodes
         .iter()
         .enumerate()
-        .map(|(above, node)| Some(Left { depth: explicit_depth(node)?, above }))
+        .map(|(above, node)| Some(RemainingDepth { depth: explicit_depth(node)?, above }))
         .collect();
     let mut queue: BTreeSet<usize> =
         (0..graph.nodes.len()).filter(|at| left.get(*at).is_some_and(Option::is_some)).collect();
@@ -50,7 +50,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
             }
             let depth = here.depth - 1;
             if let Some(known) = left.get_mut(child).filter(|known| known.is_none_or(|known| depth < known.depth)) {
-                *known = Some(Left { depth, above: here.above });
+                *known = Some(RemainingDepth { depth, above: here.above });
                 queue.insert(child);
             }
         }

@@ -22,7 +22,7 @@ const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
 impl EmbeddedDriver {
     /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
-        if self.books_nothing(reservation) {
+        if self.is_unbilled(reservation) {
             let last = {
                 let mut update = self.row_update();
                 update.1 = true;
@@ -52,7 +52,7 @@ impl EmbeddedDriver {
 
     /// Returns true if a reservation and its settlements need no ledger: the client of a served session is billed
     /// nothing for its calls, whatever the prices of the plan's model.
-    fn books_nothing(&self, reservation: &Reservation) -> bool {
+    fn is_unbilled(&self, reservation: &Reservation) -> bool {
         let Reservation { turn: _, attempt: _, amount: _, settle, raised } = reservation;
         raised.is_none() && settle.iter().all(is_free) && self.has_client()
     }

@@ -33,7 +33,7 @@ use crate::thread_count::blocking;
 use crate::tool::builtin::{ChangeRecorder, PendingChange};
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::environment::{declared_variables, provider_keys};
-use crate::tool::guard::{guard_result, is_kept_whole};
+use crate::tool::guard::{fits_whole, guard_result};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
 use crate::tool::primary::{FetchSources, fetch, sign};
@@ -114,7 +114,7 @@ impl EmbeddedDriver {
         let left = Duration::from_millis(dispatch.remaining_ms);
         let overdue = async {
             match deadline {
-                Some(deadline) => self.reach(Some(deadline)).await,
+                Some(deadline) => self.wait_for_deadline(Some(deadline)).await,
                 None => tokio::time::sleep(left).await,
             }
             tokio::time::sleep(TERMINATION_GRACE + TERMINATION_GRACE).await;
@@ -164,7 +164,7 @@ impl EmbeddedDriver {
         hook: Option<&PlannedHook>,
         halt: &CancellationToken,
     ) -> Result<ToolOutcome, DriveError> {
-        let tool = match self.fitting(&item_id, &parameters, hook, (&dispatch.write, &dispatch.net)).await? {
+        let tool = match self.prepare_allowed(&item_id, &parameters, hook, (&dispatch.write, &dispatch.net)).await? {
             Ok(tool) => tool,
             Err(reason) => return Ok(ToolOutcome::refused(reason)),
         };
@@ -174,7 +174,7 @@ impl EmbeddedDriver {
             item_id,
             parameters,
             project_root: self.engine.project.clone(),
-            thread_id: self.acting_thread(),
+            thread_id: self.effective_thread_id(),
             event: hook.map_or(CALL_EVENT, |hook| hook_point::row_of(hook.event).name),
             call_id: dispatch.call_id.clone(),
             changes: Some(self.change_recorder()),
@@ -229,7 +229,7 @@ impl EmbeddedDriver {
     }
 
     /// Returns the thread that tools act for. In a thread that runs a tool, this is the calling thread.
-    fn acting_thread(&self) -> String {
+    fn effective_thread_id(&self) -> String {
         let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
@@ -242,11 +242,11 @@ impl EmbeddedDriver {
         capability: &str,
     ) -> Result<Result<(), String>, DriveError> {
         let (write, net) = granted_access(&self.narrowed_launch().grants, capability);
-        Ok(self.fitting(item_id, parameters, None, (&write, &net)).await?.map(drop))
+        Ok(self.prepare_allowed(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
     /// Returns the tool if the parameters match its schema and the grants cover its needs.
-    async fn fitting(
+    async fn prepare_allowed(
         &self,
         item_id: &ItemId,
         parameters: &Value,
@@ -392,7 +392,7 @@ impl EmbeddedDriver {
         let most = self.plan.settings.values().max_result_bytes;
         let objects = Arc::clone(&self.engine.objects);
         // A small result is guarded inline; a result that may have to be stored is guarded on a blocking thread.
-        let guarded = if is_kept_whole(&outcome, most) {
+        let guarded = if fits_whole(&outcome, most) {
             guard_result(&outcome, most, &BTreeMap::new(), &*objects)?
         } else {
             blocking(move || Ok(guard_result(&outcome, most, &BTreeMap::new(), &*objects)?)).await?

@@ -116,7 +116,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
         // The message of the prompt was not delivered, so it is held for the user.
         chat.held.extend(chat.queue.pop_front());
     }
-    let unsent = state.mail.steering.drain(..).chain(state.mail.following.drain(..));
+    let unsent = state.mailbox.steering.drain(..).chain(state.mailbox.follow_ups.drain(..));
     match ended.status {
         // The messages arrived after the last turn of the prompt, so each of them becomes a prompt.
         PromptStatus::Done => {
@@ -135,7 +135,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     state.question = None;
     state.wait_until = None;
     state.failures = 0;
-    state.forgiven = 0;
+    state.failures_before_fallback = 0;
     state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
 }
@@ -185,7 +185,7 @@ pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     chat.is_interrupted = false;
     state.failed = None;
     state.failures = 0;
-    state.forgiven = 0;
+    state.failures_before_fallback = 0;
     // The attempt number is not reset: the ledger identifies an attempt by its turn and its number.
     state.wait_until = None;
     state.is_prompt_too_long = false;
@@ -204,7 +204,7 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
 }
 
 /// Sets the thread in which the session continues at the next idle step.
-pub(super) fn succeed(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
+pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());
     }
@@ -218,7 +218,7 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     let current = usize::from(state.is_prompt_queued());
     let Some(chat) = &mut state.chat else { return };
     let waiting = chat.queue.split_off(current.min(chat.queue.len()));
-    let queues = waiting.into_iter().chain(state.mail.steering.drain(..)).chain(state.mail.following.drain(..));
+    let queues = waiting.into_iter().chain(state.mailbox.steering.drain(..)).chain(state.mailbox.follow_ups.drain(..));
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
     chat.successor = None;

@@ -36,7 +36,7 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
         }
         HookPoint::ToolCall => {
             if let Some(call) = call(state, run) {
-                call.hooked = true;
+                call.has_run_hooks = true;
                 if let HookOutcome::Block { reason } = &run.answer {
                     call.blocked = Some(reason.clone());
                 }
@@ -53,7 +53,7 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
             stop(state, &run.answer);
         }
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled => {
-            state.ran.insert(point);
+            state.hook_points_run.insert(point);
         }
         HookPoint::ResolveExtends
         | HookPoint::BuildSystemPrompt

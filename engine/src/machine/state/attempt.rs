@@ -46,13 +46,13 @@ pub struct UnknownOutcome {
 
 impl Attempt {
     /// Returns the pending settlement of this attempt after a failure.
-    pub fn owed_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
+    pub fn settlement_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
     }
 
     /// Returns the pending settlement of this attempt after a complete reply; `uncounted` is set if `usage` does not
     /// count the whole call.
-    pub fn owed(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
+    pub fn settlement(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
         self.pending(usage, uncounted, true, of_fallback)
     }
 

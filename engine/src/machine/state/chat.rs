@@ -118,7 +118,7 @@ impl ThreadState {
     /// Returns the messages that wait for their delivery, in the order in which the model gets them.
     pub fn queued_messages(&self) -> impl Iterator<Item = &QueuedMessage> {
         let of_chat = self.chat.iter().flat_map(|chat| chat.queue.iter().chain(&chat.next_turn));
-        self.mail.steering.iter().chain(&self.mail.following).chain(of_chat)
+        self.mailbox.steering.iter().chain(&self.mailbox.follow_ups).chain(of_chat)
     }
 
     /// Returns the delivery of a message that is submitted now. A message with bounds of its own is a prompt.
@@ -133,8 +133,8 @@ impl ThreadState {
     /// Puts a message into its queue. In a run, which has no prompts, the message is dropped.
     pub(in crate::machine) fn enqueue(&mut self, message: QueuedMessage) {
         match (message.delivery, &mut self.chat) {
-            (Delivery::Steer, _) => self.mail.steering.push_back(message),
-            (Delivery::FollowUp, _) => self.mail.following.push_back(message),
+            (Delivery::Steer, _) => self.mailbox.steering.push_back(message),
+            (Delivery::FollowUp, _) => self.mailbox.follow_ups.push_back(message),
             (Delivery::Prompt, Some(chat)) => chat.queue.push_back(message),
             (Delivery::NextTurn, Some(chat)) => chat.next_turn.push_back(message),
             (Delivery::Prompt | Delivery::NextTurn, None) => {}
@@ -146,8 +146,8 @@ impl ThreadState {
         let mut edit = |queue: &mut VecDeque<QueuedMessage>| {
             queue.retain_mut(|message| message.id != id || keep(message));
         };
-        edit(&mut self.mail.steering);
-        edit(&mut self.mail.following);
+        edit(&mut self.mailbox.steering);
+        edit(&mut self.mailbox.follow_ups);
         if let Some(chat) = &mut self.chat {
             edit(&mut chat.queue);
             edit(&mut chat.next_turn);

@@ -38,13 +38,13 @@ fn in_group<'a>(
 
 /// Runs the `tool_call` hooks of every call in the group.
 pub(super) fn before_gate(walk: &WalkContext<'_>) -> StepResult {
-    if !walk.state.mail.steering.is_empty() {
-        return StepResult::Gives(Outcome::Pass);
+    if !walk.state.mailbox.steering.is_empty() {
+        return StepResult::Finished(Outcome::Pass);
     }
     let group = group(walk);
-    match waiting(walk.state, &group).find(|(_, call)| !call.hooked) {
+    match waiting(walk.state, &group).find(|(_, call)| !call.has_run_hooks) {
         Some((index, _)) => run_hooks(walk, HookPoint::ToolCall, Some(index.to_string())),
-        None => StepResult::Gives(Outcome::Pass),
+        None => StepResult::Finished(Outcome::Pass),
     }
 }
 
@@ -52,9 +52,9 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
     if waiting(state, &group).next().is_none() {
-        return StepResult::Gives(Outcome::Denied);
+        return StepResult::Finished(Outcome::Denied);
     }
-    if !state.mail.steering.is_empty() {
+    if !state.mailbox.steering.is_empty() {
         let rest = group.start..state.calls.list.len();
         let skip = |(index, call): (usize, &CallState)| {
             let text = "Skipped due to queued user message".to_owned();
@@ -65,12 +65,12 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     let mut answers = Vec::new();
     for (index, call) in waiting(state, &group) {
         match gate::authorize(walk.plan, state, index) {
-            GateDecision::Run(_) | GateDecision::Spawn(_) => return StepResult::Gives(Outcome::Allowed),
+            GateDecision::Run(_) | GateDecision::Spawn(_) => return StepResult::Finished(Outcome::Allowed),
             GateDecision::Keep(keep) => {
                 answers.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
-            GateDecision::Return => return StepResult::Gives(Outcome::Returns),
-            GateDecision::Asks { .. } => return StepResult::Gives(Outcome::Asks),
+            GateDecision::Return => return StepResult::Finished(Outcome::Returns),
+            GateDecision::NeedsApproval { .. } => return StepResult::Finished(Outcome::Asks),
             GateDecision::Answer { why, text } => answers.push(answer_event(state, index, group.end, call, why, text)),
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
 pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
     let state = walk.state;
     let request = |index| match gate::authorize(walk.plan, state, index) {
-        GateDecision::Asks { capability, tool } => Some((capability, tool)),
+        GateDecision::NeedsApproval { capability, tool } => Some((capability, tool)),
         GateDecision::Run(_)
         | GateDecision::Spawn(_)
         | GateDecision::Keep(_)
@@ -144,7 +144,7 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     if !awaited.is_empty() {
         return StepResult::Do(Effect::Await(awaited));
     }
-    StepResult::Gives(Outcome::Finished)
+    StepResult::Finished(Outcome::Finished)
 }
 
 /// Returns the events that precede the run of a group: starts, intended children, and answers to calls that do not run.
@@ -178,7 +178,7 @@ fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
                 events.extend(state_op_events(state, index, group.end, call, keep.into_inner()));
             }
             GateDecision::Answer { why, text } => events.push(refused(why, text)),
-            GateDecision::Asks { capability, .. } => {
+            GateDecision::NeedsApproval { capability, .. } => {
                 let text = format!("permission denied: {capability} needs an approval");
                 events.push(refused(ResultKind::Denied { capability }, text));
             }
@@ -259,14 +259,14 @@ pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
             return run_hooks(walk, point, Some(index.to_string()));
         }
     }
-    StepResult::Gives(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
+    StepResult::Finished(if done.end < state.calls.list.len() { Outcome::More } else { Outcome::Done })
 }
 
 fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let refuse = |(index, call): (usize, &CallState)| {
         let (why, text) = match gate::authorize(walk.plan, walk.state, index) {
             GateDecision::Answer { why, text } => (why, text),
-            GateDecision::Asks { capability, .. } => {
+            GateDecision::NeedsApproval { capability, .. } => {
                 if let Some(answer) = call.answer {
                     let who = if answer == Approval::Refused { "the user" } else { "the headless policy" };
                     let text = format!("permission denied: {capability} was not approved: {who} denied the call");
@@ -289,7 +289,7 @@ fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
 pub(super) fn returned(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);
-    let Some((index, call)) = waiting(state, &group).next() else { return StepResult::Gives(Outcome::Incomplete) };
+    let Some((index, call)) = waiting(state, &group).next() else { return StepResult::Finished(Outcome::Incomplete) };
     let (why, text) = outputs::check_return(&walk.plan.interface.outputs, &call.call.input);
     StepResult::Write(vec![answer_event(state, index, group.end, call, why, text)])
 }

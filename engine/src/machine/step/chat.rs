@@ -18,7 +18,7 @@ use crate::thread::{Cost, Status};
 /// Ends the prompt that has run, starts the next prompt, or waits for a prompt.
 pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
-    let Some(chat) = &state.chat else { return StepResult::Gives(Outcome::Closed) };
+    let Some(chat) = &state.chat else { return StepResult::Finished(Outcome::Closed) };
     if chat.current.is_some() {
         return StepResult::Write(vec![prompt_ended(walk, &[])]);
     }
@@ -35,10 +35,10 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
             // The user interrupted the compaction before its model call.
             return StepResult::Write(vec![EventBody::Limit(super::interrupted_compaction())]);
         }
-        return StepResult::Gives(Outcome::Compact);
+        return StepResult::Finished(Outcome::Compact);
     }
     if chat.successor.is_some() {
-        return StepResult::Gives(Outcome::Handoff);
+        return StepResult::Finished(Outcome::Handoff);
     }
     if let Some(ContinuedPrompt { number, limits, capped }) = state.unstarted_continuation() {
         let limits = limits_from_here(state, &limits);
@@ -47,7 +47,7 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
         return StepResult::Write(vec![EventBody::PromptStarted(started)]);
     }
     if chat.queue.is_empty() {
-        return if chat.is_closing { StepResult::Gives(Outcome::Closed) } else { StepResult::Do(Effect::Wait) };
+        return if chat.is_closing { StepResult::Finished(Outcome::Closed) } else { StepResult::Do(Effect::Wait) };
     }
     StepResult::Write(vec![EventBody::PromptStarted(next_prompt(walk.plan, state, chat))])
 }
@@ -144,13 +144,13 @@ fn ended_event(
 /// Returns the messages that wait for a turn of the current prompt. If the prompt ends as done, these messages become
 /// prompts.
 fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
-    state.mail.steering.iter().chain(&state.mail.following).map(|message| message.text.clone())
+    state.mailbox.steering.iter().chain(&state.mailbox.follow_ups).map(|message| message.text.clone())
 }
 
 /// Returns the events that end an interrupted prompt: open attempts are settled at their worst case, open calls are
 /// answered.
 pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
-    let mut events: Vec<EventBody> = state.owed.iter().map(|owed| settlement(plan, owed)).collect();
+    let mut events: Vec<EventBody> = state.pending_settlement.iter().map(|pending| settlement(plan, pending)).collect();
     events.extend(close_open_work(state, (true, true), "skipped: the user interrupted the prompt"));
     events.push(ended_event(state, &events, PromptStatus::Interrupted, None, None));
     events
@@ -178,7 +178,7 @@ pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Optio
 fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let (chat, stop) = (state.chat.as_ref()?, state.stop.as_ref()?);
-    let is_over = state.mail.cancelled || state.mail.killed;
+    let is_over = state.mailbox.cancelled || state.mailbox.killed;
     let error = Some((stop.code.clone(), stop.message.clone()));
     (!is_over).then(|| unstarted_prompt(walk.plan, state, chat, PromptStatus::Error, error))
 }
@@ -220,7 +220,7 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
     if chat.is_interrupted {
         return Some(interruption_events(plan, state));
     }
-    let ends = state.stop.is_some() && !state.mail.cancelled && !state.mail.killed;
+    let ends = state.stop.is_some() && !state.mailbox.cancelled && !state.mailbox.killed;
     (ends && plan.graph.has(Node::Idle)).then(|| {
         let mut events = close_open_work(state, (true, true), "skipped: the prompt was ended");
         events.push(prompt_ended(walk, &events));

@@ -32,7 +32,7 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
             | Status::Suspended
             | Status::Idle => None,
         };
-        let due = |point: &HookPoint| has_hooks(plan, *point) && !state.ran.contains(point);
+        let due = |point: &HookPoint| has_hooks(plan, *point) && !state.hook_points_run.contains(point);
         if let Some(point) = [Some(HookPoint::AfterComplete), own].into_iter().flatten().find(due) {
             let mut facts = facts::point_facts(plan, state, point, None);
             facts.insert("status".into(), ended.status.as_str().into());
@@ -85,7 +85,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         cost: state.final_cost(),
     };
     let failed = |code: &str, message: String| Some(RunError { code: code.to_owned(), message });
-    if state.mail.killed {
+    if state.mailbox.killed {
         return ended(Status::Killed, failed("killed", "the thread was killed".into()));
     }
     if let Some(stop) = &state.stop {

@@ -20,14 +20,14 @@ const MIN_OUTPUT_TOKENS: u64 = 1024;
 pub(super) fn limits(walk: &WalkContext<'_>) -> StepResult {
     let (limits, cost) = limits_and_cost(walk.state);
     match limits::first_exceeded(&limits.into(), &cost) {
-        None => StepResult::Gives(Outcome::Within),
-        Some(exceeded) => StepResult::Write(vec![hit(Node::Limits, exceeded)]),
+        None => StepResult::Finished(Outcome::Within),
+        Some(exceeded) => StepResult::Write(vec![limit_event(Node::Limits, exceeded)]),
     }
 }
 
 pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
-    if let Some(under_way) = attempt(walk) {
-        return under_way;
+    if let Some(in_progress) = attempt(walk) {
+        return in_progress;
     }
     if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
         return StepResult::Do(Effect::Sleep { until });
@@ -49,8 +49,8 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
 /// Replaces most of the conversation with a summary. If a summary cannot help, hands the thread off.
 pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
-    if let Some(under_way) = attempt(walk) {
-        return under_way;
+    if let Some(in_progress) = attempt(walk) {
+        return in_progress;
     }
     // A turn is compacted at most once.
     let has_failed = state.failed.is_some() && !state.is_prompt_too_long;
@@ -63,13 +63,13 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
             intended
         }]);
     }
-    if state.compacted == Some(state.cost.turns) || has_failed || state.mail.handoff {
-        return StepResult::Gives(Outcome::Full);
+    if state.compacted == Some(state.cost.turns) || has_failed || state.mailbox.handoff {
+        return StepResult::Finished(Outcome::Full);
     }
     let intended = intend(walk, true);
     // A summary that exceeds the budget is not requested.
     let paid = matches!(intended, EventBody::AttemptIntended(_));
-    if paid { StepResult::Write(vec![intended]) } else { StepResult::Gives(Outcome::Full) }
+    if paid { StepResult::Write(vec![intended]) } else { StepResult::Finished(Outcome::Full) }
 }
 
 /// Returns the next effect of the current attempt, if there is one.
@@ -97,7 +97,7 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
         let (before, _) = state.before_prompt();
         let most = state.limits.spend.saturating_sub(before.spend);
         let spent = Nanos::from_u64(most.saturating_sub(left));
-        return hit(
+        return limit_event(
             Node::Model,
             Exceeded {
                 name: LimitName::Spend,
@@ -149,29 +149,30 @@ fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -
 
 /// Returns the settlement of an attempt that ended. Without a usable final usage, the amount is the worst case or, with
 /// `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than the reported usage.
-pub(in crate::machine) fn settlement(plan: &Plan, owed: &PendingSettlement) -> EventBody {
-    let model = plan.model.fallback.as_deref().filter(|_| owed.of_fallback).unwrap_or(&plan.model);
+pub(in crate::machine) fn settlement(plan: &Plan, pending: &PendingSettlement) -> EventBody {
+    let model = plan.model.fallback.as_deref().filter(|_| pending.of_fallback).unwrap_or(&plan.model);
     // A provider that reports more input than was possible can also bill all of the requested output.
     let bound = |unknown: &UnknownOutcome| {
-        owed.usage.at_least(Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() })
+        pending.usage.at_least(Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() })
     };
-    let worst =
-        |unknown: &UnknownOutcome| unknown.worst_case.max(price(model, &owed.usage)).max(price(model, &bound(unknown)));
-    let (amount, usage) = match &owed.unknown {
-        None => (price(model, &owed.usage), owed.usage),
+    let worst = |unknown: &UnknownOutcome| {
+        unknown.worst_case.max(price(model, &pending.usage)).max(price(model, &bound(unknown)))
+    };
+    let (amount, usage) = match &pending.unknown {
+        None => (price(model, &pending.usage), pending.usage),
         // If a complete reply costs nothing, only its token counts are recorded. They are estimated, not set to the
         // worst case.
         Some(unknown)
             if (unknown.replied && unknown.worst_case == 0) || plan.settings.values().estimates_unknown_outcome =>
         {
             let estimate = unknown.cut.estimate();
-            let usage = owed.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
+            let usage = pending.usage.at_least(Usage { output: estimate.output.min(unknown.max_output), ..estimate });
             (price(model, &usage).min(worst(unknown)), usage)
         }
         Some(unknown) => (worst(unknown), bound(unknown)),
     };
-    let (turn, attempt, unknown_outcome) = (owed.turn, owed.attempt, owed.unknown.is_some());
-    let overspent = amount.saturating_sub(owed.worst_case);
+    let (turn, attempt, unknown_outcome) = (pending.turn, pending.attempt, pending.unknown.is_some());
+    let overspent = amount.saturating_sub(pending.worst_case);
     EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome, overspent })
 }
 
@@ -189,15 +190,15 @@ fn price(model: &PlannedModel, usage: &Usage) -> u64 {
 pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     if state.attempt.is_some() {
-        return StepResult::Gives(Outcome::Fits);
+        return StepResult::Finished(Outcome::Fits);
     }
     // A handoff that was requested before the first turn takes place after that turn.
-    if state.is_prompt_too_long || (state.mail.handoff && state.cost.turns > 0) {
-        return StepResult::Gives(Outcome::Full);
+    if state.is_prompt_too_long || (state.mailbox.handoff && state.cost.turns > 0) {
+        return StepResult::Finished(Outcome::Full);
     }
     // A handoff cannot shorten a prompt to which no turn has added messages. The provider accepts or refuses it.
-    if state.cost.turns == 0 && state.starts_afresh() {
-        return StepResult::Gives(Outcome::Fits);
+    if state.cost.turns == 0 && state.starts_new_conversation() {
+        return StepResult::Finished(Outcome::Fits);
     }
     let window = state.model(plan).context_window;
     // After a compaction in this turn, a thread continues in a new one only if the request exceeds the whole window.
@@ -208,10 +209,10 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     };
     let used = request::tokens_used(plan, state);
     let full = u128::from(used) * u128::from(BILLIONTHS) >= u128::from(window) * u128::from(usable);
-    StepResult::Gives(if full && window > 0 { Outcome::Full } else { Outcome::Fits })
+    StepResult::Finished(if full && window > 0 { Outcome::Full } else { Outcome::Fits })
 }
 
-fn hit(at: Node, exceeded: Exceeded) -> EventBody {
+fn limit_event(at: Node, exceeded: Exceeded) -> EventBody {
     EventBody::Limit(LimitHit {
         at,
         limit_code: exceeded.limit_code,
@@ -250,5 +251,5 @@ pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Op
     let limits = PlanLimits { depth, ..state.limits };
     let exceeded = limits::spawn_limit_exceeded(&limits.into(), state.spawned().saturating_add(more))?;
     let text = exceeded.to_string();
-    Some((hit(Node::Tools, exceeded), text))
+    Some((limit_event(Node::Tools, exceeded), text))
 }

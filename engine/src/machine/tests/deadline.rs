@@ -134,13 +134,13 @@ fn wait_for_a_person_is_not_the_threads_duration() {
     assert_eq!(play.state.clock.elapsed_ms(), used);
     while play.step() {}
     assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
-    assert_eq!(play.state.clock.asked_ms, 3_600_000, "the time without an owner is not asked time");
+    assert_eq!(play.state.clock.approval_wait_ms, 3_600_000, "the time without an owner is not asked time");
 }
 
-/// Returns the end of a child that waited `asked_ms` milliseconds for an approval.
-fn asked_child(spawn: u64, asked_ms: u64) -> Fact {
+/// Returns the end of a child that waited `approval_wait_ms` milliseconds for an approval.
+fn asked_child(spawn: u64, approval_wait_ms: u64) -> Fact {
     let answer = Some(Box::new(CallAnswer::text("done", false)));
-    let cost = Cost { asked_ms, ..Cost::default() };
+    let cost = Cost { approval_wait_ms, ..Cost::default() };
     Fact::ChildEnded { spawn, thread_id: format!("b-{spawn}"), status: Status::Completed, cost, answer }
 }
 
@@ -166,8 +166,8 @@ fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
     let together = awaited(&mut play);
     assert_eq!(together.len(), 2);
     play.now += 60_000;
-    for (spawn, asked_ms) in together.into_iter().zip([60_000, 30_000]) {
-        play.signal(asked_child(spawn, asked_ms));
+    for (spawn, approval_wait_ms) in together.into_iter().zip([60_000, 30_000]) {
+        play.signal(asked_child(spawn, approval_wait_ms));
     }
     assert!(play.state.clock.elapsed_ms() < 1_000, "{}", play.state.clock.elapsed_ms());
     let alone = awaited(&mut play);
@@ -175,7 +175,7 @@ fn wait_of_a_child_for_a_person_is_not_the_parents_duration() {
     play.signal(asked_child(alone[0], 40_000));
     assert!(play.state.clock.elapsed_ms() < 2_000, "{}", play.state.clock.elapsed_ms());
     while play.step() {}
-    assert_eq!((play.ended().status, play.ended().cost.asked_ms), (Status::Completed, 100_000));
+    assert_eq!((play.ended().status, play.ended().cost.approval_wait_ms), (Status::Completed, 100_000));
 }
 
 #[test]

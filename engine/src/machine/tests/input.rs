@@ -313,7 +313,7 @@ fn interrupted_summary_is_booked_and_the_session_stays_open() {
         while play.step() {}
         assert_eq!(play.ended().status, crate::thread::Status::Idle, "after {cut} steps: {:?}", play.names());
         assert_eq!(statuses(&play), [(PromptStatus::Done, None); 2], "after {cut} steps: {:?}", play.names());
-        assert!(play.state.attempt.is_none() && play.state.owed.is_none());
+        assert!(play.state.attempt.is_none() && play.state.pending_settlement.is_none());
     }
 }
 

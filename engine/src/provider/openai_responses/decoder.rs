@@ -234,7 +234,7 @@ impl ResponsesDecoder {
         if !item.is_object() {
             return Vec::new();
         }
-        if self.items.get(&index).is_none_or(OpenItem::is_bare) {
+        if self.items.get(&index).is_none_or(OpenItem::is_only_started) {
             return self.add_whole_item(index, item);
         }
         self.refused |= is_refusal(item);
@@ -338,7 +338,7 @@ impl OpenItem {
     }
 
     /// Returns true if the item has only been started.
-    fn is_bare(&self) -> bool {
+    fn is_only_started(&self) -> bool {
         match self {
             Self::Message(parts) => parts.is_empty(),
             Self::Call { arguments, .. } => arguments.is_empty(),

@@ -131,7 +131,7 @@ pub struct ScriptedFault {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pace_ms: u64,
     /// Number of consecutive attempts that fail like this.
-    #[serde(default = "default_times", skip_serializing_if = "is_one")]
+    #[serde(default = "default_times", skip_serializing_if = "is_once")]
     pub times: u32,
     /// Text that streams before the failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -472,7 +472,7 @@ fn default_times() -> u32 {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_one(times: &u32) -> bool {
+fn is_once(times: &u32) -> bool {
     *times == 1
 }
 

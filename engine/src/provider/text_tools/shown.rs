@@ -29,7 +29,7 @@ impl CallFilter {
         for piece in more.split_inclusive('\n') {
             self.line.push_str(piece);
             while self.enter_or_leave_call() {}
-            if !self.must_hold_back() {
+            if !self.may_belong_to_call() {
                 out.push_str(self.line.get(self.done..).unwrap_or_default());
                 self.done = self.line.len();
             }
@@ -65,7 +65,7 @@ impl CallFilter {
     }
 
     /// Returns true if the line must be held back: it is part of a call, or may become the start of one.
-    fn must_hold_back(&self) -> bool {
+    fn may_belong_to_call(&self) -> bool {
         let line_start = self.line.trim_start();
         let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(line_start);
         match self.place {

@@ -66,7 +66,7 @@ impl EngineContext {
                 list.push(Change::Ledger(LedgerStep {
                     thread: parent.id.clone(),
                     step: LedgerStepKey::Other(format!("keep.{spawn}")),
-                    operation: Operation::KeepBack {
+                    operation: Operation::SetParentReserve {
                         thread: parent.id.to_string(),
                         amount: Nanos::from_u64(terms.turn_reserve),
                     },

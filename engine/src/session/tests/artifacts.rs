@@ -92,7 +92,7 @@ async fn thread_signs_its_transcript_and_artifacts() {
 
     let found = verify_thread(&lab, &engine, &id);
     assert_eq!((found.verdict, found.checkpoints), (ThreadVerdict::Sound, 3), "{found:?}");
-    assert_eq!((found.vouched, found.signed_by), (found.events, vec![key.key_id().to_owned()]));
+    assert_eq!((found.signed_events, found.signed_by), (found.events, vec![key.key_id().to_owned()]));
 }
 
 #[tokio::test]

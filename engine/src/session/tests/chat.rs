@@ -318,7 +318,7 @@ fn check_recovery(lab: &Lab, requests: &RangeInclusive<usize>, at: u64, disk: Si
         let mut known = held_messages(&before);
         match engine.recover_with(&thread, vec![ControlMessage::Close]).await {
             Ok(handle) => assert_eq!(handle.join().await.status, Status::Idle, "at {at}"),
-            Err(EngineError::NeverBegan { .. }) => return false,
+            Err(EngineError::NeverStarted { .. }) => return false,
             Err(error) => panic!("at {at}: {error}"),
         }
         assert_eq!(asked(), 0, "at {at}: a model was called");

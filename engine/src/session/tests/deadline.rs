@@ -262,7 +262,8 @@ async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
     assert_eq!(result.status, Status::Completed, "{result:?}");
     engine.wait_idle().await;
     let rows = engine.threads().list().unwrap();
-    let asked = |id: &crate::thread_id::ThreadId| rows.iter().find(|one| one.row.id == *id).unwrap().row.cost.asked_ms;
+    let asked =
+        |id: &crate::thread_id::ThreadId| rows.iter().find(|one| one.row.id == *id).unwrap().row.cost.approval_wait_ms;
     assert_eq!(asked(&child), 3_000_000);
     assert!(rows.iter().filter(|one| one.row.directive == "test/child").count() > 1, "the child is handed over");
 }

@@ -60,7 +60,7 @@ async fn process(lab: &Lab, known: &mut Option<ThreadId>) -> Result<RunResult, S
         Some(id) => match engine.recover(id).await {
             Err(EngineError::Over { .. }) => return Ok(engine.threads().result(id).unwrap().unwrap()),
             // The thread never started, so nothing was acknowledged.
-            Err(EngineError::NeverBegan { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
+            Err(EngineError::NeverStarted { .. } | EngineError::Store(StoreError::UnknownThread { .. })) => {
                 fresh().await?
             }
             other => other.map_err(|error| words(&error))?,

@@ -46,8 +46,7 @@ async fn resume_rejects_a_hook_that_no_file_declares() {
     assert_eq!(made.status, Status::Completed);
     // The stored plan is only a file of the project, so every way to continue its thread is refused.
     let id = thread(&made);
-    for refused in [engine.resume(&id, "go on").await, engine.fork(&id, 1, "go on").await, engine.hand_over(&id).await]
-    {
+    for refused in [engine.resume(&id, "go on").await, engine.fork(&id, 1, "go on").await, engine.hand_off(&id).await] {
         let error = refused.err().unwrap();
         assert!(matches!(error, EngineError::Drive(DriveError::Changed { .. })), "{error}");
         assert!(error.to_string().contains("hook `sneaky` executes tool `rye/bash/bash`"), "{error}");

@@ -81,7 +81,7 @@ fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
 }
 
 /// Waits until the tree has ended. Returns the thread that was handed off and its continuation.
-async fn handed_over(engine: &Engine) -> (ThreadRow, ThreadRow) {
+async fn handed_off(engine: &Engine) -> (ThreadRow, ThreadRow) {
     async_tools::quiet(engine).await;
     let rows = rows(engine);
     let first = rows.iter().find(|row| row.status == Status::Continued).unwrap_or_else(|| panic!("{rows:#?}"));
@@ -128,7 +128,7 @@ async fn async_child_that_outlives_its_root_and_hands_over_keeps_its_reservation
     assert_eq!(result.status, Status::Completed);
     let root = thread(&result);
     gate.send(()).unwrap();
-    let (first, next) = handed_over(&engine).await;
+    let (first, next) = handed_off(&engine).await;
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!((next.parent.as_ref(), &next.root), (Some(&root), &root));
     assert_settled(&engine, &root);
@@ -154,7 +154,7 @@ async fn grandchild_that_outlives_its_ancestors_and_hands_over_keeps_its_reserva
     .await
     .unwrap();
     gate.send(()).unwrap();
-    let (first, next) = handed_over(&engine).await;
+    let (first, next) = handed_off(&engine).await;
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_eq!(engine.account(&next.id).unwrap().unwrap().parent(), Some(root.as_str()), "it moved to the root");
     assert_settled(&engine, &root);
@@ -178,7 +178,7 @@ async fn child_resumed_below_an_ended_root_hands_over_with_its_reservation() {
     assert!(!child.status.has_ended() && child.owner.is_none(), "{child:?}");
     let result = engine.resume(&child.id, "").await.unwrap().join().await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
-    let (first, next) = handed_over(&engine).await;
+    let (first, next) = handed_off(&engine).await;
     assert_eq!(opened(&engine, &next.id).limits.spend, 500_000_000 - first.cost.spend);
     assert_settled(&engine, &root);
 }
@@ -213,7 +213,7 @@ async fn continuation_of_a_root_does_not_get_the_money_of_a_grandchild_that_outl
     let result = lab.run(&engine, "root").await;
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
     open.send(()).unwrap();
-    let (first, next) = handed_over(&engine).await;
+    let (first, next) = handed_off(&engine).await;
     assert_eq!((first.directive.as_str(), first.parent.as_ref()), ("test/root", None));
     assert_eq!(opened(&engine, &next.id).limits.spend, 8_000_000_000 - first.cost.spend - 500_000_000);
     let low = rows(&engine).into_iter().find(|row| row.directive == "test/low").unwrap();

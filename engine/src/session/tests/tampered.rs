@@ -182,7 +182,7 @@ fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn
         let mut errors = vec![engine.inspect(thread).await.map(drop).unwrap_err()];
         if is_over {
             errors.push(engine.resume(thread, "more").await.map(drop).unwrap_err());
-            errors.push(engine.hand_over(thread).await.map(drop).unwrap_err());
+            errors.push(engine.hand_off(thread).await.map(drop).unwrap_err());
         } else {
             errors.push(engine.recover(thread).await.map(drop).unwrap_err());
             let approve = crate::event::ControlMessage::Approve { yes: true, question: None };
@@ -355,7 +355,7 @@ fn resume_without_a_key_asks_for_control_messages_that_wait() {
         (ControlMessage::FollowUp { text: "read the keys".into() }, true),
         (ControlMessage::Kill, false),
     ];
-    for (message, asks) in messages {
+    for (message, needs_acceptance) in messages {
         for keys in [false, true] {
             let lab = lab(keys);
             let thread = dies(&lab);
@@ -364,7 +364,7 @@ fn resume_without_a_key_asks_for_control_messages_that_wait() {
             let error = blocking(async { engine(&lab, &Arc::default()).recover(&thread).await.map(drop).err() });
             assert_eq!(
                 error.as_ref().is_some_and(is_unverified),
-                asks && !keys,
+                needs_acceptance && !keys,
                 "{message:?}, keys: {keys}: {error:?}"
             );
             if error.is_some() {

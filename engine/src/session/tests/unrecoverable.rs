@@ -140,7 +140,7 @@ fn unrecoverable_child_is_reported_and_released() {
                 assert_eq!(row(&engine, "test/child").0.status, Status::Killed, "{what}");
                 assert!(is_released(&engine, &child.id) && is_released(&engine, &root), "{what}");
                 let last = engine.threads().transcript(&child.id).ok().and_then(|events| events.last().cloned());
-                let is_end = |event: &Event| matches!(&event.body, EventBody::Ended(e) if e.error.as_ref().is_some_and(|e| e.code == "cannot_go_on"));
+                let is_end = |event: &Event| matches!(&event.body, EventBody::Ended(e) if e.error.as_ref().is_some_and(|e| e.code == "unrecoverable"));
                 assert_eq!(last.as_ref().is_some_and(is_end), !what.contains("record"), "{what}: {last:?}");
             });
         }
@@ -356,7 +356,7 @@ async fn failed_continuation_leaves_no_trace() {
     simulated.rename(&name, &aside).unwrap();
     engine.fork(&first, 1, "else?").await.unwrap_err();
     engine.resume(&first, "and?").await.unwrap_err();
-    engine.hand_over(&first).await.unwrap_err();
+    engine.hand_off(&first).await.unwrap_err();
     simulated.rename(&aside, &name).unwrap();
     assert_eq!(engine.threads().list().unwrap().len(), 1);
     // On a full disk, the transcript cannot be created: the row is finalized, and the earlier thread has no

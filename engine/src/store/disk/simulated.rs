@@ -127,8 +127,8 @@ impl SimulatedDisk {
         for node in &mut state.nodes {
             match (&mut rng, survival == Survival::All) {
                 (_, true) => {}
-                (None, false) => node.keep_nothing(),
-                (Some(rng), false) => node.keep_some(rng),
+                (None, false) => node.lose_unsynced(),
+                (Some(rng), false) => node.lose_some_unsynced(rng),
             }
         }
         state.boots += u64::from(survival != Survival::All);

@@ -104,7 +104,7 @@ impl LedgerStep {
     /// Closes a thread's account and opens the account of its continuation with the remaining amount, at most `most`.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
-            Operation::HandOver { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
+            Operation::HandOff { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 
@@ -153,13 +153,13 @@ pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> R
             _,
             Operation::Release { thread: ended }
             | Operation::Drain { thread: ended }
-            | Operation::HandOver { thread: ended, .. },
+            | Operation::HandOff { thread: ended, .. },
         ) => ended != thread.as_str(),
         (
             _,
             Operation::Register { .. }
             | Operation::Reserve { .. }
-            | Operation::KeepBack { .. }
+            | Operation::SetParentReserve { .. }
             | Operation::Issue { .. }
             | Operation::Settle { .. }
             | Operation::Raise { .. }
@@ -206,7 +206,7 @@ fn apply(transaction: &WriteTransaction, operation: &Operation) -> Result<Ledger
 fn named_threads(operation: &Operation) -> Vec<&str> {
     match operation {
         Operation::Register { thread, .. }
-        | Operation::KeepBack { thread, .. }
+        | Operation::SetParentReserve { thread, .. }
         | Operation::Issue { thread, .. }
         | Operation::Settle { thread, .. }
         | Operation::Raise { thread, .. }
@@ -215,7 +215,7 @@ fn named_threads(operation: &Operation) -> Vec<&str> {
         | Operation::Remaining { thread } => vec![thread],
         Operation::Reserve { thread, parent: other, .. }
         | Operation::Move { thread, to: other }
-        | Operation::HandOver { thread, next: other, .. } => {
+        | Operation::HandOff { thread, next: other, .. } => {
             vec![thread, other]
         }
     }

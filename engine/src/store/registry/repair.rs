@@ -104,7 +104,7 @@ impl RebuiltContents {
         }
         set_continued_by(&mut folds);
         reopen_handoffs(&mut folds);
-        hand_over(&mut folds);
+        hand_off(&mut folds);
         open_unrecorded(&mut folds);
         count_descendants(&mut folds);
         let (ledger, answers, refused) = replay_ledger(&folds);
@@ -198,12 +198,12 @@ fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 }
 
 /// Closes the account of each thread that was handed off, and opens the account of the thread's continuation.
-fn hand_over(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
+fn hand_off(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let handed: Vec<(ThreadId, LedgerStep)> = folds
         .values()
         .filter_map(|next| {
             let earlier = next.row.continues.as_ref()?;
-            Some((earlier.clone(), LedgerStep::hand_off(earlier, &next.row.id, next.handed_over?)))
+            Some((earlier.clone(), LedgerStep::hand_off(earlier, &next.row.id, next.handed_off?)))
         })
         .collect();
     for (earlier, step) in handed {
@@ -223,8 +223,8 @@ fn open_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let opened = |step: &LedgerStep| match &step.operation {
         Operation::Register { thread, .. }
         | Operation::Reserve { thread, .. }
-        | Operation::HandOver { next: thread, .. } => Some(thread.clone()),
-        Operation::KeepBack { .. }
+        | Operation::HandOff { next: thread, .. } => Some(thread.clone()),
+        Operation::SetParentReserve { .. }
         | Operation::Issue { .. }
         | Operation::Settle { .. }
         | Operation::Raise { .. }
@@ -248,7 +248,7 @@ fn open_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 /// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant that
 /// started after a handoff counts for the continuation, not for the thread before.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let spawned = folds.values().filter(|folded| folded.handed_over.is_none());
+    let spawned = folds.values().filter(|folded| folded.handed_off.is_none());
     let spawned: Vec<(ThreadId, i64)> =
         spawned.filter_map(|folded| Some((folded.row.parent.clone()?, folded.opened.0))).collect();
     for (parent, opened) in spawned {
@@ -365,7 +365,7 @@ fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
 fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, FoldedThread>) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
     // The continuation of a child has the same parent and number.
-    let by_child = folds.values().filter(|folded| folded.handed_over.is_none()).filter_map(|folded| {
+    let by_child = folds.values().filter(|folded| folded.handed_off.is_none()).filter_map(|folded| {
         let ThreadRow { id, parent, spawn, .. } = &folded.row;
         Some((parent.clone()?, (*spawn)?, id.clone()))
     });

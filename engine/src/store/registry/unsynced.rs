@@ -44,7 +44,7 @@ impl UnsyncedMark {
     /// to the registry, rebuilds it first. `None` if the system does not identify its boots, so that every commit must
     /// be synced.
     pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
-        let Some(path) = own_mark(&**disk) else {
+        let Some(path) = mark_of_this_boot(&**disk) else {
             layout::create_folders(&**disk)?;
             return Ok(None);
         };
@@ -118,13 +118,13 @@ impl Drop for UnsyncedMark {
 
 /// Returns true if power failed while a process wrote to the registry, and the registry has not been rebuilt since.
 pub fn is_rebuild_due(disk: &dyn Disk) -> Result<bool, StoreError> {
-    let Some(own) = own_mark(disk) else { return Ok(false) };
+    let Some(own) = mark_of_this_boot(disk) else { return Ok(false) };
     Ok(!matches!(other_marks(disk, &own)?, OtherMarks::Intact))
 }
 
 /// Removes the marks that earlier boots left. The caller has rebuilt the registry.
 pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
-    let Some(own) = own_mark(disk) else { return Ok(()) };
+    let Some(own) = mark_of_this_boot(disk) else { return Ok(()) };
     if let OtherMarks::Stale(marks) = other_marks(disk, &own)? {
         for (mark, _lock) in &marks {
             disk.remove(mark).map_err(StoreError::io("remove", mark))?;
@@ -133,7 +133,7 @@ pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn own_mark(disk: &dyn Disk) -> Option<PathBuf> {
+fn mark_of_this_boot(disk: &dyn Disk) -> Option<PathBuf> {
     disk.boot_id().map(|boot| Path::new(STATE).join(format!("{MARK_PREFIX}{boot}")))
 }
 

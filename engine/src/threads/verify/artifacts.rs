@@ -47,7 +47,7 @@ impl Verifier<'_> {
             None if version > 0 => Err("its signature is missing".to_owned()),
             None => Ok(None),
             Some(Value::String(mark)) => match canonical_json(&path, &fields) {
-                Ok(bytes) => self.judge.mark(&bytes, &mark).map(Some),
+                Ok(bytes) => self.signatures.mark(&bytes, &mark).map(Some),
                 Err(error) => Err(error.to_string()),
             },
             Some(_) => Err("its signature is not a string".to_owned()),
@@ -114,7 +114,7 @@ impl Verifier<'_> {
         let last = usize::try_from(events).unwrap_or(usize::MAX).checked_sub(1);
         match last.and_then(|last| view.reading.records.get(last)) {
             Some(record) if record.hash.to_string() == hash => {
-                self.found.vouched = self.found.vouched.max(events);
+                self.found.signed_events = self.found.signed_events.max(events);
             }
             Some(_) => {
                 let reason = format!("the line does not match the hash in `{}`", path.display());
@@ -131,7 +131,7 @@ impl Verifier<'_> {
     fn check_capabilities(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
         let path = layout::capabilities(self.thread);
         let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
-        match self.judge.file(&bytes) {
+        match self.signatures.file(&bytes) {
             Ok(None) => self.fault(&path, None, "its signature line is missing"),
             Ok(Some(_)) => {
                 let text = String::from_utf8_lossy(&bytes);
@@ -154,8 +154,8 @@ impl Verifier<'_> {
         let Some(directive) = directive.filter(|_| due) else { return Ok(()) };
         let path = layout::export(&directive, self.thread);
         let Some(bytes) = self.read_artifact(&path)? else { return Ok(()) };
-        match self.judge.file(&bytes) {
-            Ok(None) if self.judge.best() == Some(KeyKind::Trusted) => {
+        match self.signatures.file(&bytes) {
+            Ok(None) if self.signatures.best() == Some(KeyKind::Trusted) => {
                 self.fault(&path, None, "its signature line is missing");
             }
             Ok(None) => self.note("the export is not signed"),

@@ -108,9 +108,9 @@ impl TreeMoney {
     /// Returns true if every descendant of this thread is known to have ended before its parent. The account of a
     /// thread that outlives its parent moves to an ancestor. A child started with `rye run --parent` is not in its
     /// parent's transcript, so its end is unknown.
-    fn keeps_its_children(&self, thread: &ThreadMoney) -> bool {
+    fn outlives_children(&self, thread: &ThreadMoney) -> bool {
         let recorded = |spawn: u64| !(FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
-        let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.keeps_its_children(child);
+        let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.outlives_children(child);
         thread.is_complete && self.children(thread).all(kept)
     }
 
@@ -133,7 +133,7 @@ impl Verifier<'_> {
         let Some(account) = thread.account.as_ref().filter(|_| !money.is_suspended()) else { return };
         let dollars = |nanos: u64| format!("${}", crate::thread::dollars(nanos));
         let (spent, reserved) = (account.spent().to_u64(), account.reserved().to_u64());
-        let is_whole = money.keeps_its_children(thread);
+        let is_whole = money.outlives_children(thread);
         let expected = money.expected_spend(thread);
         if spent != expected && (is_whole || thread.row.parent.is_none()) {
             let (spent, expected) = (dollars(spent), dollars(expected));
@@ -155,8 +155,16 @@ impl Verifier<'_> {
 }
 
 fn describe(cost: Cost) -> String {
-    let Cost { turns, input_tokens, output_tokens, cached_tokens, spend, outstanding, asked_ms: approval_ms, unpriced } =
-        cost;
+    let Cost {
+        turns,
+        input_tokens,
+        output_tokens,
+        cached_tokens,
+        spend,
+        outstanding,
+        approval_wait_ms: approval_ms,
+        unpriced,
+    } = cost;
     let spend = crate::thread::dollars(spend);
     let outstanding = match outstanding {
         0 => String::new(),

@@ -50,7 +50,7 @@ pub(crate) fn list_signers(
     let mut scan = Verifier::new(disk, thread, trust);
     let transcript = scan.last_seal(reading);
     // After a power failure, `thread.json` may be older than the transcript and signed with another key.
-    scan.judge = SignatureChecker::new(trust);
+    scan.signatures = SignatureChecker::new(trust);
     let view = TranscriptView { reading, events, head: ThreadHead::of(events) };
     let snapshot = scan.resumed_snapshot(&view)?;
     match scan.found.faults.into_iter().next() {
@@ -82,7 +82,7 @@ impl Verifier<'_> {
     /// Returns the holder of the key that a signature names, without checking the signature.
     fn signer(&self, mark: &str) -> SignatureHolder {
         let name = mark.split_once(':').map_or(mark, |(name, _)| name);
-        if !self.judge.can_verify(name) {
+        if !self.signatures.can_verify(name) {
             SignatureHolder::Unknown(name.to_owned())
         } else if name.starts_with(crate::signer::TEMPORARY_KEY_PREFIX) {
             SignatureHolder::Temporary

@@ -20,14 +20,14 @@ pub(super) enum KeyKind {
 pub(super) struct SignatureChecker<'t> {
     trust: &'t TrustStore,
     /// Temporary keys of processes that ran this thread.
-    passing: TrustStore,
+    temporary_keys: TrustStore,
     best: Option<KeyKind>,
     names: BTreeSet<String>,
 }
 
 impl<'t> SignatureChecker<'t> {
     pub fn new(trust: &'t TrustStore) -> Self {
-        Self { trust, passing: TrustStore::default(), best: None, names: BTreeSet::new() }
+        Self { trust, temporary_keys: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
     /// Returns the strongest kind of key among the valid signatures so far.
@@ -64,7 +64,7 @@ impl<'t> SignatureChecker<'t> {
         let trusted = self.trust.verify_file(bytes);
         let signature = match &trusted {
             Err(SignatureError::UnknownKey { .. }) => {
-                self.passing.verify_file(bytes).map(|signature| (signature, KeyKind::Ephemeral))
+                self.temporary_keys.verify_file(bytes).map(|signature| (signature, KeyKind::Ephemeral))
             }
             Ok(_) | Err(SignatureError::Malformed | SignatureError::Altered | SignatureError::Forged { .. }) => {
                 trusted.clone().map(|signature| (signature, KeyKind::Trusted))
@@ -87,8 +87,8 @@ impl<'t> SignatureChecker<'t> {
                 KeyKind::Trusted
             }
             Some(public) => {
-                let key_id = self.passing.add_text(public).ok_or("it was signed with an invalid key")?;
-                self.passing.verify(&key_id, bytes, signature).map_err(|fault| fault.to_string())?;
+                let key_id = self.temporary_keys.add_text(public).ok_or("it was signed with an invalid key")?;
+                self.temporary_keys.verify(&key_id, bytes, signature).map_err(|fault| fault.to_string())?;
                 KeyKind::Ephemeral
             }
         };

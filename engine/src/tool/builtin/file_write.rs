@@ -59,7 +59,7 @@ impl PendingWrite {
             expected = Some(FileVersion::of(stat));
         }
         let after = ObjectId::of(&write.bytes).to_string();
-        if is_kept(write.bytes.len()) {
+        if is_recordable(write.bytes.len()) {
             contents.push(write.bytes.clone());
         }
         let path = write.place.path.to_string();
@@ -92,7 +92,7 @@ pub(crate) fn read_contents(
     if metadata.len() <= MAX_KEPT_BYTES {
         let mut bytes = Vec::new();
         (&mut file).take(MAX_KEPT_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
-        if is_kept(bytes.len()) {
+        if is_recordable(bytes.len()) {
             return Ok((ObjectId::of(&bytes).to_string(), Some(bytes)));
         }
         let (mut file, _) = project.open_file(place)?;
@@ -101,7 +101,7 @@ pub(crate) fn read_contents(
     Ok((hash(&mut file).map_err(fail)?, None))
 }
 
-fn is_kept(length: usize) -> bool {
+fn is_recordable(length: usize) -> bool {
     u64::try_from(length).is_ok_and(|length| length <= MAX_KEPT_BYTES)
 }
 

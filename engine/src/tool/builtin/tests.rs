@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_grammar::ItemId;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -349,23 +348,7 @@ async fn missing_project_folder_is_an_error() {
 }
 
 fn invocation(w: &TestProject) -> Invocation {
-    Invocation {
-        item_id: ItemId::parse("rye/x").unwrap(),
-        parameters: json!({}),
-        project_root: w.dir.path().to_owned(),
-        thread_id: "t-1".into(),
-        event: crate::tool::CALL_EVENT,
-        call_id: "c-1".into(),
-        changes: None,
-        persistent: std::sync::Arc::default(),
-        timeout: Duration::from_secs(20),
-        write: Vec::new(),
-        net: Vec::new(),
-        write_bounds: Vec::new(),
-        may_write_item: Vec::new(),
-        halt: crate::tool::cancellation::CancellationToken::never(),
-        thread_count: crate::thread_count::ThreadCount::default(),
-    }
+    Invocation::sample("rye/x", w.dir.path(), json!({}))
 }
 
 #[tokio::test]

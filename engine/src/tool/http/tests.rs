@@ -4,8 +4,8 @@
 
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::ToolSpec;
+use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
-use rye_grammar::{ItemId, SourceId};
 
 use super::*;
 use crate::tool::web::tests::{http, serve};
@@ -21,21 +21,8 @@ fn tool(yaml: &str) -> HttpTool {
 
 fn invocation(parameters: Value, net: &[&str]) -> Invocation {
     Invocation {
-        item_id: ItemId::parse("project/x").unwrap(),
-        parameters,
-        project_root: std::env::temp_dir(),
-        thread_id: "t-1".into(),
-        event: crate::tool::CALL_EVENT,
-        call_id: "c-1".into(),
-        changes: None,
-        persistent: std::sync::Arc::default(),
-        halt: crate::tool::cancellation::CancellationToken::never(),
-        thread_count: crate::thread_count::ThreadCount::default(),
-        timeout: Duration::from_secs(20),
-        write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),
-        write_bounds: Vec::new(),
-        may_write_item: Vec::new(),
+        ..Invocation::sample("project/x", &std::env::temp_dir(), parameters)
     }
 }
 

@@ -117,13 +117,8 @@ impl StreamableHttpClient for TaskSupportClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> PostResult {
-        let head = RequestHead { uri, session: session_id, token: auth_header, headers: custom_headers };
-        if let Some(listing) = listing_request(&message)
-            && let Some(listed) = self.list_tools(&head, &listing).await
-        {
-            return Ok(listed);
-        }
-        self.0.post_message(head.uri, message, head.session, head.token, head.headers).await
+        let max = MAX_MESSAGE_BYTES;
+        self.post_message_with_max_sse_event_size(uri, message, session_id, auth_header, custom_headers, max).await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -163,7 +158,8 @@ impl StreamableHttpClient for TaskSupportClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<EventStream, ClientError> {
-        self.0.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await
+        let max = MAX_MESSAGE_BYTES;
+        self.get_stream_with_max_sse_event_size(uri, session_id, last_event_id, auth_header, custom_headers, max).await
     }
 
     async fn get_stream_with_max_sse_event_size(

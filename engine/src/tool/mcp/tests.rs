@@ -117,24 +117,7 @@ impl Setup {
             sha256: sha256.to_owned(),
             timeout,
         };
-        tool.run(Invocation {
-            write_bounds: Vec::new(),
-            item_id: ItemId::parse("mcp/test/x").unwrap(),
-            parameters,
-            project_root: self.dir.path().to_owned(),
-            thread_id: "t-1".into(),
-            event: crate::tool::CALL_EVENT,
-            call_id: "c-1".into(),
-            changes: None,
-            persistent: std::sync::Arc::default(),
-            halt: crate::tool::cancellation::CancellationToken::never(),
-            thread_count: crate::thread_count::ThreadCount::default(),
-            timeout: left,
-            write: Vec::new(),
-            net: Vec::new(),
-            may_write_item: Vec::new(),
-        })
-        .await
+        tool.run(Invocation { timeout: left, ..Invocation::sample("mcp/test/x", self.dir.path(), parameters) }).await
     }
 }
 

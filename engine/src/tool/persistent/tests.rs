@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 
 use rye_compiler::tool_spec::ToolSpec;
+use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, ToolLanguage};
-use rye_grammar::{ItemId, SourceId};
 
 use super::*;
 use crate::event::Delivery;
 use crate::scripts::SyntaxTreeReader;
-use crate::tool::cancellation::{CancellationSource, CancellationToken};
+use crate::tool::cancellation::CancellationSource;
 use crate::tool::registry::{PreparedTool, ToolRegistry};
 
 mod attacks;
@@ -38,21 +38,10 @@ impl PersistentProject {
 
     fn invocation(&self, parameters: Value) -> Invocation {
         Invocation {
-            item_id: ItemId::parse("team/helper").unwrap(),
-            parameters,
-            project_root: self.dir.path().to_owned(),
-            thread_id: "t-1".into(),
             event: "tool_result",
-            call_id: "c-1".into(),
-            changes: None,
             persistent: Arc::clone(&self.processes),
-            halt: CancellationToken::never(),
-            thread_count: crate::thread_count::ThreadCount::default(),
             timeout: Duration::from_mins(1),
-            write: Vec::new(),
-            net: Vec::new(),
-            write_bounds: Vec::new(),
-            may_write_item: Vec::new(),
+            ..Invocation::sample("team/helper", self.dir.path(), parameters)
         }
     }
 

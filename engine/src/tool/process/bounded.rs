@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A collector of output.
 #[derive(Debug)]
 pub struct BoundedOutput {
-    each: usize,
+    limit: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
@@ -24,17 +24,17 @@ pub struct CollectedOutput {
 
 impl BoundedOutput {
     /// Creates a collector that keeps `each` bytes of the start and `each` of the end.
-    pub fn new(each: usize) -> Self {
-        Self { each, head: Vec::new(), tail: VecDeque::new(), total: 0 }
+    pub fn new(limit: usize) -> Self {
+        Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let head_bytes = (self.each - self.head.len()).min(bytes.len());
+        let head_bytes = (self.limit - self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(head_bytes);
         self.head.extend_from_slice(first);
-        let rest = rest.get(rest.len().saturating_sub(self.each)..).unwrap_or_default();
-        let over = (self.tail.len() + rest.len()).saturating_sub(self.each);
+        let rest = rest.get(rest.len().saturating_sub(self.limit)..).unwrap_or_default();
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.limit);
         self.tail.drain(..over);
         self.tail.extend(rest);
     }
@@ -72,8 +72,8 @@ fn whole_start(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn kept(each: usize, chunks: &[&[u8]]) -> CollectedOutput {
-        let mut bounded = BoundedOutput::new(each);
+    fn kept(limit: usize, chunks: &[&[u8]]) -> CollectedOutput {
+        let mut bounded = BoundedOutput::new(limit);
         for chunk in chunks {
             bounded.push(chunk);
         }

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, ToolLanguage};
-use rye_grammar::{ItemId, SourceId};
 use serde_json::json;
 
 use super::*;
@@ -51,26 +51,6 @@ fn spec(parameters: Value, kind: ToolKind) -> ToolSpec {
         guidelines: Vec::new(),
         version: None,
         category: None,
-    }
-}
-
-fn invocation(root: &Path, parameters: Value) -> Invocation {
-    Invocation {
-        item_id: ItemId::parse("rye/x").unwrap(),
-        parameters,
-        project_root: root.to_owned(),
-        thread_id: "t-1".into(),
-        event: crate::tool::CALL_EVENT,
-        call_id: "c-1".into(),
-        changes: None,
-        persistent: std::sync::Arc::default(),
-        timeout: Duration::from_secs(20),
-        write: Vec::new(),
-        net: Vec::new(),
-        write_bounds: Vec::new(),
-        may_write_item: Vec::new(),
-        halt: crate::tool::cancellation::CancellationToken::never(),
-        thread_count: crate::thread_count::ThreadCount::default(),
     }
 }
 
@@ -126,7 +106,7 @@ async fn every_schema_parameter_is_read_by_its_tool() {
         };
         let parameters = Value::Object(properties.iter().map(example).collect());
         prepared.check(&parameters).unwrap();
-        let outcome = prepared.run(invocation(dir.path(), parameters)).await;
+        let outcome = prepared.run(Invocation::sample("rye/x", dir.path(), parameters)).await;
         let text = outcome.content.to_string();
         assert!(!text.contains("invalid parameters"), "{id}: {text}");
     }
@@ -140,10 +120,10 @@ async fn invalid_parameters_never_reach_the_tool() {
         ToolKind::Command { argv: vec!["touch".into(), "touched".into()] },
     );
     let prepared = ToolRegistry::standard().prepare(&tool, &ToolFile::default()).unwrap();
-    let outcome = prepared.run(invocation(dir.path(), json!({"n": "1"}))).await;
+    let outcome = prepared.run(Invocation::sample("rye/x", dir.path(), json!({"n": "1"}))).await;
     assert_eq!(outcome.content, json!("`n` must be integer, not the text `1`"));
     assert!(!dir.path().join("touched").exists());
-    assert!(!prepared.run(invocation(dir.path(), json!({"n": 1}))).await.is_error);
+    assert!(!prepared.run(Invocation::sample("rye/x", dir.path(), json!({"n": 1}))).await.is_error);
     assert!(dir.path().join("touched").exists());
 }
 

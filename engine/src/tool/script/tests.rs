@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rye_compiler::tool_spec::{ToolKind, ToolSpec};
+use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, ToolLanguage};
-use rye_grammar::{ItemId, SourceId};
 
 use super::*;
 use crate::scripts::SyntaxTreeReader;
@@ -45,23 +45,7 @@ impl ScriptProject {
 }
 
 fn invocation(root: &Path, parameters: Value, timeout: Duration) -> Invocation {
-    Invocation {
-        item_id: ItemId::parse("project/x").unwrap(),
-        parameters,
-        project_root: root.to_owned(),
-        thread_id: "t-1".into(),
-        event: crate::tool::CALL_EVENT,
-        call_id: "c-1".into(),
-        changes: None,
-        persistent: std::sync::Arc::default(),
-        halt: crate::tool::cancellation::CancellationToken::never(),
-        thread_count: crate::thread_count::ThreadCount::default(),
-        timeout,
-        write: Vec::new(),
-        net: Vec::new(),
-        write_bounds: Vec::new(),
-        may_write_item: Vec::new(),
-    }
+    Invocation { timeout, ..Invocation::sample("project/x", root, parameters) }
 }
 
 fn has(program: &str) -> bool {

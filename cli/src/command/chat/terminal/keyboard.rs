@@ -228,7 +228,7 @@ impl ChatTerminal {
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }
-        self.screen.forget_painted();
+        self.screen.invalidate_frame();
         self.is_dirty = true;
         Ok(())
     }

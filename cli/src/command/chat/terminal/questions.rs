@@ -8,7 +8,7 @@ use super::ChatTerminal;
 use crate::command::chat::commands::format_rewind;
 use crate::command::chat::json::ChatVerb;
 use crate::command::chat::keys::KeyAction;
-use crate::command::chat::leaving::{LeftChildren, leave_question};
+use crate::command::chat::leaving::{LeftChildren, children_question};
 use crate::command::chat::rewind::RewindFiles;
 
 /// A question that a key answers.
@@ -37,7 +37,7 @@ impl ChatTerminal {
             0 => self.close(LeftChildren::Wait),
             children if !self.is_leaving => {
                 let answers = "w: wait, d: continue in the background, c: cancel, Esc: stay";
-                self.question = Some(KeyQuestion::Children { text: leave_question(children, answers), next: None });
+                self.question = Some(KeyQuestion::Children { text: children_question(children, answers), next: None });
                 self.is_dirty = true;
             }
             _ => {}
@@ -105,7 +105,7 @@ impl ChatTerminal {
     pub(super) fn switch(&mut self, verb: ChatVerb, children: Option<LeftChildren>) {
         let running = self.session.requests.running_children().len();
         if children.is_none() && running > 0 {
-            let text = leave_question(running, "w: wait, c: cancel, Esc: stay");
+            let text = children_question(running, "w: wait, c: cancel, Esc: stay");
             self.question = Some(KeyQuestion::Children { text, next: Some(verb) });
             return;
         }

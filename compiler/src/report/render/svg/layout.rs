@@ -98,7 +98,7 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     widths.resize(count + routes.points, 4.0);
     // Extent of each box within its layer.
     let mut spans = widths.clone();
-    if drawing.sideways {
+    if drawing.is_horizontal {
         spans.iter_mut().take(count).for_each(|span| *span = BOX_HEIGHT);
     }
     let layer_of =
@@ -120,7 +120,7 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
             let Some(layer) = starts.get(layer_of(*vertex)) else { continue };
             if let (Some(point), Some(at)) = (points.get_mut(*vertex), across.get(vertex)) {
                 let (along, deep) = (beside + at - low, below + layer.middle);
-                *point = if drawing.sideways { Point { x: deep, y: along } } else { Point { x: along, y: deep } };
+                *point = if drawing.is_horizontal { Point { x: deep, y: along } } else { Point { x: along, y: deep } };
             }
         }
         reach = reach.max(beside + high - low);
@@ -131,7 +131,7 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let way = |i: usize| routes.ways.get(i).map_or(&[][..], Vec::as_slice);
     let route = |(i, edge): (usize, &DrawnEdge)| edge_points((edge.from, edge.to), way(i), &points, &widths, drawing);
     let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(route).collect();
-    let (width, height) = if drawing.sideways { (below + row_depth, reach) } else { (reach, below + row_depth) };
+    let (width, height) = if drawing.is_horizontal { (below + row_depth, reach) } else { (reach, below + row_depth) };
     let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
     Ok(DrawingLayout { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
 }
@@ -146,14 +146,14 @@ struct LayerPosition {
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![BOX_HEIGHT; count];
-    if drawing.sideways {
+    if drawing.is_horizontal {
         for (node, layer) in drawing.nodes.iter().zip(layers) {
             if let Some(depth) = depths.get_mut(*layer) {
                 *depth = depth.max(box_width(node));
             }
         }
     }
-    let gap = if drawing.sideways { LEFT_TO_RIGHT_LAYER_GAP } else { LAYER_GAP };
+    let gap = if drawing.is_horizontal { LEFT_TO_RIGHT_LAYER_GAP } else { LAYER_GAP };
     let mut at = 0.0;
     let mut starts = Vec::with_capacity(count);
     for depth in depths {
@@ -327,10 +327,10 @@ fn edge_points(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[
             Point { x: right, y: a.y + 6.0 },
         ];
     }
-    let is_ahead = if drawing.sideways { b.x >= a.x } else { b.y >= a.y };
+    let is_ahead = if drawing.is_horizontal { b.x >= a.x } else { b.y >= a.y };
     let sign = if is_ahead { 1.0 } else { -1.0 };
     let side = |at: usize, point: &Point, sign: f64| {
-        if drawing.sideways {
+        if drawing.is_horizontal {
             Point { x: point.x + sign * half_width(at), y: point.y }
         } else {
             Point { x: point.x, y: point.y + sign * BOX_HEIGHT / 2.0 }

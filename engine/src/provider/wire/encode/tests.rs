@@ -121,13 +121,13 @@ fn request_encodes_only_turns_that_it_has_not_sent_before() {
         let settings = ProviderSettings::with_defaults("test", wire);
         model.clone_into(&mut request.model);
         encode(&settings, &request).unwrap();
-        let kept: Vec<Option<Arc<[u8]>>> = request.turns.iter().map(SharedMessage::kept_encoding).collect();
+        let kept: Vec<Option<Arc<[u8]>>> = request.turns.iter().map(SharedMessage::cached_encoding).collect();
         // Only the blank turn has no encoding.
         assert_eq!(kept.iter().filter(|kept| kept.is_none()).count(), 1, "{}", wire.name());
         request.turns.push(Message::user("More.").into());
         encode(&settings, &request).unwrap();
         for (turn, kept) in request.turns.iter().zip(&kept) {
-            let now = turn.kept_encoding();
+            let now = turn.cached_encoding();
             assert_eq!(now.as_ref().map(Arc::as_ptr), kept.as_ref().map(Arc::as_ptr), "{} {turn:?}", wire.name());
         }
         request.turns.pop();

@@ -22,7 +22,7 @@ async fn stop_orphans(engine: &Engine, letter: &ControlMessage) -> Result<(), St
         let Some(orphan) = orphans.min_by_key(|listed| listed.row.parent.is_some()) else { return Ok(()) };
         match engine.recover_with(&orphan.row.id, vec![letter.clone()]).await {
             // The thread had no effect, or has been finalized.
-            Err(EngineError::NeverBegan { .. } | EngineError::Closed { .. }) => {}
+            Err(EngineError::NeverStarted { .. } | EngineError::Closed { .. }) => {}
             Err(error) => return Err(error.to_string()),
             Ok(handle) => {
                 handle.join().await;

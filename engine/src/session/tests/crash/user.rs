@@ -45,7 +45,7 @@ pub async fn work(
         };
         let handle = match handle {
             // The thread died before its first event, and has been finalized.
-            Err(EngineError::NeverBegan { .. }) => continue,
+            Err(EngineError::NeverStarted { .. }) => continue,
             started => started.map_err(|error| error.to_string())?,
         };
         let result = handle.join().await;

@@ -44,7 +44,7 @@ pub enum NameChange {
 }
 
 impl DiskNode {
-    pub fn keep_nothing(&mut self) {
+    pub fn lose_unsynced(&mut self) {
         match self {
             Self::File(file) => {
                 file.pending.clear();
@@ -57,9 +57,9 @@ impl DiskNode {
         }
     }
 
-    pub fn keep_some(&mut self, rng: &mut SplitMix) {
+    pub fn lose_some_unsynced(&mut self, rng: &mut SplitMix) {
         match self {
-            Self::File(file) => file.keep_some(rng),
+            Self::File(file) => file.lose_some_unsynced(rng),
             Self::Folder(folder) => {
                 for change in std::mem::take(&mut folder.pending) {
                     if rng.next(2) == 0 {
@@ -86,7 +86,7 @@ impl FileNode {
 
     /// Chooses the state of a file after a power failure: each unit independently gets one of the states that it has
     /// had; units after the durable end may also become zeros.
-    fn keep_some(&mut self, rng: &mut SplitMix) {
+    fn lose_some_unsynced(&mut self, rng: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();
         for write in std::mem::take(&mut self.pending) {

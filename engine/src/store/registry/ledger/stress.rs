@@ -22,7 +22,7 @@ fn amount(rng: &mut SplitMix, most: u64) -> Nanos {
 struct KnownForest {
     threads: Vec<String>,
     /// Open attempts, with their worst cases.
-    under_way: Vec<(String, String, u64)>,
+    open_attempts: Vec<(String, String, u64)>,
     /// The worst cases of all attempts that were never settled.
     open: BTreeMap<String, (String, u64)>,
     /// Nano-dollars of accepted settlements.
@@ -53,15 +53,15 @@ impl KnownForest {
                 self.next += 1;
                 Operation::Issue { thread, attempt: format!("{}.0", self.next), worst_case: amount(rng, 20_000) }
             }
-            50..80 if !self.under_way.is_empty() => {
-                let which = usize::try_from(rng.next(self.under_way.len() as u64)).unwrap();
-                let (thread, attempt, worst) = self.under_way.swap_remove(which);
+            50..80 if !self.open_attempts.is_empty() => {
+                let which = usize::try_from(rng.next(self.open_attempts.len() as u64)).unwrap();
+                let (thread, attempt, worst) = self.open_attempts.swap_remove(which);
                 Operation::Settle { thread, attempt: Some(attempt), spent: amount(rng, worst + 1) }
             }
             80..84 => Operation::Raise { thread, spend: amount(rng, 2_000_000) },
-            84..87 => Operation::KeepBack { thread, amount: amount(rng, 50_000) },
+            84..87 => Operation::SetParentReserve { thread, amount: amount(rng, 50_000) },
             87..91 => Operation::Drain { thread },
-            91..94 => Operation::HandOver { thread, next: self.name(), most: amount(rng, 300_000) },
+            91..94 => Operation::HandOff { thread, next: self.name(), most: amount(rng, 300_000) },
             94..96 => Operation::Release { thread },
             96..98 => Operation::Move { thread, to: any(rng) },
             _ => Operation::Remaining { thread },
@@ -69,11 +69,11 @@ impl KnownForest {
     }
 
     /// Records the answer. After a refused settlement, the release of the thread books the attempt's worst case.
-    fn learn(&mut self, operation: &Operation, answer: &LedgerReply) {
+    fn record_answer(&mut self, operation: &Operation, answer: &LedgerReply) {
         if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
             if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
                 let worst = self.open.get(attempt).map_or(0, |(_, worst)| *worst);
-                self.under_way.push((thread.clone(), attempt.clone(), worst));
+                self.open_attempts.push((thread.clone(), attempt.clone(), worst));
             }
             return;
         }
@@ -81,16 +81,16 @@ impl KnownForest {
             Operation::Register { thread, .. } | Operation::Reserve { thread, .. } => {
                 self.threads.push(thread.clone());
             }
-            Operation::HandOver { next, .. } => self.threads.push(next.clone()),
+            Operation::HandOff { next, .. } => self.threads.push(next.clone()),
             Operation::Issue { thread, attempt, worst_case } => {
-                self.under_way.push((thread.clone(), attempt.clone(), worst_case.to_u64()));
+                self.open_attempts.push((thread.clone(), attempt.clone(), worst_case.to_u64()));
                 self.open.insert(attempt.clone(), (thread.clone(), worst_case.to_u64()));
             }
             Operation::Settle { attempt, spent, .. } => {
                 self.settled += spent.to_u64();
                 self.open.remove(attempt.as_deref().unwrap_or_default());
             }
-            Operation::KeepBack { .. }
+            Operation::SetParentReserve { .. }
             | Operation::Raise { .. }
             | Operation::Move { .. }
             | Operation::Drain { .. }
@@ -114,7 +114,7 @@ fn check_all(ledger: &Ledger) {
         if let Some(parent) = account.parent() {
             let (children, sum) = held.entry(parent).or_default();
             *children += 1;
-            *sum = sum.saturating_add(account.held());
+            *sum = sum.saturating_add(account.occupied());
         }
     }
     for (thread, account) in ledger.accounts() {
@@ -145,7 +145,7 @@ fn a_million_operations_conserve_spend() {
             let operation = known.operation(&mut rng);
             let before: Vec<Account> = touched(&ledger, &operation).into_iter().cloned().collect();
             let answer = ledger.apply(&operation);
-            known.learn(&operation, &answer);
+            known.record_answer(&operation, &answer);
             let after = touched(&ledger, &operation);
             if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
                 assert!(before.iter().eq(after.iter().copied()), "{operation:?} was refused and changed something");
@@ -161,16 +161,16 @@ fn a_million_operations_conserve_spend() {
 /// Ends every thread and checks that the spend equals the settlements plus the worst cases of open attempts.
 fn ended(known: &KnownForest, ledger: &mut Ledger) {
     let released = |thread: &str| ledger.account(thread).is_some_and(|a| a.status() == AccountStatus::Released);
-    let (mut booked, mut under_way) = (0, 0);
+    let (mut booked, mut unsettled) = (0, 0);
     for (thread, worst) in known.open.values() {
-        *(if released(thread) { &mut booked } else { &mut under_way }) += worst;
+        *(if released(thread) { &mut booked } else { &mut unsettled }) += worst;
     }
     assert_eq!(spent_in_all(ledger), known.settled + booked);
     for thread in &known.threads {
         ledger.apply(&Operation::Drain { thread: thread.clone() });
     }
     assert!(ledger.accounts().all(|(_, account)| account.status() == AccountStatus::Released));
-    assert_eq!(spent_in_all(ledger), known.settled + booked + under_way);
+    assert_eq!(spent_in_all(ledger), known.settled + booked + unsettled);
     for (_, account) in ledger.accounts() {
         assert_eq!(account.used(), account.spent());
         assert!(account.spent() <= account.reserved());
@@ -245,7 +245,7 @@ fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, record
                 assert_eq!(answer, first, "{step:?} was applied again");
                 continue;
             }
-            known.lock().unwrap().learn(&step.operation, answer);
+            known.lock().unwrap().record_answer(&step.operation, answer);
             if !matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
                 recorded.lock().unwrap().insert(format!("{worker}.{}", step.step), (step, answer.clone()));
             }

@@ -241,7 +241,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         (thread(), amount()).prop_map(|(thread, spend)| Operation::Register { thread, spend }),
         (thread(), thread(), prop::option::of(amount()), amount())
             .prop_map(|(thread, parent, amount, default)| Operation::Reserve { thread, parent, amount, default }),
-        (thread(), amount()).prop_map(|(thread, amount)| Operation::KeepBack { thread, amount }),
+        (thread(), amount()).prop_map(|(thread, amount)| Operation::SetParentReserve { thread, amount }),
         (thread(), attempt(), amount()).prop_map(|(thread, attempt, worst_case)| Operation::Issue {
             thread,
             attempt,
@@ -254,7 +254,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         (thread(), amount()).prop_map(|(thread, spend)| Operation::Raise { thread, spend }),
         (thread(), thread()).prop_map(|(thread, to)| Operation::Move { thread, to }),
-        (thread(), thread(), amount()).prop_map(|(thread, next, most)| Operation::HandOver { thread, next, most }),
+        (thread(), thread(), amount()).prop_map(|(thread, next, most)| Operation::HandOff { thread, next, most }),
         thread().prop_map(|thread| Operation::Drain { thread }),
         thread().prop_map(|thread| Operation::Release { thread }),
         thread().prop_map(|thread| Operation::Remaining { thread }),
@@ -312,4 +312,23 @@ fn account_with_a_map_of_its_children_is_read() {
     let stored = r#"{"parent":null,"reserved":1000,"spent":5,"children":{"b-1":300,"c-1":200},"children_hold":500,"standing":"open"}"#;
     let account: Account = serde_json::from_str(stored).unwrap();
     assert_eq!((account.children(), account.children_hold(), account.remaining()), (2, Nanos(500), Nanos(495)));
+}
+
+#[test]
+fn operations_with_earlier_names_are_read() {
+    let thread = || "a-1".to_owned();
+    let amount = Nanos(5);
+    let cases = [
+        (r#"{"op":"keep_back","thread":"a-1","amount":5}"#, Operation::SetParentReserve { thread: thread(), amount }),
+        (
+            r#"{"op":"hand_over","thread":"a-1","next":"b-1","most":5}"#,
+            Operation::HandOff { thread: thread(), next: "b-1".to_owned(), most: amount },
+        ),
+    ];
+    for (stored, expected) in cases {
+        let read: Operation = serde_json::from_str(stored).unwrap();
+        assert_eq!(read, expected);
+        let written = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Operation>(&written).unwrap(), expected, "{written}");
+    }
 }

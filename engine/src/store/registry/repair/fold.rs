@@ -17,7 +17,7 @@ pub struct FoldedThread {
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
     /// The reservation of a thread that continues another one after a handoff, in nano-dollars.
-    pub handed_over: Option<u64>,
+    pub handed_off: Option<u64>,
     /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
 }
@@ -31,7 +31,7 @@ struct RegistryFold {
     ceiling: u64,
     /// Attempts that are only known to be intended: the model call may have been made.
     intended: BTreeMap<(u64, u32), (i64, u64)>,
-    over: Option<i64>,
+    ended_at: Option<i64>,
 }
 
 /// Folds the events of a thread; `None` if they do not start with `opened`.
@@ -53,16 +53,16 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         spend: opened.limits.spend,
         ceiling: opened.ceiling.map_or(u64::MAX, |ceiling| ceiling.spend),
         intended: BTreeMap::new(),
-        over: None,
+        ended_at: None,
     };
-    let handed_over = (opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
-    if opened.parent.is_none() && handed_over.is_none() {
+    let handed_off = (opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
+    if opened.parent.is_none() && handed_off.is_none() {
         fold.steps.push((first.ts, LedgerStep::register(thread, opened.limits.spend)));
     }
     for event in events {
         fold.event(event);
     }
-    Some(FoldedThread { handed_over, opened: (first.ts, opened.limits.spend), ..fold.end() })
+    Some(FoldedThread { handed_off, opened: (first.ts, opened.limits.spend), ..fold.end() })
 }
 
 impl RegistryFold {
@@ -123,7 +123,7 @@ impl RegistryFold {
                 self.intended.clear();
                 self.row.status = ended.status;
                 self.row.cost = ended.cost;
-                self.over = Some(ts);
+                self.ended_at = Some(ts);
             }
             EventBody::Recovered(_)
             | EventBody::ApprovalGiven(_)
@@ -166,7 +166,7 @@ impl RegistryFold {
     /// Marks the thread as running, possibly again after a suspension.
     fn mark_running(&mut self) {
         self.row.status = Status::Running;
-        self.over = None;
+        self.ended_at = None;
     }
 
     fn issue(&mut self, ts: i64, (turn, attempt): (u64, u32), amount: u64) {
@@ -186,11 +186,11 @@ impl RegistryFold {
             self.issue(ts, attempt, worst_case);
         }
         // A suspended thread keeps its account, because it continues once approved.
-        if let Some(ts) = self.over
+        if let Some(ts) = self.ended_at
             && !self.row.status.is_parked()
         {
             self.steps.push((ts, LedgerStep::end(&self.row.id)));
         }
-        FoldedThread { row: self.row, children: self.children, steps: self.steps, handed_over: None, opened: (0, 0) }
+        FoldedThread { row: self.row, children: self.children, steps: self.steps, handed_off: None, opened: (0, 0) }
     }
 }

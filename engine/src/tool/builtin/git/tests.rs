@@ -4,7 +4,6 @@
 
 use std::process::Command;
 
-use rye_grammar::ItemId;
 use serde_json::{Value, json};
 
 use super::*;
@@ -38,24 +37,7 @@ impl Repository {
     }
 
     async fn call(&self, tool: GitTool, parameters: Value) -> (String, bool) {
-        let invocation = Invocation {
-            item_id: ItemId::parse("rye/git/x").unwrap(),
-            parameters,
-            project_root: self.dir.path().to_owned(),
-            thread_id: "t-1".into(),
-            event: crate::tool::CALL_EVENT,
-            call_id: "c-1".into(),
-            changes: None,
-            persistent: std::sync::Arc::default(),
-            halt: crate::tool::cancellation::CancellationToken::never(),
-            thread_count: crate::thread_count::ThreadCount::default(),
-            timeout: Duration::from_secs(30),
-            write: Vec::new(),
-            net: Vec::new(),
-            write_bounds: Vec::new(),
-            may_write_item: Vec::new(),
-        };
-        let outcome = tool.run(invocation).await;
+        let outcome = tool.run(Invocation::sample("rye/git/x", self.dir.path(), parameters)).await;
         (outcome.content.as_str().unwrap().to_owned(), outcome.is_error)
     }
 }

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rye_grammar::ItemId;
 use serde_json::Value;
 
 use super::*;
@@ -10,21 +9,8 @@ use crate::tool::web::tests::{http, serve};
 
 async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
     let invocation = Invocation {
-        item_id: ItemId::parse("rye/web/fetch").unwrap(),
-        parameters,
-        project_root: std::env::temp_dir(),
-        thread_id: "t-1".into(),
-        event: crate::tool::CALL_EVENT,
-        call_id: "c-1".into(),
-        changes: None,
-        persistent: std::sync::Arc::default(),
-        halt: crate::tool::cancellation::CancellationToken::never(),
-        thread_count: crate::thread_count::ThreadCount::default(),
-        timeout: Duration::from_secs(20),
-        write: Vec::new(),
         net: net.iter().map(|h| (*h).to_owned()).collect(),
-        write_bounds: Vec::new(),
-        may_write_item: Vec::new(),
+        ..Invocation::sample("rye/web/fetch", &std::env::temp_dir(), parameters)
     };
     let outcome = WebFetchTool { timeout: Duration::from_secs(5) }.run(invocation).await;
     (outcome.content.as_str().unwrap().to_owned(), outcome.is_error)
