@@ -131,7 +131,7 @@ fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<S
 }
 
 fn is_ruled_out(decl: &HookDecl, leaf: &Directive) -> bool {
-    decl.compiled.as_ref().is_some_and(|condition| condition.rules_out(leaf.id().as_str()))
+    decl.compiled.as_ref().is_some_and(|condition| condition.is_false_for(leaf.id().as_str()))
 }
 
 fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -> PlanVerdict {

@@ -143,7 +143,7 @@ impl OrderedHooks {
             for (_, index) in by_ending.iter().skip(from).take_while(|(ending, _)| ending.as_slice() == window) {
                 let compiled = self.hooks.get(*index).and_then(|hook| hook.compiled.as_ref());
                 if let Some(is_excluded) = excluded.get_mut(*index) {
-                    *is_excluded = compiled.is_some_and(|condition| condition.rules_out(directive));
+                    *is_excluded = compiled.is_some_and(|condition| condition.is_false_for(directive));
                 }
             }
         }
