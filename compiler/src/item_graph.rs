@@ -303,9 +303,9 @@ mod tests {
         let world = crate::compile::tests::world::minimal_world()
             .project(
                 ".ai/directives/a.md",
-                &directive("a", "<directive>team.b</directive><directive>team.*</directive>"),
+                directive("a", "<directive>team.b</directive><directive>team.*</directive>"),
             )
-            .project(".ai/directives/team/b.md", &directive("b", "<tool>rye.look</tool>"));
+            .project(".ai/directives/team/b.md", directive("b", "<tool>rye.look</tool>"));
         let graph = item_graph(&world, Some(&ItemId::parse("a").unwrap()));
         assert!(has(&graph, "directive a", Relation::Spawns, "directive team/b"), "{:?}", graph.edges);
         assert!(has(&graph, "directive a", Relation::Grants, "pattern rye.execute.directive.team.*"));

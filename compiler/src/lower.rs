@@ -59,6 +59,20 @@ pub struct Lowered {
     pub requested_spend: Option<u64>,
 }
 
+/// Reports a plan whose limits pay for no turn, and a spend limit on a model without a price.
+fn check_costs(
+    shared: &LowerContext<'_, '_>,
+    composed: &Composed,
+    request: &CompileRequest,
+    (plan, limits): (&Plan, &Limits),
+    diagnostics: &mut Diagnostics,
+) {
+    let offered = offered_tools(plan);
+    let opening = |model: &PlannedModel| offered.opening(model, &|tool| model.definition_size(tool));
+    check_affordable(composed, &plan.model, limits, &opening, diagnostics);
+    unpriced::check(shared.catalog(), composed, &plan.model, limits, &request.limits, diagnostics);
+}
+
 /// Lowers a composed directive. `None` if limits, model or inputs are invalid, because other parts of the plan need
 /// them.
 pub fn lower(
@@ -161,15 +175,7 @@ pub fn lower(
         settings: PlanSettings::default(),
         manifest: Vec::new(),
     };
-    let offered = offered_tools(&plan);
-    check_affordable(
-        composed,
-        &plan.model,
-        &limits,
-        &|model| offered.opening(model, &|tool| model.definition_size(tool)),
-        diagnostics,
-    );
-    unpriced::check(shared.catalog(), composed, &plan.model, &limits, &request.limits, diagnostics);
+    check_costs(shared, composed, request, (&plan, &limits), diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })

@@ -359,7 +359,7 @@ impl Findings {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
         match read {
             Ok(threads) => {
-                self.add_success("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread")))
+                self.add_success("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread")));
             }
             Err(error) => {
                 let fix = "close other programs that lock `.ai/state`; without the registry, threads are read from their transcripts";

@@ -181,7 +181,7 @@ fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     match answer.hits.len() as u64 {
         0 => report.note("no matches"),
         shown if shown < answer.total => {
-            report.note(&format!("{shown} of {} matches shown; `--limit` shows more", answer.total))
+            report.note(&format!("{shown} of {} matches shown; `--limit` shows more", answer.total));
         }
         _ => {}
     }

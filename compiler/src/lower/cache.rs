@@ -40,6 +40,9 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
+/// The schema of a tool, which keeps its address, and the size of the definition in one form.
+type SharedDefinition = (Arc<Value>, TextSize);
+
 /// The form in which a model receives tool definitions, and the tokenizer that counts them.
 type DefinitionForm = (Option<SchemaDialect>, ToolUse, Tokenizer);
 
@@ -113,7 +116,7 @@ pub struct LowerContext<'i, 'w> {
     /// Resolved requests for a model. Most directives of a project have one of a few requests.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
     /// Sizes of tool definitions, by the schema of the tool, which many palettes share.
-    definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), (Arc<Value>, TextSize)>>,
+    definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), SharedDefinition>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
     kept: LowerCache,

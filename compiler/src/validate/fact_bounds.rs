@@ -286,6 +286,7 @@ pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Op
 }
 
 /// Returns the highest value to which a hook raises a limit, if one does. `None` in the cases of [`highest_limit`].
+#[expect(clippy::option_option, reason = "no raise differs from a limit that a hook may lift")]
 pub fn raised_limit(composed: &Composed, limit: LimitName) -> Option<Option<f64>> {
     let is_lifting = |hook: &&ComposedHook| {
         let is_at_limit = hook.is_live() && hook.layer < INFRASTRUCTURE_LAYER && hook.decl.event == HookPoint::Limit;

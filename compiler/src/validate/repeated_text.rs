@@ -325,7 +325,7 @@ mod tests {
         for text in ["", " a\tb\u{b}c\u{c}\r\nd  e\u{1c}f ", "a\u{a0}é\u{2003} b"] {
             let mut joined = Vec::new();
             super::join_words(text, &mut joined);
-            let words: String = text.split_whitespace().map(|word| format!("{word} ")).collect();
+            let words: String = text.split_whitespace().flat_map(|word| [word, " "]).collect();
             assert_eq!(String::from_utf8(joined).unwrap(), words);
         }
     }

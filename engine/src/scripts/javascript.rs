@@ -62,8 +62,8 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
     Parsed { tree: reader.script, errors }
 }
 
-/// Returns the place of a statement that exports a function `execute` as CommonJS does. Modules beside a tool may be
-/// CommonJS, but they have no `execute`.
+/// Returns the place of a statement that exports a function `execute` as `CommonJS` does. Modules beside a tool may be
+/// `CommonJS`, but they have no `execute`.
 fn common_export(statement: &Statement<'_>, text: &str) -> Option<oxc_span::Span> {
     let Statement::ExpressionStatement(statement) = statement else { return None };
     let Expression::AssignmentExpression(assignment) = &statement.expression else { return None };

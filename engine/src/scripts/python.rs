@@ -215,11 +215,10 @@ impl<'a> Visitor<'a> for KeyReads<'a> {
             self.handled.insert(key.value.to_str());
         } else if let Expr::Call(call) = expression {
             // `params.setdefault("name", …)`, `params.update(…)` and `fill(params)` may add keys.
-            let method = match &*call.func {
-                Expr::Attribute(attribute) if self.is_object(&attribute.value) => attribute.attr.as_str(),
-                _ => "get",
-            };
-            let is_read = matches!(method, "get" | "keys" | "values" | "items" | "copy");
+            let method = call.func.as_attribute_expr().filter(|attribute| self.is_object(&attribute.value));
+            let is_read = method.is_none_or(|attribute| {
+                matches!(attribute.attr.as_str(), "get" | "keys" | "values" | "items" | "copy")
+            });
             self.is_reassigned |= !is_read || call.arguments.args.iter().any(|argument| self.is_object(argument));
         }
         visitor::walk_expr(self, expression);

@@ -70,9 +70,9 @@ impl ExportTarget {
             return Ok(Self { format, file: None });
         }
         let extension = Path::new(argument).extension().and_then(|extension| extension.to_str());
-        let format = extension.and_then(ExportFormat::parse).ok_or_else(|| {
-            "/export needs `md`, `html`, `jsonl` or `script`, or a file with such an extension: `/export notes.html`"
-        })?;
+        let format = extension.and_then(ExportFormat::parse).ok_or(
+            "/export needs `md`, `html`, `jsonl` or `script`, or a file with such an extension: `/export notes.html`",
+        )?;
         Ok(Self { format, file: Some(argument.into()) })
     }
 }
