@@ -127,7 +127,7 @@ fn options_set_the_model_the_budget_and_the_mode() {
     for (id, value, reason) in [
         ("speed", "fast", "unknown option `speed`"),
         ("budget", "much", "not an amount of dollars"),
-        ("budget", "900", "may spend at most $5"),
+        ("budget", "900", "allow at most $5 for a prompt"),
         ("model", "absent/absent", "unknown provider `absent`"),
     ] {
         let error = client.fail("session/set_config_option", set(id, value));
@@ -347,7 +347,7 @@ fn required_inputs_are_asked_with_a_form_or_listed_in_the_error() {
     let params = json!({"cwd": client.cwd, "mcpServers": []});
     let error = client.fail("session/new", params.clone());
     let data = error["data"].as_str().unwrap();
-    assert!(data.contains("`talk` needs the inputs `topic`, `count`, `files`; add `--input NAME=VALUE`"), "{data}");
+    assert!(data.contains("`topic`, `count`, `files`; start the agent with `rye acp --input NAME=VALUE`"), "{data}");
     client.end();
     let args = ["acp", "talk", "--script", "script.yaml", "--input", "topic=tea"];
     let mut client = AcpClient::start_with(&place, &args, json!({"elicitation": {"form": {}}}));

@@ -57,7 +57,7 @@ fn invalid_server_files_are_reported() {
         (".mcp.json", "{\"mcpServers\": {\"x\": {\"comand\": \"npx\"}}}", "neither a `command` nor a `url`"),
         (".mcp.json", "{\"servers\": {\"x\": {\"command\": \"npx\"}}}", "write `mcpServers`"),
         (".ai/config/mcp.yaml", "servers: {x: {comand: [npx]}}\n", "unknown key `comand`"),
-        (".ai/config/mcp.yaml", "mcpServers: {x: {command: npx}}\n", "write `servers:`"),
+        (".ai/config/mcp.yaml", "mcpServers: {x: {command: npx}}\n", "its only key is `servers`"),
     ] {
         let folder = project(&[(".ai/directives/greet.md", GOOD), (file, content)]);
         let output = rye(folder.path(), &["check", "--format", "json"]);

@@ -118,7 +118,7 @@ fn server_cannot_set_loader_variables() {
             &format!(r#"{{"mcpServers": {{"x": {{"command": "true", "env": {{"{variable}": "./evil.so"}}}}}}}}"#),
         );
         let done = place.rye(&["mcp", "refresh"]);
-        assert!(done.code == Some(1) && done.stderr.contains("sets up the sandbox"), "{variable}: {}", done.stderr);
+        assert!(done.code == Some(1) && done.stderr.contains("affects the sandbox"), "{variable}: {}", done.stderr);
     }
     // Environment variables that a server may set are shown before they are trusted, and files that they name are part
     // of the trust requirement.

@@ -304,9 +304,9 @@ command:
 #[test]
 fn daemons_of_a_persistent_tool_end_with_their_session() {
     let left = Leftovers::new();
-    let talk = left.place.read(".ai/directives/quick.md").replace("\"quick\"", "\"daemons\"");
-    let talk = talk.replace("<tool>rye.file-system.*</tool>", "<tool write=\"out/\">team.*</tool>");
-    left.place.write(".ai/directives/daemons.md", &talk);
+    let directive = left.place.read(".ai/directives/quick.md").replace("\"quick\"", "\"daemons\"");
+    let directive = directive.replace("<tool>rye.file-system.*</tool>", "<tool write=\"out/\">team.*</tool>");
+    left.place.write(".ai/directives/daemons.md", &directive);
     left.place.write(".ai/tools/team/daemon.yaml", DAEMONS);
     left.place.write("script.yaml", "steps: [{ tool_calls: [{ name: team_daemon, input: {} }] }, { text: Done. }]");
     assert!(left.command(&["trust"]).output().unwrap().status.success());

@@ -104,7 +104,11 @@ fn add_configures_trusts_and_refreshes_a_server() {
     assert!(again.stderr.contains("is configured in `.mcp.json` already"), "{}", again.stderr);
     let broken = place.rye(&["mcp", "add", "broken", "--", "no-such-program"]);
     assert_eq!(broken.code, Some(1), "{}", broken.stderr);
-    assert!(broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("needs.write"), "{}", broken.stderr);
+    assert!(
+        broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("set `needs: { read, write, net }`"),
+        "{}",
+        broken.stderr
+    );
     assert!(broken.stderr.contains("`broken` was not added"), "{}", broken.stderr);
     assert!(!place.read(".mcp.json").contains("broken"));
     assert!(!place.run_ok(&["trust", "--list"]).contains("broken"));

@@ -154,7 +154,7 @@ fn pinned_plan_runs_or_is_refused() {
 
     // The text that a person reviews is the plan that runs.
     let mut edited = planned.clone();
-    edited["limits"]["turns"] = 4.into();
+    edited["limits"]["turns"]["value"] = 4.into();
     place.write("edited.json", &edited.to_string());
     let refused = place.rye(&["run", "--plan", "edited.json", "--script", "script.yaml"]);
     assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);

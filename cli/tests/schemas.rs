@@ -201,4 +201,7 @@ fn input_schemas_agree_with_the_check() {
 }
 
 /// Files whose errors concern more than their shape, so that only `rye check` finds them.
-const NOT_IN_SCHEMAS: [&str; 1] = ["config/provider-slips .ai/config/agent/providers/mine.yaml"];
+const NOT_IN_SCHEMAS: [&str; 2] = [
+    "config/provider-slips .ai/config/agent/providers/mine.yaml",
+    "config/provider-slips .ai/config/agent/providers/tiers.yaml",
+];

@@ -153,7 +153,12 @@ fn project_tool_needs_trust_at_run_and_call() {
     let run = ["run", "talk", "--script", "../script.yaml"];
     let ran = place.rye(&run);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("permission denied: `mine` is a tool of this project"), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("permission denied: the user has not trusted the current version of the project tool `mine`"),
+        "{}",
+        ran.stderr
+    );
     place.run_ok(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    rye_execute"), "{}", ran.stderr);

@@ -86,7 +86,11 @@ fn value_of_a_call_names_only_trusted_files() {
     let (code, ran) = place.json(&RUN);
     assert_eq!(code, Some(0), "{ran}");
     let answer = answer(&place, &ran);
-    assert!(answer.contains("permission denied: `mine`") && !answer.contains("ran-late"), "{answer}");
+    assert!(
+        answer.contains("has not trusted the current version of the project tool `mine`")
+            && !answer.contains("ran-late"),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -6,18 +6,17 @@ mod hooks;
 mod inherit;
 
 pub use context::{PROTOCOL_PREFIX, report_unknown};
-pub use inherit::SettingsLimits;
 
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use rye_grammar::{ItemId, Span};
+use rye_grammar::ItemId;
 
 use crate::diagnostics::{Checked, Diagnostics, InterfaceError, ItemError};
 use crate::extends;
 use crate::hook::{HookSource, PlanVerdict, PlannedHook};
-use crate::item::{Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
-use crate::plan::{NudgePolicy, OriginKind};
+use crate::item::{DeclaredOrigin, Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
+use crate::plan::NudgePolicy;
 use crate::primary::Primary;
 use crate::resolve::Route;
 use crate::resolve::{self, Launch, Routing};
@@ -70,14 +69,6 @@ pub enum HookScope {
 pub struct WithOrigin<T> {
     pub value: T,
     pub origin: DeclaredOrigin,
-}
-
-/// The declaration that a composed value comes from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeclaredOrigin {
-    pub by: OriginKind,
-    /// `None` for built-in values.
-    pub span: Option<Span>,
 }
 
 /// A knowledge item of the chain.
@@ -252,20 +243,6 @@ fn compose_route(
     context::remove_ungranted_protocols(items, &mut composed);
     hooks::collect(items, &mut composed, launch);
     Some(composed)
-}
-
-impl DeclaredOrigin {
-    pub fn built_in() -> Self {
-        Self { by: OriginKind::BuiltIn, span: None }
-    }
-
-    fn hook(hook: &HookDecl) -> Self {
-        Self { by: OriginKind::Hook(hook.id.node.clone()), span: Some(hook.span) }
-    }
-
-    fn directive(directive: &Directive, span: Span) -> Self {
-        Self { by: OriginKind::Directive(directive.id().clone()), span: Some(span) }
-    }
 }
 
 impl Composed {

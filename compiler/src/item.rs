@@ -9,6 +9,7 @@ mod front_matter;
 pub mod hook;
 mod id;
 pub mod knowledge;
+mod origin;
 pub mod prompt_template;
 pub mod skill;
 pub mod tool;
@@ -25,6 +26,7 @@ pub use directive::{
 };
 pub use hook::{HookDecl, HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders, OrderedHooks};
 pub use knowledge::Knowledge;
+pub use origin::{DeclaredOrigin, SettingsLimits};
 pub use prompt_template::{BUILT_IN_COMMANDS, PromptTemplate};
 pub use skill::Skill;
 pub use tool::Tool;

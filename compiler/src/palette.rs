@@ -15,10 +15,9 @@ use crate::item::Tool;
 use crate::plan::{
     DroppedTool, Grant, InterfaceField, PalettePrimary, PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse,
 };
-use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition};
+use crate::primary::{self, DIRECTIVE_RETURN_TOOL, ItemType, PrimaryDefinition, possible_primaries};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::glob::Glob;
-use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::tool_spec::Idempotence;
 use crate::wire_tool::instructions;
 
@@ -240,36 +239,6 @@ fn add_native_tools(
             idempotent: tool.spec.idempotent.clone(),
         });
     }
-}
-
-/// Returns the primaries that a grant could allow.
-pub fn possible_primaries(pattern: &str) -> Vec<primary::Primary> {
-    if let Some(only) = primary::Primary::ALL.into_iter().find(|p| is_within_primary(pattern, *p)) {
-        return vec![only];
-    }
-    let grant = Glob::new(pattern);
-    let could = |primary: &primary::Primary| {
-        let any = Glob::new(&format!("rye.{}.*", primary.as_str()));
-        // A pattern too complex to decide counts as matching.
-        witness(&[&grant, &any], &[]) != Witness::None
-    };
-    primary::Primary::ALL.into_iter().filter(could).collect()
-}
-
-/// Returns true if a pattern is limited to one primary: all items of the primary, a prefix of them, or one item.
-fn is_within_primary(pattern: &str, primary: primary::Primary) -> bool {
-    let item = ItemType::ALL.iter().find_map(|kind| {
-        pattern.strip_prefix(&format!("rye.{}.", primary.as_str()))?.strip_prefix(kind.as_str())?.strip_prefix('.')
-    });
-    if pattern.strip_prefix("rye.").and_then(|p| p.strip_suffix(".*")) == Some(primary.as_str()) {
-        return true;
-    }
-    item.map(|item| item.strip_suffix(".*").or_else(|| item.strip_suffix('*')).unwrap_or(item))
-        .is_some_and(|item| !item.is_empty() && item.split('.').all(is_segment))
-}
-
-fn is_segment(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 /// Returns the primaries that some pattern could allow, each with the first such pattern; all three primaries if no

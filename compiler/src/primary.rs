@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::InterfaceField;
 pub use crate::semantics::capability::{ItemType, Primary};
+use crate::semantics::glob::Glob;
+use crate::semantics::glob::inclusion::{Witness, witness};
 pub use request::{ExecuteRequest, FetchRequest, InvalidArguments, SignRequest};
 
 /// A tool definition as sent to the model. `schema` is a JSON Schema of the arguments.
@@ -158,6 +160,36 @@ fn item_type_schema() -> Value {
 
 fn item_id_schema() -> Value {
     json!({"type": "string", "description": "Such as rye/file-system/read"})
+}
+
+/// Returns the primaries that a grant could allow.
+pub fn possible_primaries(pattern: &str) -> Vec<Primary> {
+    if let Some(only) = Primary::ALL.into_iter().find(|p| is_within_primary(pattern, *p)) {
+        return vec![only];
+    }
+    let grant = Glob::new(pattern);
+    let could = |primary: &Primary| {
+        let any = Glob::new(&format!("rye.{}.*", primary.as_str()));
+        // A pattern too complex to decide counts as matching.
+        witness(&[&grant, &any], &[]) != Witness::None
+    };
+    Primary::ALL.into_iter().filter(could).collect()
+}
+
+/// Returns true if a pattern is limited to one primary: all items of the primary, a prefix of them, or one item.
+fn is_within_primary(pattern: &str, primary: Primary) -> bool {
+    let item = ItemType::ALL.iter().find_map(|kind| {
+        pattern.strip_prefix(&format!("rye.{}.", primary.as_str()))?.strip_prefix(kind.as_str())?.strip_prefix('.')
+    });
+    if pattern.strip_prefix("rye.").and_then(|p| p.strip_suffix(".*")) == Some(primary.as_str()) {
+        return true;
+    }
+    item.map(|item| item.strip_suffix(".*").or_else(|| item.strip_suffix('*')).unwrap_or(item))
+        .is_some_and(|item| !item.is_empty() && item.split('.').all(is_segment))
+}
+
+fn is_segment(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 #[cfg(test)]

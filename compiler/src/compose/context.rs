@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rye_grammar::{ItemId, Spanned};
 
-use super::{Composed, ContextItem, DeclaredOrigin, DuplicateContext, Suppression, UngrantedProtocol};
+use super::{Composed, ContextItem, DuplicateContext, Suppression, UngrantedProtocol};
 use crate::diagnostics::{ContextError, Diagnostics};
-use crate::item::{ContextDecl, Directive, Items};
+use crate::item::{ContextDecl, DeclaredOrigin, Directive, Items};
 use crate::primary::Primary;
 use crate::world::{ItemKind, Space};
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 
 use super::context::record_suppression;
-use super::{Composed, ComposedHook, DeclaredOrigin, DuplicateContext, HookScope, Suppression};
+use super::{Composed, ComposedHook, DuplicateContext, HookScope, Suppression};
 use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
-use crate::item::{Directive, HookDecl, Items, OrderedHooks};
+use crate::item::{DeclaredOrigin, Directive, HookDecl, Items, OrderedHooks};
 use crate::plan::OriginKind;
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use rye_grammar::data::{Entry, Node};
-use rye_grammar::{ItemId, Spanned};
+use rye_grammar::Spanned;
 
-use super::{DeclaredOrigin, LimitLayers, WithOrigin};
-use crate::item::{Directive, FieldDecl, Items, Permissions};
-use crate::plan::OriginKind;
-use crate::semantics::limits::{LimitSetting, LimitValue};
+use super::{LimitLayers, WithOrigin};
+use crate::item::{DeclaredOrigin, Directive, FieldDecl, Items, Permissions, SettingsLimits};
+use crate::semantics::limits::LimitSetting;
 
 /// Returns the value of the link nearest to the leaf that has a value; the origin points at the directive of the link.
 pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<WithOrigin<T>> {
@@ -49,43 +47,6 @@ pub fn merge_fields(
         }
     }
     merged
-}
-
-/// Returns the limits in a mapping of a settings file.
-fn settings_of(id: &ItemId, node: &Node) -> Vec<LimitSetting<DeclaredOrigin>> {
-    let setting = |entry: &Entry| {
-        let span = Some(entry.key.span.join(entry.value.span));
-        let source = DeclaredOrigin { by: OriginKind::Config(id.clone()), span };
-        LimitSetting { name: entry.key.node.clone(), written: LimitValue::Json(entry.value.to_value()), source }
-    };
-    node.entries().iter().map(setting).collect()
-}
-
-/// The limits of the settings files: the layers of every directive below its own limits.
-pub struct SettingsLimits {
-    defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
-    ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
-}
-
-impl SettingsLimits {
-    pub fn read(items: &Items<'_>) -> Self {
-        let mut defaults = Vec::new();
-        if let Ok(id) = ItemId::parse("agent/resilience")
-            && let Some(config) = items.config(&id)
-            && let Some(limits) = config.get("limits")
-        {
-            defaults = settings_of(&id, limits);
-        }
-        let mut ceilings = Vec::new();
-        if let Ok(id) = ItemId::parse("agent/agent") {
-            // Every space can lower a bound, so the bounds of all spaces apply.
-            for (_, config) in items.config_layers(&id).iter() {
-                let written = config.get("limits").and_then(|limits| limits.get("max"));
-                ceilings.extend(written.into_iter().flat_map(|node| settings_of(&id, node)));
-            }
-        }
-        Self { defaults: defaults.into(), ceilings: ceilings.into() }
-    }
 }
 
 pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {

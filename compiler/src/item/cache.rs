@@ -14,13 +14,11 @@ use sha2::{Digest, Sha256};
 
 use super::hook::read as hook_reader;
 use super::{
-    Directive, FileRef, HookDecl, Knowledge, OrderedHooks, PromptTemplate, Skill, Tool, config, prompt_template, skill,
-    tool,
+    Directive, FileRef, HookDecl, Knowledge, OrderedHooks, PromptTemplate, SettingsLimits, Skill, Tool, config,
+    prompt_template, skill, tool,
 };
-use crate::compose::SettingsLimits;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
-use crate::palette::possible_primaries;
-use crate::primary::Primary;
+use crate::primary::{Primary, possible_primaries};
 use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
 pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use rye_grammar::{Sources, Span};
 
 use super::origin;
-use crate::compose::{self, LimitLayers};
+use crate::compose::LimitLayers;
 use crate::diagnostics::{Diagnostics, LimitError, closest};
+use crate::item::DeclaredOrigin;
 use crate::plan::{Origin, OriginCause, OriginKind, Origins};
 use crate::semantics::limits::{
     LimitName, LimitResolutionError, LimitSetting, LimitSource, LimitValue, Limits, describe_value_error,
@@ -44,7 +45,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
 }
 
 /// Returns the ceiling that lowers `spend` to this amount; `None` if the directive or the defaults set the same amount.
-pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<compose::DeclaredOrigin>> {
+pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =
         parsed_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
@@ -87,7 +88,7 @@ pub fn lower(
     origins: &mut Origins,
     diagnostics: &mut Diagnostics,
 ) -> Option<Limits> {
-    let layer = |settings: &[LimitSetting<compose::DeclaredOrigin>]| -> Vec<LimitSetting<LimitOrigin>> {
+    let layer = |settings: &[LimitSetting<DeclaredOrigin>]| -> Vec<LimitSetting<LimitOrigin>> {
         settings.iter().map(|setting| with_source(setting, sources)).collect()
     };
     let given: Vec<LimitSetting<LimitOrigin>> = overrides
@@ -138,7 +139,7 @@ pub fn lower(
     }
 }
 
-fn with_source(setting: &LimitSetting<compose::DeclaredOrigin>, sources: &Sources) -> LimitSetting<LimitOrigin> {
+fn with_source(setting: &LimitSetting<DeclaredOrigin>, sources: &Sources) -> LimitSetting<LimitOrigin> {
     let source = LimitOrigin {
         origin: origin::plan_origin(sources, &setting.source),
         span: setting.source.span,

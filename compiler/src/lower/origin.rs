@@ -2,7 +2,7 @@
 
 use rye_grammar::{Sources, Span};
 
-use crate::compose;
+use crate::item::DeclaredOrigin;
 use crate::plan::{Origin, OriginCause, SourcePlace};
 
 /// Returns the source location of a span; `None` for text that is in no file.
@@ -13,7 +13,7 @@ pub fn plan_place(sources: &Sources, span: Span) -> Option<SourcePlace> {
 }
 
 /// Returns the plan origin of a composed value.
-pub fn plan_origin(sources: &Sources, origin: &compose::DeclaredOrigin) -> Origin {
+pub fn plan_origin(sources: &Sources, origin: &DeclaredOrigin) -> Origin {
     let cause = OriginCause::Declared(origin.by.clone());
     Origin { place: origin.span.and_then(|span| plan_place(sources, span)), cause }
 }

@@ -4,9 +4,10 @@
 use rye_grammar::{ItemId, Span};
 
 use super::cache::LowerContext;
-use crate::compose::{Composed, ContextItem, DeclaredOrigin, PROTOCOL_PREFIX};
+use crate::compose::{Composed, ContextItem, PROTOCOL_PREFIX};
 use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::hook::PlanVerdict;
+use crate::item::DeclaredOrigin;
 use crate::plan::OriginKind;
 use crate::primary::Primary;
 use crate::world::ItemKind;

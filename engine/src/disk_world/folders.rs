@@ -42,10 +42,10 @@ impl FolderCache {
         }
     }
 
-    /// Returns the number of folders whose names were read.
+    /// Returns true if the names in a folder were read.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.folders.borrow().len()
+    pub(super) fn has_read(&self, folder: &str) -> bool {
+        self.folders.borrow().keys().any(|(_, read)| &**read == folder)
     }
 
     pub(super) fn clear(&mut self) {

@@ -297,7 +297,10 @@ fn listed_file_is_read_without_reading_the_names_of_its_folder_again() {
     fs::remove_file(project.path().join(".ai/knowledge/a/gone.md")).unwrap();
     let found = |item: &str| world.candidates(ItemKind::Knowledge, &id(item)).unwrap().len();
     assert_eq!((found("a/real"), found("a/gone"), found("a/none")), (1, 0, 0));
-    assert_eq!(world.folders.len(), 0);
+    assert!(!world.folders.has_read(".ai/knowledge/a"));
+    let unlisted = self::world(project.path(), None);
+    assert_eq!(unlisted.candidates(ItemKind::Knowledge, &id("a/real")).unwrap().len(), 1);
+    assert!(unlisted.folders.has_read(".ai/knowledge/a"), "the test sees which folders are read");
 }
 
 #[test]

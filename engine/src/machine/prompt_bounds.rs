@@ -1,10 +1,9 @@
 //! The bounds of a prompt of a chat: the mode of the session and the bounds that the message of the prompt sets. Both
 //! only narrow the limits and the grants of the thread.
 
-use rye_compiler::palette::possible_primaries;
 use rye_compiler::plan::narrow::narrow_grants;
 use rye_compiler::plan::{Grant, PalettePrimary, PaletteTool, Plan, PlanLimits};
-use rye_compiler::primary::{ItemType, Primary, format_capability};
+use rye_compiler::primary::{ItemType, Primary, format_capability, possible_primaries};
 use rye_compiler::semantics::capability::pattern_matches;
 use rye_compiler::semantics::risk::{RiskTable, Tier};
 

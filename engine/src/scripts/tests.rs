@@ -170,5 +170,5 @@ fn extreme_nesting_does_not_overflow_the_stack() {
     let levels = format!("CONFIG_SCHEMA = {}{}", "[".repeat(80), "]".repeat(80));
     assert_eq!(read(&levels, ToolLanguage::Python).1.len(), 1);
     let large = read(&"#".repeat(MAX_SCRIPT_BYTES + 1), ToolLanguage::Python).1;
-    assert!(large.iter().all(|(m, _)| m.contains("larger than")) && large.len() == 1);
+    assert!(large.iter().all(|(m, _)| m.contains("more than the maximum")) && large.len() == 1);
 }

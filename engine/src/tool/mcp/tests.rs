@@ -324,7 +324,7 @@ fn servers_of_both_files_are_merged() {
             "uses the HTTP+SSE transport",
         ),
         (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "must have a valid host"),
-        (None, Some("servers: { a: { command: [x], sandbox: low } }"), "`sandbox` is `process` or `none`"),
+        (None, Some("servers: { a: { command: [x], sandbox: low } }"), "`sandbox` must be `process` or `none`"),
         (None, Some("servers: { a: { command: [x], wall: none } }"), "`wall` is called `sandbox` now"),
         (
             None,
@@ -341,10 +341,10 @@ fn servers_of_both_files_are_merged() {
         (
             Some(r#"{"mcpServers": {"a": {"command": "x", "env": {"LD_PRELOAD": "./a.so"}}}}"#),
             None,
-            "sets up the sandbox",
+            "affects the sandbox",
         ),
-        (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "sets up the sandbox"),
-        (None, Some("server: {}"), "no key `server`"),
+        (None, Some("servers: { a: { command: [x], env: { GCONV_PATH: . } } }"), "affects the sandbox"),
+        (None, Some("server: {}"), "unknown key `server`"),
         (Some(r#"{"mcpServers": {"a": {"type": "http", "command": "npx"}}}"#), None, "`type` is `http`"),
         (Some(r#"{"mcpServers": {"a": {"type": "stdio", "url": "https://a.example/"}}}"#), None, "`type` is `stdio`"),
         (

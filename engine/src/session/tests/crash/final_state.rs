@@ -383,9 +383,11 @@ impl EventNormalizer<'_> {
     }
 }
 
-/// Removes the time spent waiting for an approval from a cost. The clock determines that time, and a crash changes it.
+/// Removes the time spent waiting for an approval, and the money of descendants that still live, from a cost. The clock
+/// and the scheduler determine them, and a crash changes them.
 fn omit_waiting(event: &mut Value) {
     event["cost"]["asked_ms"] = Value::Null;
+    event["cost"]["outstanding"] = Value::Null;
 }
 
 /// Returns the turn and the attempt of an event.

@@ -1,0 +1,73 @@
+//! The declarations that composed values come from, and the limits that settings files declare.
+
+use std::sync::Arc;
+
+use rye_grammar::data::{Entry, Node};
+use rye_grammar::{ItemId, Span};
+
+use super::{Directive, HookDecl, Items};
+use crate::plan::OriginKind;
+use crate::semantics::limits::{LimitSetting, LimitValue};
+
+/// The declaration that a composed value comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclaredOrigin {
+    pub by: OriginKind,
+    /// `None` for built-in values.
+    pub span: Option<Span>,
+}
+
+impl DeclaredOrigin {
+    /// Returns the origin of a built-in value.
+    pub fn built_in() -> Self {
+        Self { by: OriginKind::BuiltIn, span: None }
+    }
+
+    /// Returns the origin of a hook.
+    pub fn hook(hook: &HookDecl) -> Self {
+        Self { by: OriginKind::Hook(hook.id.node.clone()), span: Some(hook.span) }
+    }
+
+    /// Returns the origin of a part of a directive.
+    pub fn directive(directive: &Directive, span: Span) -> Self {
+        Self { by: OriginKind::Directive(directive.id().clone()), span: Some(span) }
+    }
+}
+
+/// Returns the limits in a mapping of a settings file.
+fn settings_of(id: &ItemId, node: &Node) -> Vec<LimitSetting<DeclaredOrigin>> {
+    let setting = |entry: &Entry| {
+        let span = Some(entry.key.span.join(entry.value.span));
+        let source = DeclaredOrigin { by: OriginKind::Config(id.clone()), span };
+        LimitSetting { name: entry.key.node.clone(), written: LimitValue::Json(entry.value.to_value()), source }
+    };
+    node.entries().iter().map(setting).collect()
+}
+
+/// The limits of the settings files: the layers of every directive below its own limits.
+pub struct SettingsLimits {
+    pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
+    pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
+}
+
+impl SettingsLimits {
+    /// Reads the limits of `agent/resilience` and the bounds of `agent/agent`.
+    pub fn read(items: &Items<'_>) -> Self {
+        let mut defaults = Vec::new();
+        if let Ok(id) = ItemId::parse("agent/resilience")
+            && let Some(config) = items.config(&id)
+            && let Some(limits) = config.get("limits")
+        {
+            defaults = settings_of(&id, limits);
+        }
+        let mut ceilings = Vec::new();
+        if let Ok(id) = ItemId::parse("agent/agent") {
+            // Every space can lower a bound, so the bounds of all spaces apply.
+            for (_, config) in items.config_layers(&id).iter() {
+                let written = config.get("limits").and_then(|limits| limits.get("max"));
+                ceilings.extend(written.into_iter().flat_map(|node| settings_of(&id, node)));
+            }
+        }
+        Self { defaults: defaults.into(), ceilings: ceilings.into() }
+    }
+}
