@@ -152,8 +152,8 @@ impl Message {
         }
     }
 
-    /// Returns the user text that replaces a message of another kind in requests; `None` for an excluded command,
-    /// and for the kinds that providers accept.
+    /// Returns the text that requests send as a user message in place of this message, if providers do not accept its
+    /// kind. Returns `None` for the kinds that providers accept, and for an excluded command, which is not sent.
     fn user_text(&self) -> Option<String> {
         match self {
             Self::Custom { content, .. } => Some(content.clone()),

@@ -274,7 +274,8 @@ impl EngineContext {
         self.spawn_task(thread, init.sink, init.queue)
     }
 
-    /// Runs a thread as a task of this process, once the bound on its siblings permits it.
+    /// Starts a task that runs a thread. With a `queue`, which bounds the siblings that run at the same time, the task
+    /// first waits for a permit, unless the thread is cancelled or killed.
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: DrivenThread,

@@ -33,7 +33,8 @@ pub fn candidate_roots() -> Vec<PathBuf> {
     found.into_iter().collect()
 }
 
-/// Returns the folders that may hold this user's `.ai/`, as the variables and the list of accounts name them.
+/// Returns the folders of [`candidate_roots`] before they are canonicalized: the values of the variables, and the home
+/// folder in [`ACCOUNTS`].
 fn named_roots() -> Vec<PathBuf> {
     let account =
         fs::read_to_string(ACCOUNTS).ok().and_then(|text| account_home(&text, rustix::process::getuid().as_raw()));

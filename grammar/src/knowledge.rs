@@ -144,7 +144,7 @@ fn require_mapping(node: Node, errors: &mut Vec<SyntaxError>) -> Option<Node> {
         Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::List(_) => {
             errors.push(
                 SyntaxKind::Yaml
-                    .error(node.span, format!("metadata is a mapping, not {}", node.describe()), "not a mapping")
+                    .error(node.span, format!("metadata must be a mapping, not {}", node.describe()), "not a mapping")
                     .with_help("write `name: value` lines"),
             );
             None

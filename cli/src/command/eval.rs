@@ -115,7 +115,7 @@ fn eval_single(request: &Map<String, Value>, report: &Printer) -> Result<Exit, C
 }
 
 impl EvalArgs {
-    /// Returns the request of the flags; `None` if there are none.
+    /// Builds the request from the flags; `None` if no flag adds to the request.
     fn request(&self) -> Result<Option<Map<String, Value>>, CommandError> {
         let mut request = Map::new();
         let mut put = |key: &str, value: Option<Value>| {

@@ -105,7 +105,6 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("nodes", "the nodes"),
     ("notes", "remarks that are not faults"),
     ("of", "tokens of the whole request"),
-    ("ok", "the answer, or true on success"),
     ("outcome", "the outcome of the step"),
     ("output", "output tokens, or dollars per million of them"),
     ("output_tokens", "number of output tokens"),

@@ -65,7 +65,7 @@ impl Assertion {
     }
 }
 
-/// The severity of the built-in assertion.
+/// The severity of the built-in assertion `lethal_trifecta`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trifecta {
     Off,

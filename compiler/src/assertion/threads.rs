@@ -317,7 +317,8 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
     }
 }
 
-/// Returns the capability that a hook with a static id uses.
+/// Returns the capability for the item that a hook executes or fetches; `None` for other actions, and if the item's id
+/// contains a placeholder.
 fn hook_call(hook: &HookDecl) -> Option<String> {
     let action = &hook.action.as_ref()?.node;
     let (kind, id) = action.item().filter(|_| hook.has_static_id())?;

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::plan::OriginKind;
 use crate::resolve::Inputs;
 use crate::world::{MapWorld, Space};
 

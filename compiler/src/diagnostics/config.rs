@@ -96,7 +96,10 @@ impl Problem for ConfigError {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
             Self::ChangesNothing { about, .. } => {
-                Some(format!("remove this file: no settings are read from it; in the standard library, {about}"))
+                Some(format!(
+                    "remove this file: no settings are read from it; the standard library has a file of this name only \
+                     as documentation: {about}"
+                ))
             }
         }
     }

@@ -360,7 +360,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Evicts results of tools whose diagnostics were dropped, so that the next use reports them again.
+    /// Evicts the cached sizes and palettes of tools whose diagnostics were dropped, so that the next use reports the
+    /// diagnostics again.
     pub fn evict_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
         for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
             self.kept.sized.borrow_mut().remove(id);

@@ -18,7 +18,8 @@ pub struct Prompt {
     pub first_message: Vec<Layer>,
     /// Layers that `thread_continued` hooks add to the last user message of a continuation or resume.
     pub continued: Vec<Layer>,
-    /// The body with its inputs, without the enclosing element: the fact `directive_body`.
+    /// The body after its inputs are filled in, without the element that encloses it in the first message. The fact
+    /// `directive_body` is rendered from these segments.
     #[serde(default)]
     pub body: Vec<Segment>,
 }

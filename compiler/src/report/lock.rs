@@ -45,9 +45,10 @@ pub struct LockEntry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     pub directive: String,
-    /// A part, or a file.
+    /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `its contexts`
+    /// or `the plan`.
     pub what: String,
-    /// `changed`, `new`, `gone`.
+    /// `changed`, `new`, `removed`.
     pub how: String,
 }
 

@@ -67,7 +67,7 @@ pub enum FactShape {
     Fields(&'static [HookFact]),
     /// The declared inputs of the directive.
     Inputs,
-    /// An object with any fields; the type is that of the fact itself, if known.
+    /// A value whose fields or elements are not declared: a list, or any JSON. The type of the value itself, if known.
     Open(Option<Type>),
 }
 

@@ -15,7 +15,7 @@ impl ToolSpecReader {
         let refused = match kind {
             ToolKind::Script { entry: ScriptEntry::Execute, .. } => None,
             ToolKind::Script { entry: ScriptEntry::Main, .. } => {
-                Some(("a persistent script needs the function `execute`, which is called once a line", "only `main`"))
+                Some(("a persistent script needs the function `execute`, which runs once for each call", "only `main`"))
             }
             ToolKind::Script { entry: ScriptEntry::Whole, .. } => {
                 Some(("a shell script cannot be persistent: it runs once a call", "the script ends after each call"))

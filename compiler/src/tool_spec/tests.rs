@@ -229,7 +229,7 @@ fn persistent_tools_without_a_program_that_reads_lines_are_refused() {
     let persistent = json!({"description": "d", "persistent": true});
     assert_eq!(
         refused(&persistent, Some(script(ToolLanguage::Python, &["main"]))),
-        ["a persistent script needs the function `execute`, which is called once a line"]
+        ["a persistent script needs the function `execute`, which runs once for each call"]
     );
     assert_eq!(
         refused(&persistent, Some(script(ToolLanguage::Shell, &[]))),

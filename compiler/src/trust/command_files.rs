@@ -195,8 +195,8 @@ pub struct CallValues<'a> {
 }
 
 /// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path of
-/// the tool's file. Without `call`, placeholders have no values; the returned words then cover every file that a word
-/// of any call can name.
+/// the tool's file. If `call` is `None`, placeholders have no values: a word with a placeholder counts as the folder at
+/// its start, so that the result covers the files of every call.
 pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
@@ -438,7 +438,8 @@ impl FileWords {
         }
     }
 
-    /// Adds every run of path characters in a text of any language.
+    /// Adds every run of path characters in a text as a word that may name a file. Does not parse the language of the
+    /// text. Skips runs with a [`VALUE_START`] or an [`EXPANSION`].
     fn add_runs(&mut self, text: &str) {
         let is_path = |c: char| c.is_alphanumeric() || "_./-+@%~".contains(c) || matches!(c, VALUE_START | EXPANSION);
         for run in text.split(|c: char| !is_path(c)).filter(|run| !run.contains([VALUE_START, EXPANSION])) {

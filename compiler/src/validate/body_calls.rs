@@ -402,7 +402,7 @@ fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mu
                 if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
                     continue;
                 }
-                (format!("the grant opens `{}` alone", net.join("`, `")), Some(permissions.value.span))
+                (format!("the grant allows only `{}`", net.join("`, `")), Some(permissions.value.span))
             }
             ("write" | "edit", "path") if leaves_project(value) => ("the path leaves the project".to_owned(), None),
             ("write" | "edit", "path") if value.split('/').any(|part| is_protected(&fold_case(part))) => {
@@ -417,7 +417,7 @@ fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mu
                 if is_open || bound.iter().any(|folder| is_folder_inside(value, folder)) {
                     continue;
                 }
-                (format!("the grant opens `{}` alone", bound.join("`, `")), Some(permissions.value.span))
+                (format!("the grant allows only `{}`", bound.join("`, `")), Some(permissions.value.span))
             }
             _ => continue,
         };

@@ -381,8 +381,8 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook that have no effect: its action uses no item, or a hook file's action names one fixed
-/// item, which needs no grant.
+/// Reports the grants of a hook that have no effect. The action of the hook uses no item; or the hook is declared in a
+/// hook file, and its action names one fixed item, which needs no grant unless the action starts a directive.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

@@ -55,8 +55,8 @@ const REQUESTS_PER_CHECK: u64 = 2;
 /// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens of a large request, which are added to the bound: under a small limit, a single large request must not exceed
-/// the bound.
+/// Tokens of a large request. The usual bound includes them, because a single large request can exceed a small limit
+/// many times over.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.

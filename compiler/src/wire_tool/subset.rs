@@ -430,7 +430,8 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     type_of(value) == name || (name == "number" && value.is_number()) || (name == "integer" && whole)
 }
 
-/// Merges alternatives that only list values of one type.
+/// Merges alternatives into one `enum`; `None` unless each consists of an `enum` and a `type`, and the type is the same
+/// in all.
 fn merge_enums(branches: &[Value]) -> Option<Value> {
     let kind = branches.first()?.get("type")?;
     let mut values: Vec<Value> = Vec::new();

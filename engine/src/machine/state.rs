@@ -396,9 +396,9 @@ impl ThreadState {
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the nano-dollars that are neither spent nor reserved for a living child. In a chat, a descendant that the
-    /// current prompt started and that outlived its parent counts with its whole reservation: the thread does not see
-    /// the end of that descendant.
+    /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
+    /// the reservations of descendants that the current prompt started and that outlived their parent are subtracted as
+    /// a whole: the thread does not see the ends of these descendants.
     pub fn available_spend(&self) -> u64 {
         self.remaining_spend(self.limits.spend)
     }

@@ -488,7 +488,8 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     kept
 }
 
-/// Returns the delay that an error's details request, in seconds: `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
+/// Returns the `retryDelay` in the details of an error, in seconds without the unit: `7.5` for
+/// `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
 fn requested_delay(value: &Value) -> Option<String> {
     let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;

@@ -165,7 +165,8 @@ impl PythonReader<'_> {
 struct KeyReads<'a> {
     object: &'a str,
     reads: Vec<(&'a str, TextRange)>,
-    /// Keys that the function also tests, writes or deletes, so that a read may be of its own value.
+    /// Keys that the function also tests, writes or deletes. A read of such a key does not prove that the caller must
+    /// set the key.
     handled: BTreeSet<&'a str>,
     /// True if another value can have the name of the object.
     is_reassigned: bool,

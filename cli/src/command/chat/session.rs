@@ -19,7 +19,8 @@ use crate::exit::Exit;
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
     Lines(SessionInput),
-    /// The terminal, which sends its own messages.
+    /// The keys of a terminal. The terminal sends the control messages for its keys itself; [`ChatInput::next`] handles
+    /// none of them.
     Terminal {
         control: ControlSender,
         stops: u32,

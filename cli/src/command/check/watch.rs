@@ -15,7 +15,7 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// Polling interval.
+/// The interval between two checks for changes, and the minimum interval between two scans without inotify.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);

@@ -96,7 +96,7 @@ fn is_own_input(message: &ControlMessage) -> bool {
 }
 
 /// Help for a thread whose provider has no key.
-const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script without a key";
+const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script and needs no key";
 
 /// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";

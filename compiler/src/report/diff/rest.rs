@@ -26,7 +26,7 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     }
     if before.route != after.route {
         let shown = |route: &Option<String>| route.clone().unwrap_or_else(|| "no hook".into());
-        let what = format!("routed by {}, was {}", shown(&after.route), shown(&before.route));
+        let what = format!("route selected by {}, previously by {}", shown(&after.route), shown(&before.route));
         let key = after.route.as_ref().or(before.route.as_ref()).map(|id| format!("hook.{id}")).unwrap_or_default();
         add(ChangeArea::Chain, what, Direction::Neutral, trees.origin(&key));
     }

@@ -106,8 +106,11 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let (before, after): (&ToolSpec, &ToolSpec) = (&was.spec, &is.spec);
     if was.file.space != is.file.space {
-        let spaces =
-            format!("from the {} space, before from the {} space", is.file.space.as_str(), was.file.space.as_str());
+        let spaces = format!(
+            "now from the {} space, previously from the {} space",
+            is.file.space.as_str(),
+            was.file.space.as_str()
+        );
         found.push((Direction::Unknown, spaces));
     }
     if before.kind != after.kind {

@@ -53,7 +53,7 @@ pub fn input_name(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns a path as regions write it: without `inputs`.
+/// Returns the text of a path without the prefix `inputs.`: `inputs.a.b` is `a.b`.
 pub fn path_text(path: &Path) -> String {
     let text = path.to_string();
     text.strip_prefix("inputs.").map_or_else(|| text.clone(), str::to_owned)

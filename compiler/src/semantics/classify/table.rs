@@ -41,7 +41,8 @@ pub struct ClassifyTableError {
 }
 
 impl ClassifyTable {
-    /// Returns the table that applies without a file, with its own backoff.
+    /// Returns the table of the built-in rules. Rules without their own backoff get the default backoff, not the
+    /// `retry` of `resilience.yaml`.
     pub fn built_in() -> &'static Self {
         static TABLE: LazyLock<ClassifyTable> = LazyLock::new(|| {
             // A test compiles the same content, so the fallback is never used.

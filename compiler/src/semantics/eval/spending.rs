@@ -157,7 +157,7 @@ fn read_operation(operation: &Value) -> Result<Operation, EvalError> {
         _ => {
             let shown: String = verb.chars().take(40).collect();
             Err(EvalError::request(format!(
-                "`{shown}` is not one of `register`, `reserve`, `settle`, `release`, `remaining` with its operands"
+                "`{shown}` is unknown or has the wrong number of operands: write `[register, THREAD, SPEND]`, `[reserve, THREAD, PARENT, AMOUNT]`, `[settle, THREAD, SPENT]`, `[release, THREAD]` or `[remaining, THREAD]`"
             )))
         }
     }

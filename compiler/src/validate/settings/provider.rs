@@ -58,7 +58,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
         if let (Some((window, _)), Some((output, span))) = (whole("context_window"), whole("max_output"))
             && output > window
         {
-            let expected = format!("at most the context window, {window}: the answer is a part of it");
+            let expected = format!("at most {window}: the context window includes the reply");
             invalid(format!("models.{model_id}.max_output"), format!("`{output}`"), expected, span);
         }
         match models.get(model_id) {

@@ -32,8 +32,8 @@ struct ThreadMoney {
     ended: Option<Cost>,
     /// True if every child had ended before the thread did. A surviving child moves to an ancestor, with its money.
     is_complete: bool,
-    /// Spend limit of the thread at its start, in nano-dollars; `None` if it was raised later, because the ledger may
-    /// have refused the raise.
+    /// Spend limit of the thread at its start, in nano-dollars, to compare with the reservation of its account. `None`
+    /// if the limit was raised later: the ledger may have refused the raise, so the expected reservation is unknown.
     limit: Option<u64>,
 }
 

@@ -291,7 +291,7 @@ async fn supervise(
                     end_everything(&mut table, group, cleanup);
                 }
                 Err(error) => {
-                    report(&format!("\n[stopped: its processes cannot be counted: {error}]\n"));
+                    report(&format!("\n[stopped: the processes of the program cannot be counted: {error}]\n"));
                     end_everything(&mut table, group, cleanup);
                 }
             }

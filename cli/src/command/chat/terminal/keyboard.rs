@@ -120,7 +120,8 @@ impl ChatTerminal {
         Ok(())
     }
 
-    /// Answers the open approval request, or writes the message of its refusal. Returns false without an open request.
+    /// Handles a key while an approval request is open: the key answers the request, interrupts, or edits the message
+    /// to the model that goes with a refusal. Returns false if neither a request nor such a message is open.
     fn answer_open_request(&mut self, key: KeyEvent, action: KeyAction) -> bool {
         if self.refusal.is_some() {
             self.refusal_key(key, action);

@@ -72,7 +72,8 @@ impl Thoughts {
 }
 
 impl ChatTerminal {
-    /// Prints a thought, or ends the thoughts before another piece of the reply.
+    /// Prints the complete lines of the thoughts after a piece of a thought. Any other piece of the reply ends the
+    /// thoughts: the rest of them is printed. Hidden thoughts are not printed.
     pub(super) fn thought(&mut self, delta: &Delta) {
         let text = match delta {
             Delta::Thinking(text) => self.thoughts.push(text),
