@@ -164,7 +164,7 @@ fn pinned_plan_runs_or_is_refused() {
     place.write(hooks, &(place.read(hooks) + "\n# a comment\n"));
     let refused = place.rye(&run);
     assert_eq!(refused.code, Some(5), "{}{}", refused.stdout, refused.stderr);
-    assert!(refused.stderr.contains("changed config agent/hooks"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("changed files: config agent/hooks"), "{}", refused.stderr);
     place.write("open.json", &place.run_ok(&["plan", "deploy_staging", "--format", "json"]));
     let open = place.rye(&["run", "--plan", "open.json"]);
     assert!(matches!(open.code, Some(1 | 2)), "{}{}", open.stdout, open.stderr);

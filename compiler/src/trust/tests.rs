@@ -331,6 +331,17 @@ fn project_that_routes_to_a_model_without_a_price_is_asked_about() {
 }
 
 #[test]
+fn script_of_a_provider_that_no_directive_uses_is_listed() {
+    let file = "id: mine\nwire: scripted\nscript: s.yaml\ndefault_tier: fast\ntiers: { fast: m }\n\
+        models: [{ id: m, context_window: 1000, max_output: 100 }]\n";
+    let world = stdlib_world().project(".ai/config/agent/providers/mine.yaml", file);
+    let scripts = requirements_of_workspace(&world).into_iter();
+    let names: Vec<String> =
+        scripts.filter(|one| one.kind == TrustRequirementKind::Script).map(|one| one.name).collect();
+    assert_eq!(names, ["s.yaml"]);
+}
+
+#[test]
 fn project_that_books_unknown_outcomes_at_an_estimate_is_asked_about() {
     let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
     let asked = [("risk", "agent/resilience", what)];

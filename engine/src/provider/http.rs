@@ -306,8 +306,7 @@ impl ResponseStream {
 fn has_billed_part(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(key, value)| {
-            let is_billed = NESTED_BILLED_FIELDS.contains(&key.as_str()) && !value.is_null();
-            is_billed || has_billed_part(value)
+            NESTED_BILLED_FIELDS.contains(&key.as_str()) && !value.is_null() || has_billed_part(value)
         }),
         Value::Array(items) => items.iter().any(has_billed_part),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
