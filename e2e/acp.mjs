@@ -1,5 +1,5 @@
-// Independent clients of `rye acp`: the TypeScript SDK here, the Python SDK in `acp_client.py`, and the program `acpx`.
-// Each one opens a session, prompts, answers a permission request, cancels, lists and loads. Prints `ok` or `FAIL` for each client.
+// Independent clients of `rye acp`: the TypeScript SDK here, the Python SDK in `acp_client.py`. Each one opens a session, prompts, answers a
+// permission request, cancels, lists and loads. Prints `ok` or `FAIL` for each client.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
@@ -44,7 +44,7 @@ function project() {
 
 const inside = (root) => ({ cwd: root, env: { PATH: process.env.PATH, HOME: join(root, ".home") } });
 
-/** Connects a client; runs `drive` with the agent, the updates and the permission requests so far. */
+/** Connects a client; runs \`drive\` with the agent, the updates and the permission requests so far. */
 async function connect(root, drive) {
   const process_ = spawn(RYE, ["acp", "talk", "--script", "script.yaml"], { ...inside(root), stdio: ["pipe", "pipe", "inherit"] });
   const seen = { updates: [], asked: 0 };
@@ -100,41 +100,8 @@ async function python(root) {
   execFileSync(program, [join(import.meta.dirname, "acp_client.py"), RYE, root], { stdio: ["ignore", "inherit", "inherit"] });
 }
 
-const AGENT = [RYE, "acp", "talk", "--script", "script.yaml"];
-/** Milliseconds until a program must have ended. */
-const TIMEOUT = 60_000;
-
-/** The program `acpx`: its processes share a session through the agent, and a later one resumes it. */
-async function acpx(root) {
-  const program = join(import.meta.dirname, "node_modules/acpx/dist/cli.js");
-  const words = (more) => [program, "--agent", AGENT.join(" "), "--ttl", "1", "--approve-all", "--format", "json", ...more];
-  const call = (...more) => execFileSync(process.execPath, words(more), { ...inside(root), encoding: "utf8", timeout: TIMEOUT, stdio: ["ignore", "pipe", "ignore"] });
-  const messages = (text) => text.trim().split("\n").map((line) => JSON.parse(line));
-  call("sessions", "new");
-  const first = messages(call("prompt", "go"));
-  assert.equal(first.at(-1).result.stopReason, "end_turn");
-  assert.ok(first.some((message) => message.method === "session/request_permission"));
-  assert.equal(readFileSync(join(root, "out/log"), "utf8"), "one\n");
-  const waiting = spawn(process.execPath, words(["prompt", "wait"]), { ...inside(root), timeout: TIMEOUT, stdio: ["ignore", "pipe", "ignore"] });
-  let [shown, hasEnded] = ["", false];
-  waiting.stdout.on("data", (data) => void (shown += data));
-  waiting.on("close", () => void (hasEnded = true));
-  const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-  while (!hasEnded) {
-    if (shown.includes('"session/prompt"')) call("cancel");
-    await pause(200);
-  }
-  assert.equal(messages(shown).at(-1).result.stopReason, "cancelled");
-  assert.match(call("sessions", "list"), /"go"/);
-  // The process that owns the session has ended by then, so the next one opens the session again.
-  await pause(3000);
-  const tree = messages(call("prompt", "/tree"));
-  const replies = tree.map((message) => message.params?.update?.content?.text ?? "").join("");
-  assert.match(replies, /1  go\n  2  wait/);
-}
-
 let failed = 0;
-for (const [name, drive] of Object.entries({ typescript, python, acpx })) {
+for (const [name, drive] of Object.entries({ typescript, python })) {
   const root = project();
   try {
     await drive(root);
