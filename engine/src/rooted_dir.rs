@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn file_below_a_folder_is_not_written_through_a_link() {
+    /// Creates a project with links to a folder outside of it, and to a file in that folder.
+    fn linked_folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let base = tempfile::tempdir().unwrap();
         let (root, outside) = (base.path().join("project"), base.path().join("outside"));
         fs::create_dir_all(&root).unwrap();
@@ -184,6 +184,12 @@ mod tests {
         fs::write(outside.join("file"), "mine").unwrap();
         symlink(&outside, root.join("folder")).unwrap();
         symlink(outside.join("file"), root.join("link")).unwrap();
+        (base, root, outside)
+    }
+
+    #[test]
+    fn file_below_a_folder_is_not_written_through_a_link() {
+        let (_base, root, outside) = linked_folders();
         for path in ["folder/new", "folder/file", "link"] {
             assert!(write_in_folder(&root, Path::new(path), b"x").is_err(), "{path}");
         }
@@ -198,13 +204,7 @@ mod tests {
 
     #[test]
     fn links_out_of_the_folder_are_rejected() {
-        let base = tempfile::tempdir().unwrap();
-        let (root, outside) = (base.path().join("project"), base.path().join("outside"));
-        fs::create_dir_all(&root).unwrap();
-        fs::create_dir_all(&outside).unwrap();
-        fs::write(outside.join("file"), "mine").unwrap();
-        symlink(&outside, root.join("folder")).unwrap();
-        symlink(outside.join("file"), root.join("link")).unwrap();
+        let (_base, root, outside) = linked_folders();
         symlink(outside.join("absent"), root.join("dangling")).unwrap();
         let within = RootedDir::open(&root).unwrap();
         for path in ["folder/new", "link", "dangling", "folder/file", "../outside/new", "folder/more/new"] {

@@ -422,6 +422,7 @@ async fn http_server_of_tasks(as_events: bool) -> String {
                 }
             }
             let text = String::from_utf8_lossy(&read).into_owned();
+            // The client may have closed the connection.
             let _ = stream.write_all(answer(&text).as_bytes()).await;
         }
     });
