@@ -255,8 +255,9 @@ impl Disk for RealDisk {
         let file = self.root.open_with(path, OpenOptions::new().write(true).create_new(true))?.into_std();
         // Waits while another process probes the lock: `is_locked` holds a shared lock for a moment.
         file.lock()?;
-        (&file).write_all(contents)?;
-        Ok(Box::new(HeldFile { _file: file }))
+        let held = HeldFile { file };
+        (&held.file).write_all(contents)?;
+        Ok(Box::new(held))
     }
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
@@ -266,7 +267,10 @@ impl Disk for RealDisk {
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(false),
+            Ok(()) => {
+                drop(HeldFile { file });
+                Ok(false)
+            }
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -276,9 +280,10 @@ impl Disk for RealDisk {
         loop {
             let file = self.regular(path, OpenOptions::new().read(true).write(true).create(true))?.into_std();
             file.lock_shared()?;
+            let held = HeldFile { file };
             // The holder of the exclusive lock may have removed the file in the meantime.
-            if self.has_name(path, &file)? {
-                return Ok(Box::new(HeldFile { _file: file }));
+            if self.has_name(path, &held.file)? {
+                return Ok(Box::new(held));
             }
         }
     }
@@ -290,8 +295,12 @@ impl Disk for RealDisk {
             Err(error) => return Err(error),
         };
         match file.try_lock() {
-            Ok(()) if self.has_name(path, &file)? => Ok(Some(Box::new(HeldFile { _file: file }))),
-            Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
+            Ok(()) => {
+                let held = HeldFile { file };
+                let has_name = self.has_name(path, &held.file)?;
+                Ok(has_name.then(|| Box::new(held) as Box<dyn HeldLock>))
+            }
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -325,12 +334,21 @@ fn write_from(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
+/// A locked file. Closing the file is not enough to unlock it: a process that another thread is starting has a copy of
+/// the handle until it executes its program.
 #[derive(Debug)]
 struct HeldFile {
-    _file: std::fs::File,
+    file: std::fs::File,
 }
 
 impl HeldLock for HeldFile {}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        // After a failure the lock ends with the last copy of the handle.
+        self.file.unlock().ok();
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -116,9 +116,10 @@ mod tests {
     fn files_of_killed_writers_are_removed_and_all_others_stay() {
         let place = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(place.path(), ambient_authority()).unwrap();
-        // Dropping the file frees its lock, as the end of a process does.
+        // The end of a process unlocks its files. Dropping the file would not do it at once: a process that another test
+        // is starting has a copy of the handle.
         let (left, writer) = create_temporary(&dir, None).unwrap();
-        drop(writer);
+        writer.unlock().unwrap();
         let (used, _writer) = create_temporary(&dir, Some(Mode::RUSR)).unwrap();
         let others =
             [".rye-0123.tmp", ".rye-0123456789abcdeg.tmp", "rye-0123456789abcdef.tmp", ".rye-0123456789abcdef"];
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), before - 1);
         // A process searches each folder once.
         let (again, writer) = create_temporary(&dir, None).unwrap();
-        drop(writer);
+        writer.unlock().unwrap();
         remove_leftovers(&dir);
         assert!(place.path().join(&again).exists());
     }

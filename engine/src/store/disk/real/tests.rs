@@ -202,3 +202,17 @@ fn write_atomic_never_shows_a_mixed_file() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary files stay");
     assert_eq!(disk.counters().syncs, 0);
 }
+
+#[test]
+fn lock_ends_with_its_holder_although_a_starting_process_has_a_copy_of_the_handle() {
+    let (_folder, disk) = disk();
+    let path = Path::new("lock");
+    drop(disk.lock(path, b"ours").unwrap());
+    let held = HeldFile { file: disk.regular(path, OpenOptions::new().read(true)).unwrap().into_std() };
+    held.file.lock().unwrap();
+    // A process that is being started shares the lock in the same way.
+    let _copy = held.file.try_clone().unwrap();
+    assert!(disk.is_locked(path).unwrap() && disk.try_lock(path).unwrap().is_none());
+    drop(held);
+    assert!(!disk.is_locked(path).unwrap() && disk.try_lock(path).unwrap().is_some());
+}
