@@ -22,8 +22,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the commit of a release build with its date. Other builds name no commit: following each commit would link
-/// the program again, and a commit that is not followed would be wrong.
+/// Returns the commit of a release build with its date. Other builds name no commit: they would have to be linked again
+/// after each commit, or the commit would be out of date.
 fn commit() -> io::Result<String> {
     if variable("PROFILE")? != "release" {
         return Ok("none (not a release build)".to_owned());
@@ -52,7 +52,8 @@ fn variable(name: &str) -> io::Result<String> {
     env::var(name).map_err(io::Error::other)
 }
 
-/// Watch each file on its own: watching a folder would cause a rebuild after every run of an example.
+/// Copies the files of an example. Cargo watches each file on its own: watching a folder would cause a rebuild after
+/// every run of an example.
 fn copy(from: &Path, to: &Path, inside: &Path) -> io::Result<()> {
     fs::create_dir_all(to.join(inside))?;
     for entry in fs::read_dir(from.join(inside))? {

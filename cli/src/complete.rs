@@ -146,7 +146,7 @@ impl CandidateKind {
     }
 }
 
-/// Returns the spaces of the project given by `--project`, or of the current folder.
+/// Returns the spaces of the project given by `--project`, or of the current folder; `None` if there is no project.
 fn project_spaces(words: &[OsString]) -> Option<Spaces> {
     let named = words.iter().enumerate().find_map(|(i, word)| match word.to_str() {
         Some("--project") => words.get(i + 1).map(PathBuf::from),

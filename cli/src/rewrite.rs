@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(short.lines().filter(|line| line.starts_with(" same")).count(), 10, "{short}");
         let long = rewrite(20_000).diff();
         let counted = |sign: &str| long.lines().filter(|line| line.starts_with(sign)).count();
-        // The last line of the change is the same in both, and so is the line before it.
+        // The last of the 20,000 lines and the line after it are unchanged, so they are not part of the change.
         assert_eq!((counted("@@"), counted("-old"), counted("+new"), counted(" ")), (1, 18_000, 18_000, 0));
         assert!(long.starts_with("--- a/x.md\n+++ b/x.md\n@@ -2,19999 +2,19999 @@\n-old 0\n"), "{long:.80}");
     }

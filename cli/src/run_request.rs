@@ -65,7 +65,8 @@ pub fn parse_item_id(text: &str, kind: ItemKind) -> Result<ItemId, CommandError>
     })
 }
 
-/// Returns the id of an item's file path: `./.ai/directives/deploy/web.md`, `deploy/web.md`.
+/// Returns the id that an item has if its file has this path: `./.ai/directives/deploy/web.md`, `deploy/web.md`. `None`
+/// if the path is not valid as an id.
 fn id_of_path(text: &str, kind: ItemKind) -> Option<ItemId> {
     let inside = text.find(kind.folder()).and_then(|at| text.get(at + kind.folder().len()..));
     let path = inside.unwrap_or_else(|| text.trim_start_matches("./"));
@@ -163,9 +164,10 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs if a routing hook selects a parent that declares some of the inputs. The selection may depend on the
-/// values of the inputs. The chain is therefore first computed with all texts as strings, then with texts parsed as
-/// JSON. The first chain is used whose declared types lead to the same chain again.
+/// Parses inputs if a routing hook selects a parent that declares some of the inputs. The parent may depend on the
+/// values of the inputs, and their types depend on the parent. So the types are taken from the chain for the texts as
+/// strings, else from the chain for the texts as JSON. Types are used if they include every input, and if the inputs
+/// that are parsed with them lead to the same types again. If no types fit, the types of the first chain are used.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

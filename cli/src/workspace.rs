@@ -57,7 +57,7 @@ impl Spaces {
         }
     }
 
-    /// Prints the project to stderr for a reader, if it is not the working directory.
+    /// Prints the folder of the project to stderr in human output, unless that folder is the working directory.
     pub fn print_project(&self, report: &Printer) {
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
         let elsewhere = here.map_or(true, |here| here != self.project);

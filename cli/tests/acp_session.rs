@@ -205,7 +205,7 @@ fn session_is_listed_by_its_first_thread_and_deleted_with_all_of_them() {
     client.prompt(&session, "/fork 1");
     client.prompt(&session, "second");
     client.prompt(&session, "/name My title");
-    // The prompt after it ends after the update.
+    // The update of the title is sent before the end of the next prompt.
     let named = client.prompt(&session, "third");
     let cwd = client.cwd.clone();
     let listed = client.ok("session/list", json!({"cwd": cwd}));

@@ -41,7 +41,7 @@ impl HeadlessPolicy {
         }
     }
 
-    /// Describes the effect on the call, for human output.
+    /// Describes the effect of the policy on a call, for human output.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Allow => "allowed without approval",
@@ -115,7 +115,8 @@ pub struct ApprovalRequired {
 }
 
 impl ApprovalRequired {
-    /// Describes the effect of the grant on its calls, for human output.
+    /// Describes, for human output, that calls of the grant need an approval, and the effect of the headless policy on
+    /// them.
     pub fn describe_effect(&self, unattended: HeadlessPolicy) -> String {
         let alone = if self.is_preapproved { HeadlessPolicy::Allow.describe() } else { unattended.describe() };
         format!(

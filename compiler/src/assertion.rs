@@ -25,7 +25,7 @@ use flow::{FlowPath, TextFlow};
 use read::{Assertion, AssertionFunction, Assertions, Trifecta};
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 
-/// The id of the settings file.
+/// Id of the settings file that contains the assertions.
 pub const ASSERTIONS_ID: &str = "agent/assertions";
 
 /// The result of checking the assertions.
@@ -36,7 +36,8 @@ pub struct AssertReport {
     /// Threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions without a witness: each of them holds for every thread, whatever the grants of the thread are.
+    /// Assertions without a witness: in no thread does the result of such an assertion depend on the result of one of
+    /// its functions. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
@@ -78,7 +79,7 @@ pub struct TraceStep {
     pub source: Option<SourceReport>,
 }
 
-/// A spawn of a directive by another one, and the first capability of the child that the parent does not have.
+/// A directive that another directive starts, and the first capability that the child declares and the parent lacks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spawn {
     pub from: String,
@@ -99,7 +100,8 @@ pub struct AssertOutcome {
     pub sources: Sources,
 }
 
-/// Checks every directive of the project and user spaces, or only those in `only`.
+/// Checks the assertions for every directive of the project and user spaces; if `only` is not empty, only for the
+/// directives in `only`.
 pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     let items = Items::new(world);
     let mut diagnostics = Diagnostics::new();
@@ -295,7 +297,8 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     without.collect()
 }
 
-/// Checks for the lethal trifecta: untrusted text, private data and an outbound channel.
+/// Returns the reasons why a thread has the lethal trifecta (untrusted text, private data and an outbound channel);
+/// `None` if a part is missing.
 fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
     const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
     const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];
@@ -372,7 +375,7 @@ fn record_spawns(
 }
 
 impl Assertion {
-    /// Evaluates the condition with these results of its functions.
+    /// Evaluates the condition with `answers` as the results of its functions.
     pub(crate) fn condition_holds(&self, directive: &ItemId, answers: &[bool]) -> bool {
         let mut facts = Facts::new();
         facts.set("directive", Value::from(directive.as_str()));

@@ -85,7 +85,8 @@ fn is_command_name(name: &str) -> bool {
     name.bytes().next().is_some_and(is_word) && name.bytes().all(|b| is_word(b) || matches!(b, b':' | b'_' | b'-'))
 }
 
-/// Checks the keys that a command needs. Reports a name that cannot be typed or that a built-in command has.
+/// Returns true if an entry has the keys that a command needs and a usable name. Reports a name that cannot be typed or
+/// that a built-in command has.
 fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
     let (Some(id), Some(execute)) = (entry.get("id"), entry.get("execute")) else { return false };
     let Some(name) = id.as_str() else { return false };

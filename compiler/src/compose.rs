@@ -51,16 +51,16 @@ pub struct Composed {
     pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
-    /// The hooks in `hooks`.
+    /// States which hooks of hook files `hooks` contains.
     pub scope: HookScope,
 }
 
-/// The hooks of files that a composition holds.
+/// The hooks of hook files that a composition contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookScope {
     /// All hooks.
     All,
-    /// Without the hooks that never fire because their condition names other directives.
+    /// All hooks except those that never fire because their condition names other directives.
     Possible,
 }
 
@@ -104,19 +104,19 @@ pub struct UngrantedProtocol {
     pub id: ItemId,
     pub primary: Primary,
     pub declared: DeclaredOrigin,
-    /// The permissions that lack the primary.
+    /// Origin of the permissions that do not grant the primary.
     pub granted: DeclaredOrigin,
 }
 
 /// Limits by layer, lowest first, for `semantics::limits::resolve`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
-    /// From `agent/resilience`, shared by all directives.
+    /// Limits of `agent/resilience`, which all directives share.
     pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
-    /// From the chain: for each name the leaf's value, else the nearest ancestor's.
+    /// Limits of the chain: for each name the leaf's value, else the nearest ancestor's value.
     pub directive: Vec<LimitSetting<DeclaredOrigin>>,
-    /// From `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes are not
-    /// bounded.
+    /// Limits from `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes
+    /// are not bounded.
     pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
 }
 
@@ -169,8 +169,8 @@ pub fn compose_all(
     compose_all_with(items, id, launch, HookScope::All, found)
 }
 
-/// Composes like [`compose_all`], with the hooks of a scope. Incremental checks need all hooks, because a result depends
-/// on the knowledge that each hook fetches.
+/// Composes like [`compose_all`], with the hooks that `scope` selects. Incremental checks need all hooks, because a
+/// result depends on the knowledge that each hook fetches.
 pub fn compose_all_with(
     items: &Items<'_>,
     id: &ItemId,

@@ -15,7 +15,7 @@ pub struct Drawing {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrawnNode {
-    /// Unique in its drawing.
+    /// The identifier of the node, unique in its drawing.
     pub id: String,
     pub label: String,
     pub shape: NodeShape,
@@ -24,7 +24,7 @@ pub struct DrawnNode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrawnEdge {
-    /// Positions in `nodes`.
+    /// Index of the start in `nodes`; `to` is the index of the end.
     pub from: usize,
     pub to: usize,
     pub label: String,

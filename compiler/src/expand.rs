@@ -37,7 +37,7 @@ pub struct ExpandedItem {
 /// A problem of a typed line, as a message to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExpansionProblem {
-    /// `command` and `suggestion` include the slash. A front end may have a command of its own by this name.
+    /// `command` and `suggestion` include the slash. A front end may have a built-in command with the name `command`.
     #[error("unknown command `{command}`")]
     Unknown { command: String, suggestion: Option<String> },
     #[error("the {} `{id}` cannot be read; `rye check` reports the reason", kind.as_str())]
@@ -50,8 +50,8 @@ pub enum ExpansionProblem {
     TooLong { command: String },
 }
 
-/// Expands a typed line. A line is plain text unless its first word is `/name` with no second slash; a leading space or
-/// a second slash at the start makes any line plain text.
+/// Expands a typed line. A line is a call only if its first word is `/name` without a second slash. Every other line is
+/// plain text, for example a line that starts with a space or with `//`.
 pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
     let Some((name, arguments)) = parse_command(typed) else { return plain_text(typed) };
     let command = format!("/{name}");

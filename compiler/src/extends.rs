@@ -18,8 +18,8 @@ pub struct RoutedParent {
     pub hook: String,
 }
 
-/// Resolves the chain, and returns it root first; `None` if it cannot be resolved. An unreadable parent has already
-/// been reported by its parser.
+/// Returns the resolved extends chain, root first; `None` if the chain cannot be resolved. The parser has already
+/// reported an unreadable parent.
 pub fn resolve_chain(
     items: &Items<'_>,
     leaf: Arc<Directive>,
@@ -62,7 +62,8 @@ pub fn resolve_chain(
     Some(chain)
 }
 
-/// Rotates a cycle to begin with its smallest id, so that it is reported once from every entry point.
+/// Rotates a cycle to begin with its smallest id, so that the cycle is equal from every directive at which the walk
+/// starts.
 fn start_at_smallest_id(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
     let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
     circle.rotate_left(smallest);

@@ -170,8 +170,8 @@ pub struct PlannedHook {
     pub space: Space,
     pub position: Position,
     pub wrap: bool,
-    /// The condition as written, as data or as one-line text; `None` means always. It is compiled once when the plan is
-    /// loaded.
+    /// The condition as written, as data or as one-line text; `None` means that the hook always fires. The condition is
+    /// compiled once when the plan is loaded.
     pub condition: Option<Value>,
     pub action: HookAction,
     pub grants: Vec<String>,

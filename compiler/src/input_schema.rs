@@ -42,7 +42,7 @@ impl FileKind {
         [Self::Tool, Self::Knowledge].into_iter().chain(FILES.iter().filter_map(Self::of_settings))
     }
 
-    /// Returns the kind of a settings file; `None` if only its readers know its keys.
+    /// Returns the kind of a settings file; `None` if the file is only documentation.
     fn of_settings(file: &'static SettingsFile) -> Option<Self> {
         (!matches!(file.shape, SettingShape::Documentation(_))).then_some(Self::Settings(file))
     }

@@ -46,7 +46,7 @@ pub struct ItemEdge {
     pub from: String,
     pub to: String,
     pub relation: Relation,
-    /// The position of an injection, the hook that causes it, or the cause of a spawn.
+    /// The position of an injection, the hook that injects the item, or the cause of a spawn.
     pub label: String,
     pub source: Option<SourceReport>,
 }
@@ -179,7 +179,7 @@ impl ItemGraphBuilder<'_, '_> {
         list.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| (kind, entry.id.clone()))
     }
 
-    /// Adds the items that live hooks inject and spawn.
+    /// Adds the items that live hooks inject and spawn. Returns the spawned directives that exist.
     fn add_hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
@@ -203,7 +203,7 @@ impl ItemGraphBuilder<'_, '_> {
         next
     }
 
-    /// Adds the directives that the body names.
+    /// Adds the existing directives that the body names, and returns them.
     fn add_mentioned(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         let Some(leaf) = composed.leaf() else { return next };

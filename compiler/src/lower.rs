@@ -73,8 +73,8 @@ fn check_costs(
     unpriced::check(shared.catalog(), composed, &plan.model, limits, &request.limits, diagnostics);
 }
 
-/// Lowers a composed directive. `None` if limits, model or inputs are invalid, because other parts of the plan need
-/// them.
+/// Lowers a composed directive. `None` if the limits or the model are invalid, because other parts of the plan need
+/// them, or if the values in the prompt are too long.
 pub fn lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
@@ -241,7 +241,8 @@ fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
     segments.iter().map(text).collect()
 }
 
-/// Checks if a composed directive can be lowered, without making a plan. Reports the same diagnostics as [`lower`].
+/// Checks if a composed directive can be lowered, without making a plan; `None` if its limits or its model are invalid.
+/// Reports the diagnostics of [`lower`] about the model, the tools and the costs.
 pub fn try_lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,

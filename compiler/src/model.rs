@@ -49,7 +49,7 @@ pub struct Model {
 pub struct ModelSettings {
     pub default_provider: Option<Spanned<String>>,
     pub default_tier: Option<String>,
-    /// Aliases of tiers.
+    /// Aliases of tiers: the tier of each alias.
     pub aliases: IndexMap<String, String>,
 }
 
@@ -211,7 +211,8 @@ impl<'l> ProviderCatalog<'l> {
         {
             return Ok(found);
         }
-        // The id of a model may hold a slash, so a provider before a slash is the last reading.
+        // The id of a model may contain a slash, so the text before a slash is read as a provider only if no other
+        // reading finds a model.
         if wanted.provider.is_none()
             && let Some((provider, rest)) = self.split_provider(&name.node)
         {
@@ -222,8 +223,8 @@ impl<'l> ProviderCatalog<'l> {
         Err(self.unknown_provider(wanted, &name.node).unwrap_or_else(|| self.unknown_error(wanted, &name.node, known)))
     }
 
-    /// Returns the error if the text before the first slash of a name is no provider: `anthropc/haiku`. The id of a
-    /// model may hold a slash too, so this is the error of last resort.
+    /// Returns the error for a name whose text before the first slash is not a provider: `anthropc/haiku`. The id of a
+    /// model may contain a slash too, so the caller uses this error only if nothing else explains the name.
     fn unknown_provider(&self, wanted: &ModelQuery, name: &str) -> Option<ModelError> {
         let (requested, rest) = name.split_once('/').filter(|_| wanted.provider.is_none())?;
         let near = closest(requested, self.names.iter().map(String::as_str));

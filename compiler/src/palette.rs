@@ -26,7 +26,7 @@ pub const MAX_TOOL_NAME_BYTES: usize = 64;
 
 pub use reach::ToolIndex;
 
-/// `tool_preload` of `agent/resilience`.
+/// The settings of `tool_preload` in `agent/resilience`, which bound the palette.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreloadSettings {
     pub enabled: bool,
@@ -154,7 +154,7 @@ impl Palette {
         offers
     }
 
-    /// Adds `rye_directive_return` at the end if outputs are declared; returns true if so.
+    /// Adds `rye_directive_return` at the end if outputs are declared; returns true if the tool was added.
     pub fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
         if !outputs.is_empty() {
             self.tools.push(primary_tool(primary::directive_return(outputs), PalettePrimary::Return));

@@ -53,7 +53,7 @@ pub struct Plan {
     pub directive: ItemId,
     pub category: String,
     pub description: String,
-    /// Root first, the directive itself last.
+    /// The extends chain: the root first, the directive itself last.
     pub chain: Vec<ChainLink>,
     /// The hook that routed the chain, if one did.
     pub route: Option<String>,
@@ -71,7 +71,7 @@ pub struct Plan {
     /// The ceilings of the settings (`limits.max`): no hook raises a limit above its ceiling. Nano-dollars for `spend`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limit_ceilings: BTreeMap<LimitName, u64>,
-    /// In evaluation order.
+    /// The hooks, in evaluation order.
     pub hooks: Vec<PlannedHook>,
     pub interface: Interface,
     pub model: PlannedModel,
@@ -133,13 +133,13 @@ pub struct PaletteTool {
     /// The item behind the name; `None` for the primaries and `rye_directive_return`.
     pub item_id: Option<ItemId>,
     pub description: Arc<str>,
-    /// JSON Schema.
+    /// JSON Schema of the arguments.
     pub schema: Arc<Value>,
-    /// True if calls of one reply may run in parallel: as the tool declares (`ToolSpec::parallel`), and for
-    /// `rye_fetch`.
+    /// True if calls of this tool in one reply may run in parallel. The tool declares this value
+    /// (`ToolSpec::parallel`); for `rye_fetch` it is true.
     pub parallel: bool,
-    /// The calls that may be repeated after a crash that left their outcome unknown: as the tool declares
-    /// (`ToolSpec::idempotent`), and all calls of `rye_fetch`.
+    /// The calls that may be repeated if a crash left their outcome unknown. The tool declares them
+    /// (`ToolSpec::idempotent`); for `rye_fetch`, these are all calls.
     pub idempotent: Idempotence,
     /// Tokens of schema and description as they are sent, counted for the plan's model.
     pub tokens: u64,
@@ -153,7 +153,7 @@ pub enum PalettePrimary {
     Execute,
     Fetch,
     Sign,
-    /// `rye_directive_return`.
+    /// The tool `rye_directive_return`.
     Return,
 }
 
@@ -204,7 +204,7 @@ impl Grant {
 pub struct PlanLimits {
     pub turns: u64,
     pub tokens: u64,
-    /// Nano-dollars.
+    /// Maximum spend, in nano-dollars.
     pub spend: u64,
     pub spawns: u64,
     pub depth: u64,
@@ -323,7 +323,7 @@ pub struct PlannedModel {
     /// Size of the context window in tokens.
     pub context_window: u64,
     pub max_output: u64,
-    /// `None` if the provider file names no price.
+    /// The prices; `None` if the provider file names none.
     pub prices: Option<Prices>,
     /// The tokenizer for estimates before the provider reports usage.
     #[serde(default, skip_serializing_if = "Tokenizer::is_estimate")]
@@ -389,9 +389,9 @@ pub struct Origins(pub IndexMap<String, Origin>);
 pub struct SourcePlace {
     /// The file name, as in diagnostics.
     pub file: String,
-    /// From 1.
+    /// The line number, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: u32,
 }
 

@@ -48,7 +48,8 @@ impl Primary {
         }
     }
 
-    /// Returns the schema of the arguments, with those that a palette offers only if the thread may fetch skills.
+    /// Returns the schema of the arguments, including the arguments that a palette offers only if the thread may fetch
+    /// skills.
     pub fn complete_schema(self) -> Value {
         match self {
             Self::Fetch => fetch_with_skills().schema,

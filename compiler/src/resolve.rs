@@ -72,8 +72,8 @@ impl Route {
     }
 }
 
-/// Routes a directive. A hook that names the directive itself does not apply to it, so a base that matches its own
-/// routing rule keeps its declared parent.
+/// Routes a directive. A hook that names a directive as the parent does not route this directive itself: a base to
+/// which its own routing rule applies keeps the parent that it declares.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
     let hooks = routing_hooks(items, leaf);
     if hooks.is_empty() {
@@ -154,7 +154,7 @@ pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
 pub struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
-    /// Resolved only when a condition reads the model.
+    /// The model request, which is resolved only when a condition reads the model.
     model: Option<ModelLookup<'l>>,
     /// The fact `directive`, if it is known.
     directive: Option<String>,
@@ -171,7 +171,7 @@ impl<'l> KnownFacts<'l> {
         // `thread_id` is known to be absent: there is no thread yet.
         known.roots.push("thread_id");
         match launch.inputs {
-            // An ancestor may declare inputs too; see `limit_inputs`.
+            // All inputs stay unknown here, because an ancestor may declare inputs too; see `limit_inputs`.
             Inputs::Unknown => {}
             Inputs::Given(given) => known.set_inputs(given, leaf.inputs.values()),
         }
@@ -202,7 +202,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Returns an empty set of facts. A condition that is decided without facts is decided in every run.
+    /// Returns an empty set of facts. A condition that is decided without facts has the same result in every run.
     pub fn empty() -> Self {
         Self { facts: Facts::new(), roots: Vec::new(), model: None, directive: None }
     }
@@ -264,7 +264,7 @@ impl<'l> KnownFacts<'l> {
         self.condition_verdict_over(condition, domain, fuel)
     }
 
-    /// Evaluates a condition, such as a part of a hook's, over all possible values of the unknown facts.
+    /// Evaluates a condition, such as a part of a hook's condition, over all possible values of the unknown facts.
     pub fn condition_verdict_over(
         &mut self,
         condition: &Condition,

@@ -90,14 +90,14 @@ pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
 }
 
 /// Returns true if the settings of any space require bubblewrap around programs (`sandbox` of `agent/agent`). No space
-/// can relax the requirement of another.
+/// can relax the requirement of another space.
 pub fn requires_bubblewrap(world: &dyn World) -> bool {
     let items = Items::new(world);
     let Ok(id) = ItemId::parse("agent/agent") else { return false };
     items.config_layers(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
 }
 
-/// Returns the sandboxes of a palette, in its order, then those of the persistent tools that only hooks run.
+/// Returns the sandboxes of the palette, in palette order, then those of the persistent tools that only hooks run.
 pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     let sandbox = |tool: &PaletteTool| tool_sandbox(items, plan, &tool.name, tool.item_id.as_ref());
     let mut sandboxes: Vec<ToolSandbox> = plan.palette.iter().map(sandbox).collect();
@@ -122,7 +122,8 @@ pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&Item
     let (Some(found), Some(id)) = (found, id) else { return sandbox };
     sandbox.persistent = found.spec.persistent;
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
-        // A server has one sandbox for all of its tools: its settings declare it, and grants must name it.
+        // An MCP server has one sandbox for all of its tools. The settings of the server declare the folders and hosts,
+        // and a grant must contain them.
         sandbox.write.clone_from(&found.spec.needs.write);
         sandbox.net.clone_from(&found.spec.needs.net);
         return sandbox;

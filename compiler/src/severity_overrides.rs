@@ -8,10 +8,10 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError, Severity, closest};
 use crate::item::{Items, data};
 
-/// The id of the settings file.
+/// Id of the settings file that contains the overrides.
 pub const CHECK_CONFIG_ID: &str = "check";
 
-/// The words of a severity override.
+/// The values that a code can have in `check.yaml`.
 pub(crate) const LEVEL_WORDS: [&str; 4] = ["error", "warning", "advice", "allow"];
 
 /// The override of a code.
@@ -101,7 +101,7 @@ impl SeverityOverrides {
         }
     }
 
-    /// Hides a code, even if the file sets another severity.
+    /// Hides a code, even if `check.yaml` sets another severity.
     ///
     /// # Errors
     /// There is no such code.
@@ -115,7 +115,7 @@ impl SeverityOverrides {
         self.deny_warnings = true;
     }
 
-    /// Returns the severity of a diagnostic; `None` if it is allowed.
+    /// Returns the severity of a diagnostic; `None` if an override hides its code.
     pub fn severity(&self, diagnostic: &Diagnostic) -> Option<Severity> {
         let own = diagnostic.severity();
         if own == Severity::Error {
@@ -149,7 +149,8 @@ fn find_code(code: &str) -> Result<&'static str, UnknownCode> {
         .ok_or_else(|| UnknownCode { suggestion: suggest_code(&plain), code: plain })
 }
 
-/// Returns the code that an unknown one probably means: the only one with this name in another topic, else the closest.
+/// Returns the code that the author of an unknown code probably meant: the only code with the same name in another
+/// topic, else the most similar code.
 fn suggest_code(written: &str) -> Option<String> {
     let name = written.rsplit("::").next().unwrap_or(written);
     let mut same = CODES.iter().filter(|code| code.split_once("::").is_some_and(|(_, known)| known == name));

@@ -30,7 +30,7 @@ pub struct SkillList {
     pub listed: Vec<ListedSkill>,
     /// The skills that exceed the budget.
     pub dropped: Vec<ListedSkill>,
-    /// `skills.max_tokens`.
+    /// The budget of the list in tokens: `skills.max_tokens`.
     pub budget: u64,
 }
 

@@ -43,7 +43,7 @@ pub struct ToolSpec {
     /// Settings to pass as the parameter `resolved_config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigSource>,
-    /// True if one process answers all calls of a thread, one line for each.
+    /// True if one process answers all calls of a thread; each call is one line of the standard input of the process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persistent: bool,
     /// True if the process of a persistent tool may submit messages to a chat.
@@ -75,7 +75,7 @@ pub const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ToolKind {
-    /// Compiled into the engine under this name.
+    /// A tool that is compiled into the engine under this name.
     Builtin { name: String },
     /// A program and its arguments, never run through a shell. See [`fill_argv`] for the placeholders.
     Command { argv: Vec<String> },

@@ -40,7 +40,7 @@ const SCRIPTED: &str = "scripted";
 pub struct Subject {
     pub kind: ItemKind,
     pub id: String,
-    /// Lowercase hex.
+    /// SHA-256 of the content, in lowercase hex.
     pub sha256: String,
 }
 

@@ -146,9 +146,9 @@ impl CheckOutcome {
     }
 }
 
-/// Checks a project. Reuses the results in `known` of units that did not change. If `items` records dependencies, the
-/// results of each unit are stored separately for the next check; otherwise the results of all units are merged at
-/// once.
+/// Checks a project. Reuses the results in `known` of units that did not change; a unit is an item of the project that
+/// is checked on its own. If `items` records dependencies, the results of each unit are stored separately for the next
+/// check; otherwise the results of all units are merged at once.
 fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, selection: &Selection) -> CheckOutcome {
     // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {
@@ -402,7 +402,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             }
             self.capabilities.check_against_base(composed, found);
             model::check_fallback(self.lowering.catalog(), composed, found);
-            // A world without any provider can plan nothing.
+            // Without any provider, no directive can be lowered to a plan.
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {

@@ -43,14 +43,14 @@ impl SchemaDialect {
 /// A tool definition in the form that a request contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireTool<'t> {
-    /// The description, with the constraints on all parameters together that the schema cannot express.
+    /// The description, followed by the rules about all parameters together that the schema cannot express.
     pub description: Cow<'t, str>,
     /// JSON Schema of the parameters; `None` if the wire sends no schema for a tool without parameters.
     pub parameters: Option<Cow<'t, Value>>,
 }
 
 impl WireTool<'_> {
-    /// Returns the text whose tokens a definition costs: schema JSON and description.
+    /// Returns the text whose tokens are counted for a definition: the schema as JSON, then the description.
     pub fn text(&self) -> String {
         let schema = self.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
         format!("{schema}{}", self.description)
@@ -166,7 +166,7 @@ fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     notes
 }
 
-/// Appends rules to a description.
+/// Returns a description with rules below it, after the word `title`.
 fn with_notes(description: &str, title: &str, notes: &[String]) -> String {
     let rules = format!("{title}: {}.", notes.join("; "));
     if description.trim().is_empty() { rules } else { format!("{}\n{rules}", description.trim_end()) }

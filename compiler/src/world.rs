@@ -102,7 +102,7 @@ impl ItemKind {
         }
     }
 
-    /// Returns the kind that a word names, as `item_type` spells it.
+    /// Returns the kind for a word in the spelling of `item_type`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
@@ -285,7 +285,8 @@ pub trait World {
     /// Returns all items of a kind, sorted by id, then by space. An id with several files in a space has an entry for
     /// each, sorted by path.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
-    /// Returns true if [`World::candidates`] would return this result again. Caching worlds compare in place.
+    /// Returns true if [`World::candidates`] would return this result again. A caching world compares with the cached
+    /// result and copies nothing.
     fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
         same_candidates(given, &self.candidates(kind, id))
     }
@@ -319,7 +320,7 @@ pub trait World {
     fn project_is_user_space(&self) -> bool;
 }
 
-/// Compares two results of [`World::candidates`]: the same files with the same content.
+/// Returns true if two results of [`World::candidates`] have the same files with the same content, or the same error.
 pub fn same_candidates(
     one: &Result<Vec<LocatedFile>, WorldError>,
     other: &Result<Vec<LocatedFile>, WorldError>,

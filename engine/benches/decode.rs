@@ -9,7 +9,7 @@ use rye_engine::provider::sse::SseParser;
 use rye_engine::provider::wire::ReplyDecoder;
 use rye_engine::provider::{anthropic, gemini, openai_chat, openai_responses};
 
-/// Text deltas in a stream.
+/// Number of text deltas in the generated stream.
 const DELTA_COUNT: u64 = 20_000;
 /// Bytes of one chunk of the stream.
 const CHUNK_BYTES: usize = 16 * 1024;

@@ -15,7 +15,7 @@ use rye_engine::store::{Change, Disk, RealDisk, Registry, ThreadRow, Transcript}
 use rye_engine::thread_id::ThreadId;
 use serde_json::json;
 
-/// Approximate bytes of an event of a tool turn.
+/// Approximate size of the transcript line of an event in a turn with tool calls, in bytes.
 const LINE_BYTES: usize = 600;
 const BYTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("bytes");
 

@@ -29,7 +29,7 @@ fn need<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| fail(&error))
 }
 
-/// A model whose reply depends only on the directive and the turn.
+/// A provider whose reply depends only on the directive and the turn.
 struct FixedModel {
     children: usize,
     turns: u32,

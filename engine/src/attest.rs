@@ -11,9 +11,10 @@ use crate::message::{ContentBlock, Message, text_of};
 /// The result of comparing a recorded opening with the opening of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpeningCheck {
-    /// Equal: `bytes` is the size of system prompt and message.
+    /// Equal; `bytes` is the total size of the system prompt and the first message.
     AsPlanned { bytes: usize },
-    /// Different: `what` is `system prompt`, `contributors` or `message`; `at` is the first byte that differs.
+    /// Different; `what` is `system prompt`, `contributors` or `message`, and `at` is the index of the first byte that
+    /// differs.
     Differs { what: &'static str, at: usize },
     /// The transcript does not contain the whole opening yet.
     NotYet,

@@ -83,7 +83,8 @@ impl<P: Provider + 'static> Providers for Arc<P> {
 pub struct StartOptions {
     /// The validated inputs; if empty, the thread uses the inputs of the plan with their defaults.
     pub inputs: Map<String, Value>,
-    /// The parent. The plan was compiled with the parent's bounds ([`ParentThread::bounds`]).
+    /// The parent thread; `None` for a root thread. The plan was compiled with the bounds of the parent
+    /// ([`ParentThread::bounds`]).
     pub parent: Option<ParentThread>,
     /// The images of the first message.
     pub images: Vec<ValidatedImage>,
@@ -168,7 +169,7 @@ impl ThreadHandle {
         self.running.control.send(ControlMessage::Kill);
     }
 
-    /// Sends any other control message: steering, a follow-up, a raised limit.
+    /// Sends a control message of any kind to the thread, such as steering, a follow-up or a raised limit.
     pub fn send(&self, message: ControlMessage) {
         self.running.control.send(message);
     }

@@ -108,7 +108,8 @@ impl ControlSender {
 
     /// Passes an input on to the last thread of the chain; returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
-        // A redirection moves the unread inputs. The lock delays a redirection until this input is sent.
+        // A redirection also moves the inputs that are not read yet. The read lock delays a redirection until this
+        // input is sent.
         match &*self.next() {
             Some(next) => next.forward(item),
             None => self.sender.send(item).is_ok(),

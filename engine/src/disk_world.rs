@@ -63,7 +63,8 @@ pub struct DiskWorld {
 impl DiskWorld {
     /// Opens the roots, the folders that contain `.ai/`. A user space that does not exist counts as empty.
     ///
-    /// `system` are the files of the standard library by path; `trust` the keys whose signatures are accepted.
+    /// `system` contains the files of the standard library by path. `trust` contains the keys whose signatures are
+    /// accepted.
     ///
     /// # Errors
     /// [`WorldError::Unreadable`]: a root exists and cannot be opened.
@@ -107,7 +108,7 @@ impl DiskWorld {
         })
     }
 
-    /// States whether the project is the user space itself.
+    /// Sets the flag that the project is also the user space.
     #[must_use]
     pub fn with_project_as_user_space(mut self, is_user_space: bool) -> Self {
         self.project_is_user_space = is_user_space;
@@ -126,8 +127,8 @@ impl DiskWorld {
         Ok(())
     }
 
-    /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension. If the
-    /// kind has a precedence, returns the highest file only.
+    /// Returns the files of an id in one space: from the listing if it was read, else by trying each extension. For a
+    /// kind with several folders ([`ItemKind::has_precedence`]), returns only the file with the highest precedence.
     fn files_of_id(&self, space: Space, dir: &Dir, kind: ItemKind, id: &ItemId) -> Result<Vec<FoundFile>, WorldError> {
         let listed = self.listings.borrow().get(&(space, kind)).map(Rc::clone);
         let mut found = Vec::new();

@@ -62,16 +62,17 @@ pub enum Artifact {
 pub struct EffectStep {
     pub key: StepKey,
     pub effect: Effect,
-    /// The request of a model call.
+    /// The request, if the effect is a model call.
     pub request: Option<Box<Request>>,
     pub cost: Cost,
-    /// The number of the current or last prompt of a chat, else 0.
+    /// The number of the current or last prompt; 0 before the first prompt of a chat, and in a run.
     pub prompt: u64,
     /// Number of events known to be on disk.
     pub synced: u64,
-    /// Settlements that are not in the ledger yet; a long step settles them while it runs.
+    /// Settlements that are not in the ledger yet. If the effect runs for a long time, the driver books them meanwhile.
     pub unsettled: Vec<Settled>,
-    /// Cancelled when the thread is cancelled after this decision, even if the effect has not started yet.
+    /// Cancelled when the thread is cancelled after the machine has chosen this effect, even if the effect has not
+    /// started yet.
     pub halt: CancellationToken,
     /// The end of the thread's duration; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
@@ -205,7 +206,7 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
     let mut barrier = effect.has_side_effects(&thread.plan);
     if driver.serves_client() {
         if matches!(effect, Effect::CallModel { .. }) && thread.journal.is_durable() {
-            // The buffered events can be derived again after a crash, so the next write includes them.
+            // The buffered events can be derived again after a crash, so they may wait for the next write.
             return Ok(());
         }
         barrier &= !effect.only_reads(&thread.plan);
@@ -213,7 +214,7 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
     thread.journal.flush(barrier).await
 }
 
-/// The control messages that interrupt an effect, by effect.
+/// The control messages that end an effect before it is complete. Each effect has one of these policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
     /// Any control message ends a wait.
@@ -268,7 +269,7 @@ async fn perform(
     let halt = driver.halt();
     let most = if matches!(effect, Effect::RunTools(_)) { MAX_PARALLEL_CALLS } else { usize::MAX };
     let mut parts: VecDeque<Effect> = split(effect).into();
-    // A single part needs no task of its own.
+    // A single effect needs no task of its own.
     let mut single = None;
     let mut running = JoinSet::new();
     if parts.len() == 1 {
@@ -358,7 +359,7 @@ async fn record_and_check_interrupt(
 ) -> Result<bool, DriveError> {
     let message = if let Incoming::Message { message, .. } = &post { Some(message.clone()) } else { None };
     if let Incoming::FileChanged { change, recorded } = post {
-        // A stopped call writes nothing.
+        // The tool of a stopped call does not write the file, so its change is not recorded.
         if recorded.is_waiting() {
             thread.record_signal(Signal { at: driver.now(), fact: Fact::FileChanged(change) });
             thread.journal.flush(true).await?;

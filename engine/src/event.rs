@@ -175,7 +175,7 @@ impl EventBody {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }
 
-    /// Returns the text of a shortened result, and the object that holds the whole result.
+    /// Returns the text of a shortened result, and the object that holds the whole result; `None` for any other event.
     pub fn shortened_result(&self) -> Option<(&str, &str)> {
         let Self::ToolCallResult(result) = self else { return None };
         Some((&result.content, result.object.as_deref()?))

@@ -41,7 +41,7 @@ pub enum RequestTurns {
     SinceReply,
 }
 
-/// Writes the turns in their roles.
+/// Serializes the turns in the form that providers receive.
 fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
@@ -51,7 +51,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
 pub struct ThreadPosition {
     /// Full id of the directive; selects the branch of a script.
     pub directive: String,
-    /// Number of earlier replies of the thread; `None` for the number of assistant turns in the request, which a
+    /// Number of earlier replies of the thread. If `None`, the number of assistant turns in the request counts, which a
     /// `context` hook may have reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
@@ -77,7 +77,7 @@ pub struct ThreadPosition {
 pub struct StartedChild {
     pub spawn: u64,
     pub thread_id: String,
-    /// The last thread of the child's chain of handoffs, after that thread has ended.
+    /// The last thread of the child's chain of handoffs; `None` until that thread has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_thread_id: Option<String>,
 }
@@ -221,7 +221,7 @@ pub struct CallError {
     /// The provider's own error type and code, if it sent them.
     pub error_type: Option<String>,
     pub code: Option<String>,
-    /// The error message, without any key.
+    /// The error message, without any API key.
     pub message: String,
     /// Usage that the provider reported before the failure.
     pub usage: Option<Usage>,

@@ -36,7 +36,7 @@ pub struct HookTable {
 #[derive(Debug)]
 pub struct ReadyHook {
     pub hook: PlannedHook,
-    /// True if the item id contains no placeholders.
+    /// True if the item id in the hook's action contains no placeholders.
     pub id_is_static: bool,
     condition: Condition,
     action: TemplateTree,

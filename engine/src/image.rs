@@ -19,7 +19,7 @@ const MAX_SIDE_PIXELS: u32 = 8_000;
 const PIXELS_PER_TOKEN: u64 = 750;
 const MAX_IMAGE_TOKENS: u64 = 1_600;
 const MIN_IMAGE_TOKENS: u64 = 85;
-/// Tokens of an image at the high resolution of the newest models.
+/// Maximum tokens of an image: the count at the high resolution of the newest models.
 const MAX_ANTHROPIC_IMAGE_TOKENS: u64 = 4_784;
 /// Maximum tokens of an image on the model with the highest count per tile: 2,833, plus 5,667 for each of the 8 tiles
 /// of the largest image.
@@ -157,7 +157,7 @@ pub fn check_accepted(model: &rye_compiler::plan::PlannedModel, images: &[ImageR
     model.fallback.as_deref().map_or(Ok(()), |model| check_accepted(model, images))
 }
 
-/// Detects the media type from the first bytes.
+/// Detects the media type from the first bytes; `None` if they belong to no type that providers accept.
 pub(crate) fn media_type(contents: &[u8]) -> Option<&'static str> {
     if contents.starts_with(b"\x89PNG\r\n\x1a\n") {
         Some("image/png")
@@ -172,7 +172,7 @@ pub(crate) fn media_type(contents: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Reads width and height in pixels from the header.
+/// Reads width and height in pixels from the header; `None` if the header is invalid.
 fn pixel_size(media_type: &str, contents: &[u8]) -> Option<(u32, u32)> {
     match media_type {
         "image/png" => (contents.get(12..16)? == b"IHDR")
@@ -198,7 +198,7 @@ fn webp_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Walks the JPEG segments up to the frame header.
+/// Returns width and height in pixels of a JPEG image. They are in the frame header, which follows other segments.
 fn jpeg_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2_usize;
     loop {

@@ -199,7 +199,7 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
         let Some((size, key)) = sizes.pop() else { return Err(too_long(total)) };
         let Some(value) = fields.shift_remove(&key) else { continue };
         let text = serde_json::to_vec(&value).map_err(|_| too_long(total))?;
-        // A large field is not held twice while it is stored.
+        // Frees the field before its text is stored, so that a large field is in memory only once.
         drop(value);
         let id = objects.put(&text)?;
         spilled.insert(key, json!({"sha256": id.as_str(), "bytes": size}));
@@ -225,6 +225,6 @@ fn json_bytes(value: &Value) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // A counter never fails, and neither does a JSON value.
+    // Neither the counter nor the serialization of a JSON value can fail.
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
 }

@@ -60,7 +60,7 @@ pub enum CommentSyntax {
 }
 
 impl CommentSyntax {
-    /// Returns the comment syntax for a file extension.
+    /// Returns the comment syntax of files with this extension; `None` if such files cannot be signed.
     pub fn of_extension(extension: &str) -> Option<Self> {
         match extension {
             "md" => Some(Self::Markup),

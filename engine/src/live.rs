@@ -68,7 +68,7 @@ impl EventSink {
             }
         }
         drop(incomplete);
-        // The item is counted before the receiver can take it, because the receiver decrements the count.
+        // The receiver decrements the count, so the item is counted before the receiver can take it.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(live).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

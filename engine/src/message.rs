@@ -93,7 +93,8 @@ pub struct ToolCall {
 pub const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {
-    /// Returns the item named by a primary's arguments, as written.
+    /// Returns the `item_id` in the arguments of a primary, as the model wrote it; `None` if the arguments contain no
+    /// text under this key.
     pub fn item_id(&self) -> Option<&str> {
         self.input.get("item_id").and_then(Value::as_str)
     }
@@ -113,7 +114,7 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input }
     }
 
-    /// Returns the text of arguments that are not a JSON object.
+    /// Returns the text that the model wrote in place of a JSON object; `None` if the arguments are an object.
     pub fn malformed(&self) -> Option<&str> {
         self.input.get(MALFORMED_KEY).and_then(Value::as_str)
     }

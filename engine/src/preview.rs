@@ -93,7 +93,8 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Advances a copy of the thread from the message to the next model call, without hooks.
+/// Advances a copy of the thread from the message to the next model call, without hooks, and records the bounds of the
+/// call in `found`. Returns the intent of the call; `None` if a limit forbids the call, or if the message causes none.
 fn play_prompt(
     plan: &Plan,
     state: &mut ThreadState,

@@ -92,7 +92,7 @@ impl LiteralReader {
         Span { source: self.source, start, end }
     }
 
-    /// Counts a value. Returns the span of the value that exceeds a maximum.
+    /// Counts a value. Fails with the span of the value if the value exceeds a maximum.
     fn count(&mut self, depth: usize, span: Span) -> Result<(), Span> {
         self.values += 1;
         if depth > MAX_LITERAL_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }
@@ -100,7 +100,7 @@ impl LiteralReader {
 }
 
 fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
-    // The run time decides the meaning of a repeated key, so a literal with a repeated key has no value here.
+    // The interpreter determines the meaning of a repeated key, so a literal with a repeated key has no value here.
     if into.iter().any(|e| e.key.node == key) {
         return Err(key_span);
     }
@@ -108,7 +108,7 @@ fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -
     Ok(())
 }
 
-/// Returns a number with its sign; `None` if JSON cannot represent it.
+/// Parses a number; `None` if JSON cannot represent it. `negative` adds the sign.
 fn parse_number(text: &str, negative: bool) -> Option<Kind> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let digits = if negative { format!("-{plain}") } else { plain };

@@ -138,7 +138,7 @@ impl Needles {
         Self { names, any }
     }
 
-    /// Adds the ranges of the original text that contain one of these byte strings.
+    /// Adds the ranges of the original text that contain one of these byte strings, each with the name of its variable.
     fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
         let Some(any) = &self.any else { return };
         for hit in any.find_iter(&stream.bytes) {

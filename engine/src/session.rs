@@ -61,7 +61,7 @@ pub(crate) struct ThreadInit {
     pub sink: Arc<EventSink>,
     /// A bound on the siblings that run at the same time; `None` if there is no bound.
     pub queue: Option<Arc<Semaphore>>,
-    /// The call, for a detached tool run.
+    /// The tool call that the thread runs instead of a directive; `None` for a thread with a conversation.
     pub call: Option<Box<ToolCall>>,
     /// Milliseconds of the continued thread's last incomplete second, which count towards the duration.
     pub carried_ms: u64,
@@ -142,7 +142,7 @@ impl EngineContext {
         self.thread_count.run_blocking(move || engine.check_requirements(&directive, executes)).await?
     }
 
-    /// Allocates an id for a new thread of this plan, after checking its trust requirements.
+    /// Allocates an id for a new thread of this plan, after checking the trust requirements of the plan.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), requirements_of_plan(plan, &[]));
         let name = move || {
@@ -364,7 +364,8 @@ fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiv
     }
 }
 
-/// Waits for a free slot among the siblings; returns at once if the thread is cancelled or killed.
+/// Waits for a free slot among the siblings. Returns `None` if there is no bound; also at once if the thread is
+/// cancelled or killed.
 async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiver) -> Option<OwnedSemaphorePermit> {
     let queue = queue?;
     tokio::select! {
@@ -374,7 +375,8 @@ async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiv
     }
 }
 
-/// Converts the error of starting a root thread. Without a transcript, the thread cannot be resumed.
+/// Converts the error of starting a root thread. If the disk was full, the thread has no transcript and cannot be
+/// resumed.
 fn start_failure(error: DriveError) -> EngineError {
     if let DriveError::Store(error) = &error
         && error.is_full_disk()

@@ -205,8 +205,8 @@ fn read_thread(
     }
 }
 
-/// Sets the text of a prompt to the text that the user typed. In the first message of a thread, layers precede that
-/// text.
+/// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. In the first
+/// message of a thread, layers precede the text.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

@@ -280,7 +280,7 @@ impl Threads {
     }
 }
 
-/// Returns the approval request of a transcript that has no answer yet.
+/// Returns the open approval request of a thread with these events; `None` if every request is answered.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
     let mut state = ThreadState::new();
     for event in events {

@@ -97,7 +97,8 @@ fn home_folder() -> Option<PathBuf> {
     path_variable("HOME").filter(|home| home.is_absolute())
 }
 
-/// Returns the home folder of a user id in the text of `/etc/passwd`.
+/// Returns the home folder of a user id in the text of `/etc/passwd`; `None` if the text lists no absolute folder for
+/// the id.
 fn account_home(accounts: &str, user: u32) -> Option<PathBuf> {
     let home = |line: &str| {
         let mut fields = line.split(':').skip(2);

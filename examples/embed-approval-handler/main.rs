@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let script = folder.path().join("script.yaml");
     std::fs::write(&script, SCRIPT)?;
 
-    // The directive comes from this program, so it vouches for the grant of a shell.
+    // The directive comes from this program, so the program accepts the grant of a shell.
     let project = Project::open(folder.path())?.without_user_space().trust_everything();
     let compilation = project.plan(&CompileRequest::new(ItemId::parse("tidy")?).with_inputs(serde_json::Map::new()))?;
     let engine = EngineBuilder::new(&project).approvals(Approvals::Ask).script(&script)?.open()?;

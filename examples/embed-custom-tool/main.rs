@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let script = folder.path().join("script.yaml");
     std::fs::write(&script, SCRIPT)?;
 
-    // The files come from this program, so it vouches for them and for their calls.
+    // The files come from this program, so the program trusts the files and allows their calls.
     let project = Project::open(folder.path())?.without_user_space().trust_everything();
     let compilation =
         project.plan(&CompileRequest::new(ItemId::parse("order")?).with_inputs(serde_json::Map::new()))?;

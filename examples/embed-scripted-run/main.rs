@@ -11,7 +11,7 @@ use rye::{CompileRequest, EngineBuilder, ItemId, LiveEvent, Project, SessionRequ
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A copy, because a run stores its thread in the project.
+    // The program runs a copy of the example, because a run stores its thread in the project.
     let folder = tempfile::tempdir()?;
     let root = folder.path();
     copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hello"), root)?;

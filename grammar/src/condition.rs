@@ -25,7 +25,8 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Sets the span of every node of the tree, if offsets in the parsed text are not offsets in its source.
+    /// Sets the span of every node of the tree to `to`. Callers use this if offsets in the parsed text are not offsets
+    /// in its source.
     fn set_span(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {

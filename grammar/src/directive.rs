@@ -18,7 +18,7 @@ pub struct DirectiveTree {
     pub title: Option<Spanned<String>>,
     /// The prose between the title and the fence, trimmed; the description if `<description>` is missing.
     pub prose: Option<Spanned<String>>,
-    /// The root of the XML fence; `None` if there is none or it cannot be parsed.
+    /// The root element of the XML fence; `None` if there is no fence or the fence cannot be parsed.
     pub root: Option<Element>,
     /// The span of the fence, from its opening backticks to the end of its closing line.
     pub fence: Option<Span>,

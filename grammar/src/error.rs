@@ -20,7 +20,7 @@ pub struct SyntaxError {
     pub other: Option<Span>,
 }
 
-/// The small language whose syntax is violated.
+/// The language whose syntax is violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntaxKind {
     Xml,
@@ -32,7 +32,7 @@ pub enum SyntaxKind {
     Capability,
     /// An invalid Python, JavaScript or TypeScript file.
     Script,
-    /// A declaring constant of a script whose value is not constant.
+    /// A constant that declares a script tool, but whose value is not a constant expression.
     Constant,
 }
 
@@ -52,7 +52,7 @@ impl SyntaxKind {
         }
     }
 
-    /// Creates an error of this kind, with the text under its span.
+    /// Creates an error of this kind. `label` is the text under the span.
     pub fn error(self, span: Span, message: impl Into<String>, label: impl Into<String>) -> SyntaxError {
         SyntaxError { kind: self, message: message.into(), span, label: label.into(), help: None, other: None }
     }
@@ -88,7 +88,7 @@ impl SyntaxError {
         Self { other: Some(other), ..self }
     }
 
-    /// Replaces the span with `limit`, if offsets in the parsed text are not offsets in its source.
+    /// Replaces the span with `limit`. Callers use this if offsets in the parsed text are not offsets in its source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
         Self { span: limit, ..self }

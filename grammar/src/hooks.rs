@@ -62,7 +62,7 @@ fn attribute_type(attribute: &str) -> AttributeType {
     }
 }
 
-/// Returns the field that the text of an action's element sets.
+/// Returns the field that the text of an action's element sets: the text of `<block>` sets `reason`.
 fn text_field(action: &str) -> Option<&'static str> {
     match action {
         "transform" | "system_prompt" => Some("text"),

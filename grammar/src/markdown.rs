@@ -14,7 +14,7 @@ pub(crate) struct Fence {
     pub opening: Range<usize>,
     /// The text between the opening and the closing line.
     pub content: Range<usize>,
-    /// From the opening fence characters to the end of the closing line, including its line break.
+    /// The whole block: from the opening fence characters to the end of the closing line, including its line break.
     pub whole: Range<usize>,
     pub closed: bool,
 }
@@ -84,7 +84,7 @@ pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ 
 struct FenceMarker {
     character: char,
     length: usize,
-    /// Number of bytes before the run.
+    /// Number of bytes before the run in its line.
     offset: usize,
 }
 

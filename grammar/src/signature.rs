@@ -1,5 +1,5 @@
 //! The signature line: `rye:signed:TIMESTAMP:SHA256_HEX:ED25519_B64URL:KEYID` in a comment, the first line of a file.
-//! This module only splits it; callers verify it.
+//! This module only splits the line; callers verify the signature.
 
 use crate::span::{SourceId, Span, Spanned};
 
@@ -42,21 +42,21 @@ pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     Some(Spanned::new(SignatureLine { timestamp, sha256, signature, key_id, content_start }, span))
 }
 
-/// Number of lines at the start of a text in which a misplaced signature is searched.
+/// Number of lines at the start of a text that are searched for a misplaced signature.
 const MISPLACED_SCAN_LINES: usize = 8;
 
 /// Returns the span of a complete signature line near the start of a text but not on its first line; `None` if there is
-/// none, or if the first line is one.
+/// no such line, or if the first line is a signature line.
 pub fn find_misplaced(source: SourceId, text: &str) -> Option<Span> {
     let head = text.split_inclusive('\n').take(MISPLACED_SCAN_LINES);
-    // Few texts have the mark at all, and parsing each line costs more than searching it.
+    // Few texts contain the mark, and a search for the mark costs less than parsing each line.
     if !head.clone().any(|line| line.contains(MARK)) || parse(source, text).is_some() {
         return None;
     }
     let mut start = 0;
     for line in head {
         let written = line.trim_end();
-        // An example in prose is not reported: its line lacks some parts.
+        // An example of a signature line in prose lacks some parts, so it is not reported.
         let whole =
             parse(source, written).filter(|line| !line.node.sha256.is_empty() && !line.node.timestamp.is_empty());
         if whole.is_some_and(|line| line.node.sha256.len() == 64) {

@@ -7,7 +7,8 @@ use crate::span::{SourceId, Span};
 /// A text and its display path.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// The path in diagnostics: relative to the project for its files, `user:…` and `system:…` for the other spaces.
+    /// The path in diagnostics: relative to the project for files of the project, `user:…` and `system:…` for files of
+    /// the other spaces.
     pub path: Arc<str>,
     pub text: Arc<str>,
     /// Computed on first use, because most texts have no diagnostics.
@@ -51,7 +52,7 @@ pub struct InvalidUtf8 {
     pub offset: usize,
 }
 
-/// Decodes a file's bytes, without a byte order mark. Control characters are left for the parsers to report.
+/// Decodes a file's bytes as UTF-8 and drops a byte order mark. Control characters are left for the parsers to report.
 ///
 /// # Errors
 /// Returns [`InvalidUtf8`] with the offset into `bytes`.
@@ -78,7 +79,7 @@ impl Sources {
         self.all.get(id.0 as usize)
     }
 
-    /// Returns the text of a span; empty if the span does not fit.
+    /// Returns the text of a span; empty if the span is outside of the text.
     pub fn slice(&self, span: Span) -> &str {
         self.get(span.source).and_then(|s| s.text.get(span.range())).unwrap_or("")
     }

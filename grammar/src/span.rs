@@ -20,7 +20,7 @@ impl Span {
         Self { source, start: clamp(start), end: clamp(end.max(start)) }
     }
 
-    /// Returns the smallest span that covers both; both must be of the same source.
+    /// Returns the smallest span that covers both spans, which must be in the same source.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self { source: self.source, start: self.start.min(other.start), end: self.end.max(other.end) }

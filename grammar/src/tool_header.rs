@@ -39,20 +39,20 @@ pub struct ScriptDeclarations {
 pub enum ToolLanguage {
     /// `.yaml`, `.yml`: the whole file is the metadata.
     Yaml,
-    /// `.sh`: a `# rye: {…}` comment in the header.
+    /// `.sh`: the metadata is in a `# rye: {…}` comment at the start.
     Shell,
-    /// `.py`: module constants.
+    /// `.py`: the metadata is in module constants.
     Python,
-    /// `.js`, `.mjs`: exported constants.
+    /// `.js`, `.mjs`: the metadata is in exported constants.
     JavaScript,
-    /// `.ts`: exported constants.
+    /// `.ts`: the metadata is in exported constants.
     TypeScript,
 }
 
 impl ToolLanguage {
     pub const ALL: [Self; 5] = [Self::Yaml, Self::Shell, Self::Python, Self::JavaScript, Self::TypeScript];
 
-    /// Returns the language of a path's extension; `None` if it is not the extension of a tool.
+    /// Returns the language of a path's extension; `None` if tools do not have this extension.
     pub fn of_path(path: &str) -> Option<Self> {
         match path.rsplit_once('.')?.1 {
             "yaml" | "yml" => Some(Self::Yaml),

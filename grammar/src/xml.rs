@@ -14,7 +14,7 @@ pub struct Element {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub children: Vec<XmlNode>,
-    /// From `<` of the start tag to `>` of the end tag.
+    /// The whole element: from the `<` of its start tag to the `>` of its end tag.
     pub span: Span,
 }
 

@@ -1,5 +1,5 @@
-//! Parses YAML to [`crate::data::Node`] with byte spans, through serde-saphyr and within its budgets. Only this module
-//! uses the library.
+//! Parses YAML to [`crate::data::Node`] with byte spans. Only this module uses the library serde-saphyr, within the
+//! limits of the library.
 
 mod error;
 mod flat;

@@ -331,7 +331,7 @@ impl Session {
         self.handle.send(ControlMessage::FollowUp { text: text.into() });
     }
 
-    /// Sends any other control message.
+    /// Sends a control message of any kind to the thread, such as a raised limit.
     pub fn send(&self, message: ControlMessage) {
         self.handle.send(message);
     }

@@ -20,7 +20,8 @@ pub struct RunTotals {
     pub overspent: u64,
 }
 
-/// Sums the threads of a project in which one run was made, and compares them with the bounds of its plan.
+/// Sums the usage of all threads of a project in which one run was made, and compares the totals with the bounds of the
+/// run's plan.
 ///
 /// # Errors
 /// The run exceeds a bound, or a transcript cannot be read.

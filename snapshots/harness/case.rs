@@ -36,7 +36,7 @@ pub struct CaseSettings {
     pub project: Option<String>,
     /// The directive to plan.
     pub plan: Option<ItemId>,
-    /// The plan sections to show, by the beginning of their headings; all if empty.
+    /// Beginnings of the headings of the plan sections to show; if empty, all sections are shown.
     pub sections: Vec<String>,
     /// True if the texts that would be sent are shown below the plan.
     pub prompt: bool,
@@ -169,7 +169,8 @@ impl Case {
         let request = CompileRequest::new(directive.clone()).with_inputs(self.settings.inputs.clone());
         let compiled = compile(world, &request);
         match compiled.value {
-            // The plan id hashes every byte read, so it would change with each edit of the standard library.
+            // The plan id is not shown: it hashes every byte read, so it would change with each edit of the standard
+            // library.
             Some(compilation) => {
                 let summary = match PlanSummary::new(world, None, &compilation) {
                     Ok(summary) => summary,

@@ -54,7 +54,7 @@ pub fn target(name: &str) -> Option<FuzzTarget> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// Runs a target by name; for `fuzz/`.
+/// Runs the target with this name on an input. The programs in `fuzz/` call this function.
 pub fn run(name: &str, bytes: &[u8]) {
     match target(name) {
         Some(target) => (target.run)(bytes),

@@ -98,7 +98,7 @@ fn in_source_order(events: &mut [Event]) {
     }
 }
 
-/// Converts an error for `map_err`.
+/// Converts an error to text, for `map_err`.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
 fn text(error: impl ToString) -> String {
     error.to_string()

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compares the output with the case's snapshot, after checking that it is deterministic.
+/// Checks that the output of a case is deterministic, and compares the output with the snapshot of the case.
 fn compare(case: &Case) -> Result<(), Failed> {
     let output = case.output()?;
     if output != case.output()? {

@@ -242,7 +242,7 @@ fn recheck_after_any_edit_equals_check_from_scratch() {
             }
         }
     }
-    // The re-checks have reported the same with less work.
+    // The re-checks have reported the same diagnostics with less work.
     assert_eq!(least, 0);
     assert!(composed * 2 < anew_composed, "{composed} of {anew_composed} directives were composed again");
 }
@@ -315,7 +315,7 @@ fn cached_world_with_watcher_equals_a_new_world() {
     assert!(kept_looks > anew, "{kept_looks} looks at what was kept, {anew} at a new world");
 }
 
-/// A tool of the user space that only a grant matches, so only the palette reads it.
+/// Uses a tool of the user space that only a grant matches: only the palette reads the tool.
 #[test]
 fn fault_of_a_palette_tool_is_reported_by_every_check() {
     let system = standard_library();
@@ -333,7 +333,7 @@ fn fault_of_a_palette_tool_is_reported_by_every_check() {
     }
 }
 
-/// Faults in user-space items are reported while a project item reads them, and not if they are only named.
+/// Faults in user-space items are reported while a project item reads the items, and not if it only names them.
 #[test]
 fn user_space_faults_are_reported_while_a_project_item_reads_them() {
     let system = standard_library();
@@ -449,7 +449,7 @@ fn recheck_recomputes_only_dependents() {
     assert_eq!(after(".ai/knowledge/area3/note2.md", &louder), (1, 1));
     assert_eq!(after(".ai/knowledge/area3/rules.md", &louder), (1, 10));
     assert_eq!(after(".ai/directives/area3/base.md", &louder), (1, 10));
-    // The leaves of the tool's area depend on it, and so do all bases, because they may use every tool.
+    // The leaves of the tool's area depend on the tool, and so do all bases, because a base may use every tool.
     assert_eq!(after(".ai/tools/area3/probe.yaml", &|text| Some(text.replace("Probes.", "Probes much."))), (1, 29));
     // A new file changes a list of names, which few items depend on.
     assert_eq!(after(".ai/knowledge/area3/more.md", &|_| Some("More.".to_owned())), (1, 0));

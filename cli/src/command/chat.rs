@@ -59,7 +59,7 @@ use raw_mode::KeyReader;
 #[derive(Debug)]
 pub struct ChatFace {
     pub input: FaceInput,
-    /// The session after the current one.
+    /// The choice of the session that follows the current one.
     pub next: NextSession,
     /// The choice of the user to continue in the background after the session.
     pub background: BackgroundChoice,
@@ -178,7 +178,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(exit)
 }
 
-/// Returns the closed or interrupted session that `--continue` or `--resume` names.
+/// Returns the closed or interrupted session that `--continue` or `--resume` names; `None` without these options.
 fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStart>, CommandError> {
     let reader = ThreadReader::open(&spaces.project)?;
     let row = match &args.resume {

@@ -43,7 +43,8 @@ fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).replace(' ', "-")
 }
 
-/// Returns the command with the usage line of `--help` as its synopsis. A list of all options would have no values.
+/// Returns the command with the usage line of `--help` as its synopsis. The default synopsis lists every option without
+/// its value.
 fn with_usage_of_help(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();

@@ -200,7 +200,7 @@ pub fn compile_directive(
     match checked.value {
         Some(compilation) => {
             let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
-            // The approval request of the call follows.
+            // At a terminal, the approval request of the call appears instead of this warning.
             diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
             report.diagnostics(&diagnostics, &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;

@@ -67,7 +67,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the lines; the header only in human format.
+    /// Returns the lines of the table. Only human format has a header.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {
             Format::Plain | Format::Json => self.rows.iter().map(|row| format_tabs(row)).collect(),

@@ -38,7 +38,7 @@ impl PtyTerminal {
     /// Starts `rye` with these arguments and variables at a terminal of this size.
     pub fn start(place: &TestProject, (columns, rows): (u16, u16), args: &[&str], variables: &[(&str, &str)]) -> Self {
         let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
-        // Trusts the project first, as for every test.
+        // Creating the command trusts the project, as in every other test.
         let plain = place.command(args);
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_rye"));
         command.args(args);

@@ -42,7 +42,7 @@ pub struct Assertion {
 pub enum AssertionFunction {
     /// The thread may use a capability that matches the pattern.
     Reaches(String),
-    /// The thread passes a gate: `ask`, or the id of a hook.
+    /// The thread passes a gate: `ask` for an approval, else the id of a hook.
     Passes(String),
     SpendsAtMost(Nanos),
     /// Text from a use of the first pattern can reach a use of the second one.
@@ -74,9 +74,9 @@ pub enum Trifecta {
     Error,
 }
 
-/// The functions of an assertion.
+/// Names of the functions that an assertion can call.
 const FUNCTIONS: [&str; 5] = ["reaches", "passes", "spends_at_most", "flows", "survives"];
-/// Words of a condition that a parenthesis may follow.
+/// Words of the condition language that may precede a parenthesis. They are not functions of an assertion.
 const CONDITION_WORDS: [&str; 8] = ["exists", "length", "and", "or", "not", "in", "contains", "matches"];
 /// Keys of an assertion.
 pub(crate) const KEYS: [&str; 6] = ["id", "description", "for", "always", "never", "severity"];
@@ -287,7 +287,7 @@ fn split_argument(text: &str) -> Option<(&str, &str)> {
     Some((argument.trim(), after))
 }
 
-/// Splits two quoted patterns and the closing parenthesis.
+/// Returns two quoted patterns without their quotes, and the text after the closing parenthesis.
 fn split_patterns(text: &str) -> Option<(&str, &str, &str)> {
     let (from, after) = split_string(text.trim_start()).ok()?;
     let (to, after) = split_string(after.trim_start().strip_prefix(',')?.trim_start()).ok()?;

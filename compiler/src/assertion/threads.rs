@@ -180,7 +180,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Returns the directives that all sets allow, with the grant of the first set.
+    /// Returns the directives that all sets allow: the index of each directive, and the grant of the first set that
+    /// allows the start.
     fn allowed_by(&mut self, sets: &PermissionSets) -> Rc<[(usize, String)]> {
         if let Some(known) = self.allowed.get(sets) {
             return known.clone();
@@ -364,7 +365,8 @@ impl PossibleThread {
     /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns
     /// the pattern itself: a capability that is not disproved counts as reached.
     fn find_reached(&self, pattern: &str) -> Option<String> {
-        // Each choice is a conjunction of patterns, dropped as soon as nothing can match it.
+        // Each choice is a list of patterns that must all match. A choice is dropped as soon as no capability can match
+        // it.
         let mut choices: Vec<Vec<Glob>> = vec![vec![Glob::new(pattern)]];
         for set in &self.sets {
             let mut next = Vec::new();

@@ -15,7 +15,8 @@ use crate::world::{ItemKind, Space};
 /// Prefix of the knowledge that explains a primary to the model.
 pub const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 
-/// The three positions of chain knowledge, in their order: the first occurrence of an item wins.
+/// The three positions of chain knowledge, in the order in which they are filled. If an item has several positions, the
+/// first one is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContextPosition {
     System,
@@ -131,8 +132,8 @@ pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     composed.ungranted_protocols = left_out;
 }
 
-/// Records in every suppression of `id` that it removes the item or hook declared at `origin`. Returns false if no
-/// suppression has this id.
+/// Records the item or hook declared at `origin` as removed in every suppression whose id is `id`. Returns false if
+/// there is no such suppression.
 pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &DeclaredOrigin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {

@@ -25,7 +25,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     let of_chain = || KnownFacts::for_chain(&leaf, request, composed.inputs.values().map(|f| &f.value), launch);
     let (mut known, mut at_routing) = (None, None);
     let explain = matches!(launch.inputs, Inputs::Given(_));
-    // A suppression is used if it removes any hook, also one that never fires.
+    // A suppression counts as used even if it removes only a hook that never fires, so all hooks are needed.
     let is_shared = matches!(line, Cow::Borrowed(_)) && suppressions.is_empty();
     if !is_shared {
         composed.scope = HookScope::All;
@@ -172,9 +172,9 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
 }
 
 /// Removes repeated provisions of an item by hooks and the chain. Of the certain provisions, the first one stays. A
-/// hook that may fire is removed if any certain provision exists. A hook that depends on a fact that is known before
-/// every run, such as an input, is removed only if an earlier provision is certain, because other values of the fact
-/// make the hook certain.
+/// hook that may fire is removed if any provision of its item is certain. An exception is a hook that depends on a fact
+/// that is known before every run, such as an input: only an earlier certain provision removes this hook, because
+/// another value of the fact can make the hook the first certain provision.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {
@@ -255,7 +255,7 @@ fn provide_chain_items(composed: &mut Composed, part: ChainPart, brought: &mut V
     });
 }
 
-/// A section of the prompt, in the order of sending.
+/// A section of the prompt. [`FRESH_PROMPT`] and [`CONTINUATION_PROMPT`] list the sections in the order of sending.
 #[derive(Clone, Copy)]
 enum PromptSection {
     Hooks(HookPoint, Position),

@@ -36,8 +36,8 @@ pub enum CapabilityError {
     /// A grant of a hook that the hook's action never uses.
     #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
     UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
-    /// A literal argument of a call is outside of the folders and hosts that the grants allow; `why` completes the
-    /// sentence.
+    /// A literal argument of a call is outside of the folders and hosts that the grants allow; `why` is the reason, as
+    /// a clause.
     #[error("`{value}` is refused: {why}")]
     OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },
     /// Hosts are granted to a program, but the sandbox cannot restrict a program to certain hosts.

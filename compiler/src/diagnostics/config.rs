@@ -19,13 +19,13 @@ pub enum ConfigError {
     /// An error in the files that configure MCP servers; `why` is the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
-    /// An assertion that can never fail; `why` completes the sentence.
+    /// An assertion that can never fail; `why` is the reason, as a clause.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
-    /// A value that is valid, but probably a mistake; `why` completes the sentence.
+    /// A value that is valid, but probably a mistake; `why` is the reason, as a clause.
     #[error("`{key}` in `{file}` is probably a mistake: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
-    /// A rule of the error classification that never matches; `why` completes the sentence.
+    /// A rule of the error classification that never matches; `why` is the reason, as a clause.
     #[error("the rule `{id}` never matches: {why}")]
     NeverMatches { id: String, why: String, span: Span },
     #[error("the assertion `{id}` names an unknown hook `{hook}`")]

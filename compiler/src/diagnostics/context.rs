@@ -22,7 +22,7 @@ pub enum ContextError {
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
     Unreached { id: String, span: Span },
-    /// `directive` is an example of an affected directive.
+    /// Knowledge that a continuation loses; `directive` is an example of an affected directive.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
     /// `pattern` is a grant of the continuation directive that the continued thread does not have.

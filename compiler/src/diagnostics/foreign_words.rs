@@ -1,6 +1,6 @@
 //! Words of other agent systems and workflow languages, each with help that names the equivalent word or place of this
-//! system. Looked up before did-you-mean suggestions, because the nearest word of another system is rarely the intended
-//! one.
+//! system. These words are looked up before did-you-mean suggestions: the known word that is spelled most like a
+//! foreign word rarely has the meaning of the foreign word.
 
 /// The place where a word was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,18 +70,19 @@ pub enum HookError {
     /// The condition is true only at a token count of several times the limit `tokens`.
     #[error("the hook `{id}` fires only if one request takes several times the limit of `tokens`")]
     PastLimit { id: String, span: Span },
-    /// The hook fires only for directives of the library or the user; `directive` is the first such directive.
+    /// The hook fires only for directives of the standard library or the user space; `directive` is the first such
+    /// directive.
     #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
-    /// `when` completes the sentence "the other hook fires …".
+    /// `when` states when the other hook fires, as the end of the sentence "the other hook fires …".
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// `current` is the smallest value of the limit among the directives that the hook applies to.
     #[error("the hook `{id}` raises nothing: `{limit}` is at least {current} already")]
     RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
-    /// `why` completes the sentence.
+    /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
     /// A hook without a condition that makes the model continue after each final answer.
@@ -102,7 +103,8 @@ pub enum HookError {
     /// A hook that a directive declares, and that needs a capability outside of the directive's permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
-    /// `grant` is the grant of the started directive, `granted` the permissions of the thread.
+    /// A hook starts a directive that is granted a capability which the thread of the hook lacks. `grant` is the grant
+    /// of the started directive, `granted` the permissions of the thread.
     #[error("the hook `{id}` starts `{started}`, which is granted `{capability}`, but `{thread}` is not")]
     StartsMore {
         id: String,

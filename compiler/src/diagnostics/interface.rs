@@ -63,10 +63,10 @@ pub enum InterfaceError {
     /// `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
-    /// Unusable choices: `of` names the input or output, `why` completes the sentence.
+    /// Unusable choices: `of` names the input or output, `why` is the rest of the message.
     #[error("{of} {why}")]
     Choices { of: String, why: String, help: String, span: Span },
-    /// A value inside an array or an object does not have its declared type; `problem` completes the sentence.
+    /// A value inside an array or an object does not have its declared type; `problem` is the rest of the message.
     #[error("{what} {problem}")]
     Part { what: String, problem: String, span: Option<Span>, declared: Option<Span> },
 }

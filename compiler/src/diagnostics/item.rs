@@ -9,7 +9,7 @@ use crate::world::ItemKind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    /// A parameter of a command that no argument of the command contains.
+    /// A parameter of a command tool, although no argument of the command contains its placeholder.
     #[error("the parameter `{name}` of this command is never used")]
     UnusedParameter { name: String, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
@@ -57,7 +57,8 @@ pub enum ItemError {
     /// A tool that its MCP server runs only as a task.
     #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
     ServerTask { id: String, span: Span, label: String },
-    /// `read` is the text that reads a parameter, `why` a clause, `help` the fix.
+    /// A script reads a parameter that the tool does not declare. `read` is the text in the script, `why` a clause,
+    /// `help` the fix.
     #[error("`{read}` reads no parameter of the tool: {why}")]
     ScriptParameter { read: String, why: String, help: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
@@ -69,7 +70,7 @@ pub enum ItemError {
     Unreadable { path: String, reason: String },
     #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.as_str())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
-    /// The content is not what was signed.
+    /// The content of a file does not match the file's signature.
     #[error("the signature of `{path}` is invalid: {reason}")]
     Signature { path: String, reason: String, span: Option<Span> },
     /// A file without a signature, although the settings require one.
@@ -396,7 +397,7 @@ fn other_kind_help(kind: ItemKind, id: &str) -> String {
     }
 }
 
-/// Compares the tokens of a text with those of the text that it shadows.
+/// Returns a help that compares the tokens of a text with the tokens of the text that it shadows.
 fn token_difference_help((over, under): (u64, u64)) -> String {
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };

@@ -13,7 +13,7 @@ pub enum LimitError {
     /// `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
-    /// Amounts are decimal dollars.
+    /// A `spend` limit that does not pay for one turn. Amounts are decimal dollars.
     #[error("the spend limit of {limit} is below the worst-case cost of one turn, {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
     /// `needed` is a lower bound on the tokens of the first request.
@@ -27,7 +27,7 @@ pub enum LimitError {
     OneTurn { has_outputs: bool, span: Span },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
-    /// The limit is decimal dollars.
+    /// A `spend` limit on a model whose price is not known. The limit is in decimal dollars.
     #[error("the spend limit of {limit} cannot be enforced: `{model}` has no price")]
     Unpriced { limit: String, model: String, provider: String, span: Option<Span> },
 }

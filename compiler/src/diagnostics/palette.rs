@@ -7,7 +7,7 @@ use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PaletteError {
-    /// Two items have the same flattened name; `span` is the grant that reaches both, if it is written.
+    /// Two items have the same flattened name; `span` is the grant that reaches both, if a file contains the grant.
     #[error("`{first}` and `{second}` would both have the tool name `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
     /// A protocol item describes a primary action that no grant allows.

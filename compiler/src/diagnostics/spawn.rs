@@ -13,11 +13,11 @@ pub enum SpawnError {
     /// `capability` is a shortest capability that the child grants and the parent does not.
     #[error("`{parent}` starts `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
     ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
-    /// `limit` is `depth` or `spawns`.
+    /// A limit of 0 allows the parent no children; `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
-    /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little, if the parent's
-    /// own limit would be enough.
+    /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little money, if the
+    /// parent's own limit would be enough.
     #[error("`{child}` requests {requested}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
     NoBudget {
         parent: String,

@@ -13,7 +13,7 @@ pub fn alias_edits(text: &str, root: &Element) -> Vec<Edit> {
 
 fn walk(text: &str, element: &Element, above: &[&str], edits: &mut Vec<Edit>) {
     let name = element.name.node.as_str();
-    // The body is not changed.
+    // The text of `<process>` is a part of the prompt and is not changed.
     if name == "process" {
         return;
     }

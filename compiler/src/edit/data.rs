@@ -40,7 +40,7 @@ pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted
     if !parsed.errors.is_empty() {
         return Err(FormatRefusal::Broken);
     }
-    // A YAML knowledge file is injected as a whole.
+    // A YAML knowledge file is injected as a whole, so only its end is formatted.
     if format == KnowledgeFormat::Yaml {
         return Ok(Formatted { text: end_with_newline(text) });
     }

@@ -48,7 +48,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
                 Some((written, *span, expected))
             }
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
-            // A script may define constants of any name, so a name further away is probably another constant.
+            // A script may define constants of any name, so a name with more differences is probably another constant.
             ItemError::NearConstant { name, span, suggestion }
                 if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
             {

@@ -67,7 +67,8 @@ fn replace_old_words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit>
     aliases::alias_edits(text, root)
 }
 
-/// Moves sections directly under the root to the end of `<metadata>`, in order, with the comments right above them.
+/// Moves the sections that are directly under the root to the end of `<metadata>`, in order, with the comments right
+/// above them.
 fn move_sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let metadata = root.elements().find(|e| e.name.node == "metadata");
     let inside = |name: &str| metadata.is_some_and(|m| m.elements().any(|e| e.name.node == name));
@@ -179,7 +180,8 @@ fn has_same_meaning(before: &DirectiveTree, after: &DirectiveTree) -> bool {
         && before.root.as_ref().map(comparable_meaning) == after.root.as_ref().map(comparable_meaning)
 }
 
-/// Returns the body as the compiler joins it.
+/// Returns the body in the form in which the compiler joins it: the texts of `<process>`, then the text after the
+/// fence.
 fn joined_body(tree: &DirectiveTree) -> String {
     let process = tree.root.iter().flat_map(Element::elements).filter(|e| e.name.node == "process");
     let parts = process.map(|e| e.text().node).chain([tree.body.node.clone()]).filter(|t| !t.is_empty());

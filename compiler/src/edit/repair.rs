@@ -28,9 +28,9 @@ pub struct Repairs {
     pub files: Vec<Repair>,
     /// Messages of diagnostics whose fix adds another diagnostic or removes none.
     pub unsafe_fixes: Vec<String>,
-    /// Number of fixes that were not tried, because the project has too many.
+    /// Number of fixes that were not tried, because the project has too many fixes.
     pub untried: usize,
-    /// Signed files, which a fix would change.
+    /// Signed files that have fixes. They stay unchanged, because a change would invalidate the signature.
     pub signed: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ fn candidates(found: &CheckReport) -> Vec<Candidate> {
             candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
         }
     }
-    // In a file with other errors, a word may have a meaning other than that of its replacement.
+    // In a file with errors, an old word may mean something other than its replacement.
     let reported: Vec<SourceId> =
         found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
     for (source, file) in found.sources.iter() {

@@ -66,7 +66,7 @@ struct Cache {
     parsed: Cell<usize>,
 }
 
-/// A cache whose sources were taken out, kept only to defer its drop.
+/// The rest of a cache after its sources were moved out. The owner decides when this memory is freed.
 #[derive(Clone, Default)]
 pub struct DeferredDrop {
     _cache: Option<Rc<Cache>>,
@@ -262,7 +262,7 @@ impl<'w> Items<'w> {
             return true;
         }
         let is_whole = listed.is_some() && !self.cache.unlisted.borrow().contains(&kind);
-        // An unreadable file exists.
+        // A file that cannot be read still exists.
         !is_whole && self.world.candidates(kind, id).map_or(true, |files| !files.is_empty())
     }
 
@@ -405,7 +405,8 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Adds a file to the sources and parses it, unless it is not text or its signature is invalid.
+    /// Adds a file to the sources and parses it. Reports a file that is too long, is not UTF-8 or has an invalid
+    /// signature, and does not parse it.
     fn open<T>(
         &self,
         located: LocatedFile,

@@ -36,7 +36,7 @@ pub struct Directive {
     /// values later.
     pub limits: Vec<DeclaredLimit>,
     pub context: ContextDecl,
-    /// `None` if the element is missing; an empty element grants nothing.
+    /// The grants of `<permissions>`; `None` if the element is missing. An empty element grants nothing.
     pub permissions: Option<Permissions>,
     pub hooks: Vec<Arc<HookDecl>>,
     pub continuation: Option<Spanned<ItemId>>,
@@ -61,7 +61,7 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Returns true if both requests have the same words, wherever they are written.
+    /// Returns true if both requests have equal values; their spans may differ.
     pub fn names_same_model(&self, other: &Self) -> bool {
         fn words(request: &ModelRequest) -> [Option<&str>; 4] {
             let ModelRequest { tier, id, provider, fallback, sampling: _ } = request;
@@ -108,7 +108,7 @@ pub struct GrantDecl {
     pub write: Vec<String>,
 }
 
-/// `<acknowledge risk="…">why</acknowledge>`
+/// An acknowledgement of a risk: `<acknowledge risk="…">why</acknowledge>`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Acknowledgment {
     pub risk: Spanned<String>,

@@ -29,7 +29,7 @@ pub fn is_own(file: &FileRef) -> bool {
 }
 
 impl<'t> FrontMatter<'t> {
-    /// Reads a file. `known` are the keys of a file in `.ai/`.
+    /// Reads a file. `known` are the allowed keys in a file of `.ai/`.
     pub fn read(file: &FileRef, text: &'t str, known: &[&str], found: &mut Diagnostics) -> Self {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
         let (is_own, metadata) = (is_own(file), parsed.tree.metadata);

@@ -30,11 +30,11 @@ pub struct HookDecl {
     pub enabled: bool,
     /// The condition as written (mapping form or one-line text), for the plan.
     pub condition_source: Option<Value>,
-    /// `None` means always.
+    /// The condition as written; `None` means that the hook always fires.
     pub condition: Option<Spanned<Expr>>,
-    /// [`HookDecl::condition`], compiled.
+    /// The compiled condition; `None` if the hook has no condition.
     pub compiled: Option<Condition>,
-    /// `None` only if the hook is disabled.
+    /// The action; `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub placeholders: HookPlaceholders,
     /// The knowledge that the hook fetches, if the id is static.
@@ -67,7 +67,7 @@ pub struct HookPlaceholders {
 pub struct HookInputPlaceholder {
     pub name: String,
     pub span: Span,
-    /// See [`HookFactPlaceholder::field`].
+    /// The field that contains the placeholder, in the form of [`HookFactPlaceholder::field`].
     pub field: String,
 }
 
@@ -114,16 +114,17 @@ pub struct OrderedHooks {
     excluding: OnceCell<ExcludingHooks>,
 }
 
-/// The hooks whose condition is false for most directives, by the text that the id of a directive must contain.
+/// The hooks whose condition requires that the id of the directive contains a certain text. The condition is false for
+/// most directives.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
-    /// For each hook, true if it is one of these hooks.
+    /// For each hook of the list, true if its condition requires such a text.
     is_excluding: Vec<bool>,
-    /// The last bytes of the text, with the index of the hook; sorted.
+    /// The last bytes of the required text of each such hook, with the index of the hook; sorted.
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last bytes of a text.
+/// The last bytes of a required text.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {
@@ -133,8 +134,9 @@ impl OrderedHooks {
         Self { hooks, places, excluding: OnceCell::new() }
     }
 
-    /// Returns, for each hook, true if a check of this directive can leave the hook out: the condition is false by the
-    /// id of the directive alone. Routing hooks, removed hooks and conditions on the model are never left out.
+    /// Returns, for each hook, true if a check of this directive can leave the hook out, because the id of the
+    /// directive alone makes the condition false. Routing hooks, removed hooks and conditions on the model are never
+    /// left out.
     pub fn excluded(&self, directive: &str) -> Vec<bool> {
         let ExcludingHooks { is_excluding, by_ending } = self.excluding.get_or_init(|| self.find_excluding());
         let mut excluded = is_excluding.clone();

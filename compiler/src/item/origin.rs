@@ -13,7 +13,7 @@ use crate::semantics::limits::{LimitSetting, LimitValue};
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclaredOrigin {
     pub by: OriginKind,
-    /// `None` for built-in values.
+    /// The span of the declaration; `None` for built-in values.
     pub span: Option<Span>,
 }
 
@@ -44,7 +44,8 @@ fn settings_of(id: &ItemId, node: &Node) -> Vec<LimitSetting<DeclaredOrigin>> {
     node.entries().iter().map(setting).collect()
 }
 
-/// The limits of the settings files: the layers of every directive below its own limits.
+/// The limits that settings files declare. They apply to every directive, with a lower precedence than the directive's
+/// own limits.
 pub struct SettingsLimits {
     pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
     pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,

@@ -16,7 +16,7 @@ pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
 /// Number of arguments for a trial filling, which finds the arguments that a template uses.
 const MAX_HINTED_ARGUMENTS: usize = 20;
-/// The commands of every front end. A declared command cannot have one of these names.
+/// The built-in commands of all front ends. A declared command cannot have one of these names.
 pub const BUILT_IN_COMMANDS: [&str; 28] = [
     "help",
     "exit",
@@ -48,7 +48,7 @@ pub const BUILT_IN_COMMANDS: [&str; 28] = [
     "copy",
 ];
 
-/// Maximum length in bytes of a name between braces.
+/// Maximum length in bytes of the name in a placeholder with braces, such as `{{name}}`.
 const MAX_NAME_BYTES: usize = 160;
 
 /// Keys of the front matter.

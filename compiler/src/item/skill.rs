@@ -23,7 +23,7 @@ pub const SKILL_TAG: &str = "skill";
 
 #[derive(Debug, Clone)]
 pub struct Skill {
-    /// The id is the name of the skill.
+    /// The `SKILL.md`. Its id is the name of the skill.
     pub file: FileRef,
     /// SHA-256 of the whole file, in lowercase hex.
     pub sha256: String,

@@ -65,7 +65,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     }
 }
 
-/// Returns the help for a shell script whose header follows a command.
+/// Returns the help for a shell script whose `# rye:` comment follows a command, where the comment is not read.
 fn late_header(text: &str) -> Option<String> {
     let is_code = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let mut after_code = text.lines().enumerate().skip_while(|(_, line)| !is_code(line));
@@ -79,7 +79,8 @@ fn late_header(text: &str) -> Option<String> {
     Some(format!("move the header of line {} above the first command", index + 1))
 }
 
-/// Reports parameters of a command that no argument of the command contains: the program never receives their values.
+/// Returns an error for each parameter of a command tool that no argument of its command contains as a placeholder: the
+/// program never receives the value.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
     let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();
@@ -99,8 +100,8 @@ fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), span: name.span }).collect()
 }
 
-/// Reports a built-in tool that the engine does not have, or that is reserved for another item. A program that embeds
-/// the engine may add built-in tools, so this diagnostic must not prevent a run.
+/// Returns the error for a built-in tool that the engine does not have, or that is reserved for another item. A program
+/// that embeds the engine may add built-in tools, so this error must not prevent a run.
 fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;
@@ -118,7 +119,7 @@ const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>",
 /// Programs for which these operators can be ordinary arguments.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
-/// Reports an argument of a command that only a shell would read as an operator or a variable.
+/// Returns the error for an argument of a command that only a shell would read as an operator or a variable.
 fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let mut arguments = tree.metadata.get("command")?.items().iter();
@@ -141,7 +142,8 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
 /// The constant with the description of a script.
 const DESCRIPTION: &str = "__tool_description__";
 
-/// Reports constants whose name is close to a known one. Older tools declare `__tool_type__`, which is ignored.
+/// Returns an error for each constant whose name is close to a known one. Older tools declare `__tool_type__`, which is
+/// ignored.
 fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ItemEdge, ItemGraph, ItemNode, Relation};
 use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
 
-/// Largest number of boxes that are drawn item by item.
+/// Largest number of boxes at the level [`DetailLevel::Items`].
 const MAX_ITEM_BOXES: usize = 60;
-/// Largest number of boxes at the second level of detail.
+/// Largest number of boxes at the levels [`DetailLevel::Mixed`] and [`DetailLevel::Folders`].
 const MAX_FOLDER_BOXES: usize = 90;
 /// Id and label of the box of the standard library.
 const LIBRARY: &str = "standard library";
@@ -17,7 +17,7 @@ const MAX_EDGE_LABELS: usize = 2;
 /// Relations that a view shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationFilter {
-    /// Directives that start others.
+    /// Directives that start other directives.
     Spawns,
     /// Extends chains and knowledge.
     Context,
@@ -120,7 +120,7 @@ impl ItemGraph {
         let at = |id: &str| cluster_of.get(id).and_then(|cluster| place.get(cluster.as_str())).copied();
         for edge in &self.edges {
             let (Some(from), Some(to)) = (at(&edge.from), at(&edge.to)) else { continue };
-            // Relations within a cluster are listed by the HTML page.
+            // Relations within a cluster are not drawn. The HTML page lists them.
             if from == to && edge.from != edge.to {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Bundle<'_> {
     }
 }
 
-/// The box that an item is drawn as.
+/// The box that stands for an item in a drawing.
 struct Cluster {
     id: String,
     label: String,

@@ -40,7 +40,8 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
-/// The schema of a tool, which keeps its address, and the size of the definition in one form.
+/// The schema of a tool, and the size of the tool's definition in one form. Holding the schema keeps its address valid
+/// as a key.
 type SharedDefinition = (Arc<Value>, TextSize);
 
 /// The form in which a model receives tool definitions, and the tokenizer that counts them.
@@ -50,7 +51,7 @@ fn definition_form(model: &PlannedModel) -> DefinitionForm {
     (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by)
 }
 
-/// Maximum number of resolved requests for a model that are kept. They are compared one by one.
+/// Maximum number of requests for a model whose results are kept. A lookup compares the requests one by one.
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
@@ -115,7 +116,7 @@ pub struct LowerContext<'i, 'w> {
     risks: RefCell<BTreeMap<String, Risk>>,
     /// Resolved requests for a model. Most directives of a project have one of a few requests.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
-    /// Sizes of tool definitions, by the schema of the tool, which many palettes share.
+    /// Sizes of tool definitions, by the address of the tool's schema and the form. Many palettes share a schema.
     definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), SharedDefinition>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
@@ -302,9 +303,10 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             self.items.record_reads(&known.reads);
             return known;
         }
-        // Don't warn about tools dropped from standard library wildcard grants; the plan lists them.
+        // Do not warn about tools that are dropped from a wildcard grant of the standard library; the plan lists them.
         let written = key.filter(|span| self.is_user_written(*span));
-        // No declared permissions and an empty set of permissions allow different primaries.
+        // Undeclared permissions have no entry by patterns: they allow other primaries than an empty set of
+        // permissions.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns: Option<Patterns> =
             patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect());
@@ -319,7 +321,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             let grants = &composed.permissions.as_ref()?.value.grants;
             grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
         };
-        // Depend on the resulting palette, not on its inputs.
+        // The directive depends on the resulting palette, not on the reads that the palette was built from.
         let mut built = self.items.untracked(|| self.build_palette(patterns.as_deref(), &place));
         if let Some(span) = written.filter(|_| !built.heavy.is_empty()) {
             let (tools, max_tokens) = (built.heavy.clone(), self.preload().max_tokens);

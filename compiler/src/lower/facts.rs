@@ -13,7 +13,7 @@ use crate::semantics::limits::{LimitName, Limits};
 /// The values of a thread that are known when its plan is made.
 pub struct PlanTimeFacts<'a> {
     pub composed: &'a Composed,
-    /// `None` if no inputs were given: then each declared input is unknown.
+    /// The values of the inputs; `None` if no inputs were given: then each declared input is unknown.
     pub inputs: Option<&'a Map<String, Value>>,
     /// The resolved model's id.
     pub model: &'a str,
@@ -80,7 +80,7 @@ fn limit_facts(limits: &Limits) -> Map<String, Value> {
     LimitName::ALL.into_iter().map(|name| (name.to_string(), limits.get(name))).collect()
 }
 
-/// Returns the first segment of a path.
+/// Returns the first segment of a path; `None` if the segment is a number.
 pub fn first_segment(path: &Path) -> Option<&str> {
     match path.segments.first()? {
         Segment::Name(name) => Some(name),

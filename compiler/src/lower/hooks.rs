@@ -29,7 +29,7 @@ pub fn lower(
     let mut traces = Vec::new();
     for hook in frame.composed.hooks.iter().chain(commands) {
         let (verdict, because) = explain_verdict(frame, hook);
-        // A disabled hook may have no action; it is not planned.
+        // A disabled hook without an action is not planned.
         let Some(mut plan) = hook.to_planned() else { continue };
         plan.verdict = verdict;
         let origin = origin::plan_origin(sources, &hook.origin());
@@ -51,7 +51,7 @@ pub fn explain_verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanV
     if hook.decl.condition.is_none() {
         return (PlanVerdict::Fires, "no condition".to_owned());
     }
-    // A condition that does not compile was already reported.
+    // The reader of hooks drops a hook whose condition does not compile, so every condition here is compiled.
     let Some(condition) = &hook.decl.compiled else {
         return (hook.verdict.clone(), describe_verdict(&hook.verdict));
     };

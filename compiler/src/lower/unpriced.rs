@@ -1,6 +1,6 @@
-//! Models without a known price: their cost is not counted, so a `spend` limit cannot bind (`language.md` 11). Such a
-//! model has no `prices` in its provider file, or the file does not list the model. A provider file with `prices: none`
-//! is deliberate and not reported.
+//! Models without a known price: their cost is not counted, so a `spend` limit has no effect (`language.md` 11). The
+//! price is unknown if the provider file has no `prices` for the model or does not list the model. A provider file with
+//! `prices: none` is deliberate and not reported.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, ModelError};

@@ -91,7 +91,8 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
             from_project.push(entry.key.node.clone());
         }
     }
-    // Prices, and models without a price, change the effect of a `spend` limit as much as the limit itself does.
+    // Prices that a project sets, and models that it lists without a price, change the effect of a `spend` limit as
+    // much as a change of the limit itself.
     let mut entries = node.get("models").map(Node::items).unwrap_or_default().iter();
     let sets_prices = entries.any(|model| match model.get(PRICES) {
         Some(prices) => is_partly_in_project(sources, prices),
@@ -262,7 +263,8 @@ impl ProviderReader<'_> {
         Some(Prices { input, output, cache_read, cache_write, long_prompt })
     }
 
-    /// Reads dollars per million tokens, as text or number.
+    /// Reads a price in dollars per million tokens, written as text or number, and returns it in nano-dollars. If the
+    /// field is missing, returns `otherwise`, and reports the field if `otherwise` is `None`.
     fn price(&mut self, node: &Node, field: &str, key: &str, otherwise: Option<u64>) -> Option<u64> {
         let Some(value) = node.get(field) else {
             if otherwise.is_none() {

@@ -14,7 +14,7 @@ use crate::semantics::glob::Glob;
 /// The tools of a world, each with the capability that executes it.
 #[derive(Debug, Default)]
 pub struct ToolIndex {
-    /// Sorted by capability.
+    /// The capability and the id of each tool, sorted by capability.
     tools: Vec<(String, ItemId)>,
     matches: RefCell<BTreeMap<String, Rc<PatternMatches>>>,
 }
@@ -43,7 +43,8 @@ impl ToolIndex {
             for place in &matches.places {
                 let here = (matches.specific, pattern.as_str());
                 let known = best.entry(*place).or_insert(here);
-                // The smaller text of two equally specific patterns wins, independent of the order in the file.
+                // Of two equally specific patterns, the pattern with the smaller text is used, so that the order in the
+                // file makes no difference.
                 if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {
                     *known = here;
                 }

@@ -1,5 +1,6 @@
-//! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints it and the machine
-//! reserves by it. No tokenizer yields more tokens than bytes, so bytes bound a text whose tokenizer is not built in.
+//! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints the bound, and the
+//! machine reserves money according to it. No tokenizer yields more tokens than bytes, so bytes bound a text whose
+//! tokenizer is not built in.
 
 use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 
@@ -9,7 +10,7 @@ pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
 pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
 /// Tokens that frame one tool definition.
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
-/// Tokens that frame one message, and each content block of it.
+/// Tokens that frame one message, or one content block of a message.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
 
 impl Tokenizer {
@@ -37,7 +38,8 @@ fn json_string_bytes(text: &str) -> u64 {
 }
 
 impl PlannedModel {
-    /// Returns an upper bound on the tokens of one message with a text of `text` tokens in `blocks` blocks.
+    /// Returns an upper bound on the tokens of one message with `blocks` content blocks, whose texts have `text` tokens
+    /// in total.
     pub fn bound_message(&self, text: u64, blocks: u64) -> u64 {
         MESSAGE_OVERHEAD_TOKENS.saturating_mul(blocks.saturating_add(1)).saturating_add(text)
     }
@@ -53,8 +55,8 @@ impl PlannedModel {
         }
     }
 
-    /// Returns the bound of [`PlannedModel::bound_head`] for a model with native tool use, by the bounds of the
-    /// definitions.
+    /// Returns the bound of [`PlannedModel::bound_head`] for a model with native tool use. `definitions` are the bounds
+    /// of the tool definitions.
     pub fn bound_native_head(&self, system: &str, definitions: impl IntoIterator<Item = u64>) -> u64 {
         let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         let mut sum = 0u64;

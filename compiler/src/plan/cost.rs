@@ -1,11 +1,12 @@
-//! Tokens and costs of a request. `rye plan` prints these figures and the machine reserves by them (`language.md` 11).
+//! Tokens and costs of a request. `rye plan` prints these figures, and the machine reserves money according to them
+//! (`language.md` 11).
 
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, PlannedModel, Tokenizer, ToolUse};
 use crate::semantics::money::{self, Nanos};
 
-/// Nano-dollars per million tokens.
+/// Prices of a model, in nano-dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
     pub input: u64,

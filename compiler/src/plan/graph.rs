@@ -31,7 +31,7 @@ pub enum Node {
     Tools,
     /// Truncates tool results to their limits and adds them to the conversation.
     Guard,
-    /// `rye_directive_return`.
+    /// Processes a call of `rye_directive_return`.
     Return,
     /// Checks before every request how full the context window is.
     Context,
@@ -140,7 +140,7 @@ impl Graph {
     }
 }
 
-/// Lists every outcome that a node can return; a *total* graph has an edge for each. Depends on the node alone.
+/// Lists every outcome that a node can return; a *total* graph has an edge for each. The list depends only on the node.
 pub fn outcomes_of(node: Node) -> &'static [Outcome] {
     use Outcome as O;
     match node {

@@ -12,7 +12,7 @@ use crate::world::Space;
 /// The origin of a part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// `None` for built-in parts and command line options.
+    /// The source line; `None` for built-in parts and command line options.
     pub place: Option<SourcePlace>,
     pub cause: OriginCause,
 }

@@ -138,8 +138,8 @@ impl ValueParts {
         items && fields
     }
 
-    /// Returns the type of the value at a path inside a value of type `kind`; `None` if any type is allowed there, or
-    /// no value.
+    /// Returns the type of the value at a path inside a value of type `kind`; `None` if any type is allowed at the
+    /// path, or if no value can exist there.
     pub fn kind_at(&self, kind: FieldType, path: &[Segment]) -> Option<FieldType> {
         let Some((first, rest)) = path.split_first() else { return Some(kind) };
         let part = match first {

@@ -80,7 +80,7 @@ fn is_zero(n: &u64) -> bool {
 pub enum LayerKind {
     Knowledge,
     Body,
-    /// The answer of an execute hook, available only at run time.
+    /// The text that an execute hook returns, available only at run time.
     Answer,
     /// The tools that a model without native tool use is offered.
     Tools,

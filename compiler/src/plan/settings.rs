@@ -55,7 +55,7 @@ pub struct RunSettings {
 pub struct SessionLimits {
     pub turns: u64,
     pub tokens: u64,
-    /// Nano-dollars.
+    /// Maximum spend, in nano-dollars.
     pub spend: u64,
     pub duration_seconds: u64,
 }

@@ -18,7 +18,7 @@ impl TextSize {
         Self { tokens: by.count(text), bound: by.bound(text) }
     }
 
-    /// Returns the size of both texts.
+    /// Returns the sum of two sizes.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { tokens: self.tokens.saturating_add(other.tokens), bound: self.bound.saturating_add(other.bound) }

@@ -17,7 +17,7 @@ pub struct InvalidArguments(pub String);
 pub struct ExecuteRequest {
     pub item_type: ItemType,
     pub item_id: ItemId,
-    /// An object; empty if left out.
+    /// The parameters of the call, as an object; empty if they are left out.
     pub parameters: Map<String, Value>,
     pub is_async: bool,
 }

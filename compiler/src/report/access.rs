@@ -15,17 +15,18 @@ use crate::report::closure::collect_starts;
 use crate::sandbox::{SandboxKind, ToolSandbox, only_reads_files, tool_sandbox};
 use crate::world::{ItemKind, World, WorldError};
 
-/// All files of the project.
+/// The entry of [`PlanAccess::write`] that represents all files of the project.
 const WHOLE_PROJECT: &str = "the project";
-/// All hosts of the public internet.
+/// The entry of [`PlanAccess::reach`] that represents all hosts of the public internet.
 const ANY_HOST: &str = "any host";
-/// The access of a server's program without a sandbox.
+/// The access of an MCP server's program without a sandbox.
 const UNSANDBOXED: &str = "anything (no sandbox)";
 
 /// The access of a thread, in four lists of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanAccess {
-    /// Folders that tools can write, `the project` for all of its files, `signatures` for the first lines of items.
+    /// Folders that tools can write. `the project` means all files of the project, `signatures` the first lines of
+    /// items.
     pub write: Vec<String>,
     /// Ids of the tools that run programs.
     pub run: Vec<String>,

@@ -145,7 +145,8 @@ impl CacheMapper<'_> {
         self.plan.definition_tokens(model).saturating_add(texts)
     }
 
-    /// Returns the end of the prefix that the next turn shares: the opening is sent again, unless a hook changes it.
+    /// Returns the end of the prefix that the next turn shares. `None` if it shares the whole opening: no hook changes
+    /// the opening before it is sent again.
     fn turn_end(&self) -> Option<(Cut, PrefixEnd)> {
         let hook = self.plan.hook_before_messages()?;
         Some((Cut::Message(0), self.hook_end(&hook.id)))
@@ -194,7 +195,8 @@ impl CacheMapper<'_> {
         system.or_else(|| self.first_change(self.message, &is_changed).map(|(offset, end)| (Cut::Message(offset), end)))
     }
 
-    /// Returns the first part of a message that differs in another thread, and its offset.
+    /// Returns the first part of a message that differs in the other request, and the offset of the part. `is_changed`
+    /// decides whether a fact differs.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {
@@ -237,7 +239,7 @@ fn count_before(view: &MessageView, offset: usize, by: Tokenizer) -> u64 {
     by.count(view.text.get(..offset).unwrap_or(&view.text))
 }
 
-/// Returns true if a placeholder has another text in the other thread.
+/// Returns true if the text of a placeholder differs in the other request. `is_changed` decides whether a fact differs.
 fn changes_text(placeholder: &PlaceholderView, is_changed: &dyn Fn(&str) -> bool) -> bool {
     match &placeholder.pending {
         RuntimePlaceholder::Fact { path, .. } => is_changed(path.split('.').next().unwrap_or(path)),

@@ -25,7 +25,8 @@ pub enum NoPlan {
 /// The plans of one directive.
 pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
-/// Compiles a directive without inputs; if inputs decide its route, once for each context.
+/// Compiles a directive without inputs. If inputs decide the route, compiles the directive once for each context
+/// instead.
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
@@ -53,7 +54,7 @@ pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
 pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
-    // Every link of a spawn chain must allow a start, so the roots bound all of them.
+    // Every link of a spawn chain must allow a start, so the grants of the roots bound the starts of all descendants.
     let bound = CapabilitySet::new(roots.iter().flat_map(|plan| granted_patterns(plan)));
     let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
     let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| startable_directives(plan, &all, &bound)).collect();

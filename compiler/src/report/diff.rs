@@ -39,8 +39,8 @@ pub struct PlanDiff {
     pub widened: bool,
     /// Input tokens of the first request.
     pub tokens: BeforeAfter<u64>,
-    /// Changed layers and tools, in the order of the new plan, then removed ones. They change the text sent, not the
-    /// permissions.
+    /// Layers and tools that changed, in the order of the new plan, then removed layers and tools. These changes affect
+    /// the text sent, not the permissions.
     pub parts: Vec<PartChange>,
     pub prefix: PrefixChange,
     pub capabilities: Vec<CapabilityChange>,
@@ -49,10 +49,10 @@ pub struct PlanDiff {
     /// All other changes, each with its direction.
     pub changes: Vec<PlanChange>,
     pub model: Option<BeforeAfter<String>>,
-    /// Parents, root first.
+    /// The extends chain, root first; null if the chain did not change.
     pub chain: Option<BeforeAfter<Vec<String>>>,
     pub cost: CostChange,
-    /// Differing directives that this one can start.
+    /// Differences in the directives that this directive can start.
     pub starts: Vec<PlanDiff>,
 }
 
@@ -65,14 +65,14 @@ pub struct BeforeAfter<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitChange {
     pub name: String,
-    /// Dollars for `spend`.
+    /// The value before the change, in dollars for `spend`.
     pub before: Option<Value>,
     pub after: Option<Value>,
     pub raised: bool,
     pub source: Option<SourceReport>,
 }
 
-/// Dollars; null if a side is missing, has no price, or has no bound.
+/// Costs in dollars on both sides; null if a side is missing, has no price, or has no bound.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostChange {
     pub first: BeforeAfter<Option<Value>>,
@@ -166,7 +166,7 @@ fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: D
     !tools::compare_tools(&trees).is_empty()
 }
 
-/// Pairs the plans of one directive on both sides by their inputs.
+/// Pairs the plans of one directive on both sides: two plans for equal inputs form a pair.
 fn pair_plans<'c>(
     was: &'c [Compilation],
     is: &'c [Compilation],
@@ -213,7 +213,7 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     found
 }
 
-/// Returns the change of a plan field, unless another change already covers the field.
+/// Returns the change of a plan field; `None` if another change already covers the field.
 fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);
@@ -289,7 +289,7 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         prefix: context::prefix_change(before, after),
         capabilities: capabilities::compare_capabilities(before, after),
         hooks: Vec::new(),
-        // A new directive raises no limits: its permissions are the change.
+        // A new directive has no changed limits: its permissions are reported as the change.
         limits: compare_limits(before, after),
         changes: Vec::new(),
         model: before_after(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),

@@ -31,7 +31,7 @@ pub struct RunEstimate {
     /// Part of `input` that is read from the provider's cache.
     pub cached: u64,
     pub output: u64,
-    /// `None` where the model has no price.
+    /// The cost in nano-dollars; `None` if the model has no price.
     pub cost: Option<Nanos>,
     pub stopped: StopReason,
 }
@@ -73,9 +73,10 @@ pub struct Forecast {
 /// Tokens at the start of every request that are byte-identical each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StablePrefix {
-    /// Identical in every thread of this plan: the palette, then the prompt up to its first placeholder.
+    /// Tokens that are identical in every thread of this plan: the palette, then the prompt up to its first
+    /// placeholder.
     pub constant: u64,
-    /// Identical in every turn of one thread.
+    /// Tokens that are identical in every turn of one thread.
     pub per_thread: u64,
 }
 
@@ -90,8 +91,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the tokens by which the upper bound on a turn's reply and results exceeds their assumed tokens. The
-    /// excess counts until the provider has reported the usage of the turn.
+    /// Returns the upper bound on the tokens of a turn's reply and results, minus the tokens that the forecast assumes
+    /// for them. This excess counts until the provider has reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)

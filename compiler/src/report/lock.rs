@@ -31,7 +31,7 @@ pub struct Lock {
 /// context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockEntry {
-    /// Null if no input was needed.
+    /// The inputs of the plan; null if the plan needs no input.
     pub inputs: Option<Map<String, Value>>,
     pub plan_id: String,
     /// Hashes by part: `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool

@@ -39,10 +39,10 @@ pub struct Matrix {
     /// Inputs that a condition reads, with one value for each set of values that all conditions treat alike; null means
     /// no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs for which no call was found, in the form of `contexts[].when`. Other calls have exactly
-    /// one region; a call for which one of these conditions holds may have no region.
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which the search found no call. A call for which
+    /// one of these conditions holds may belong to no region; every other call belongs to exactly one region.
     pub open: Vec<String>,
-    /// Combinations that were planned.
+    /// Number of combinations that were planned.
     pub combinations: usize,
     /// Contexts in the order of discovery.
     pub contexts: Vec<MatrixContext>,
@@ -155,8 +155,8 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
 }
 
 /// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept
-/// only if it is the same on every route and decides the route too; otherwise a call without a value is a case of its
-/// own.
+/// only if it is the same on every route and is already known when the route is chosen; otherwise a call without a
+/// value is examined separately.
 fn merge_declarations(all: &[Composed]) -> IndexMap<String, InterfaceField> {
     let routes: Vec<IndexMap<String, InterfaceField>> =
         all.iter().map(|composed| lower_fields(&composed.inputs)).collect();
@@ -199,7 +199,8 @@ fn routing_reads(all: &[Composed], name: &str) -> bool {
         .any(|condition| condition.paths().into_iter().any(|path| input_name(path).is_some_and(|read| read == name)))
 }
 
-/// Splits every input that a condition reads: by the literals that it is compared with, and by predicates.
+/// Splits every input that a condition reads: by the literals with which conditions compare the input, and by
+/// predicates.
 fn split_inputs<'f>(
     all: &[Composed],
     declared: &'f IndexMap<String, InterfaceField>,
@@ -236,7 +237,8 @@ fn split_inputs<'f>(
     split
 }
 
-/// Returns a value for an input that makes no difference.
+/// Returns a value for an input that makes no difference. `None` for an input with a default, and for an optional
+/// boolean, array or object.
 fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     if field.default.is_some() {
         return None;

@@ -56,7 +56,8 @@ pub struct Omission {
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
-    /// Token estimate, if the plan contains it; [`super::omissions::OmittedTokens`] has the others.
+    /// Token estimate, if the plan contains one; [`super::omissions::OmittedTokens`] has the estimates of the other
+    /// items.
     pub tokens: Option<u64>,
     pub place: Option<SourcePlace>,
 }

@@ -21,7 +21,7 @@ const MAX_LIMIT_BYTES: usize = 32;
 /// Upper bound on the cost of a tree of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorstCase {
-    /// `None` if nothing bounds the cost, or if no model has prices.
+    /// The bound in nano-dollars; `None` if nothing bounds the cost, or if no model has prices.
     pub cost: Option<Nanos>,
     pub set_by: CostBound,
 }
@@ -67,7 +67,7 @@ pub struct TurnBound {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadBound {
-    /// `None` if a hook may raise the limit.
+    /// The number of threads; `None` if a hook may raise the limit.
     pub threads: Option<u64>,
     pub set_by: ThreadBoundOrigin,
 }
@@ -155,7 +155,8 @@ impl Plan {
         self.palette.iter().any(is_execute) && grants.iter().any(|grant| may_run_tools(&grant.pattern))
     }
 
-    /// Returns the smallest upper bound of the limits that no hook may raise.
+    /// Returns the smallest upper bound on the turns that the limits `turns`, `tokens` and `spend` set. A limit that a
+    /// hook may raise sets no bound; `None` if none of the limits does.
     fn bound_turns_above(&self) -> Option<TurnBound> {
         let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
         let bounds = [
@@ -168,7 +169,8 @@ impl Plan {
         bounds.into_iter().flatten().filter(|bound| !self.can_raise(bound.set_by)).min_by_key(|bound| bound.turns)
     }
 
-    /// Returns the turns that the spend limit pays for if each one costs the least; `None` if a turn may be free.
+    /// Returns the turns that the spend limit pays for if each turn has the lowest possible cost; `None` if a turn may
+    /// be free.
     fn most_paid_turns(&self) -> Option<u64> {
         let least =
             self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.min_prompt_cost())).min()?;

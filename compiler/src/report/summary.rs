@@ -17,7 +17,7 @@ use crate::world::{World, WorldError};
 
 /// Width of a line of the summary, in characters, without its label.
 const LINE_CHARS: usize = 51;
-/// Decimals of a dollar in the summary.
+/// Number of decimal places of a dollar amount in the summary.
 const DOLLAR_DECIMALS: u32 = 4;
 
 /// The summary of a plan.
@@ -46,11 +46,11 @@ pub struct PlanSummary {
 /// Costs of a run in dollars, exact amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryCost {
-    /// Upper bound on the first request; null if the model has no price.
+    /// Upper bound on the cost of the first request; null if the model has no price.
     pub first: Option<Value>,
-    /// Estimate of a typical run; null if the model has no price.
+    /// Estimate of the cost of a typical run; null if the model has no price.
     pub typical: Option<Value>,
-    /// Upper bound on every run; null if nothing bounds it.
+    /// Upper bound on the cost of every run; null if nothing bounds the cost.
     pub worst: Option<Value>,
 }
 

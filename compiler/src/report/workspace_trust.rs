@@ -83,7 +83,7 @@ impl WorkspaceScan<'_, '_> {
         } else if let Some(what) = fetches_of_user(self.items, &action.node) {
             (TrustRequirementKind::UserSpace, what)
         } else {
-            // The trust in a directive covers its hooks.
+            // A hook of a directive needs no requirement of its own: trust in the directive covers its hooks.
             let how = describe_steering(&action.node).filter(|_| is_of_file)?;
             (
                 TrustRequirementKind::Hook,

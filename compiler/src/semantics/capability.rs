@@ -117,7 +117,7 @@ pub struct CapabilitySet {
 }
 
 impl CapabilitySet {
-    /// Creates a set from patterns in grant order; `search`, `load` and `/` are normalized as in section 9.
+    /// Creates a set from patterns in grant order; `search`, `load` and `/` are normalized (`language.md` 9).
     pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
         let compile = |written: String| {
             let glob = Glob::new(&normalize(&written).0);
@@ -147,7 +147,7 @@ impl CapabilitySet {
 pub struct CapabilityRequest<'a> {
     pub primary: Primary,
     pub item_type: ItemType,
-    /// `None` for a query.
+    /// The id of the item; `None` for a query.
     pub item_id: Option<&'a ItemId>,
     /// The space that the id resolved to; `None` if it was not looked up. Only the exceptions depend on the space.
     pub space: Option<Space>,
@@ -184,7 +184,7 @@ impl CapabilityRequest<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilityDecision {
     pub allow: bool,
-    /// The first matching pattern of the leaf, if one allows the action.
+    /// The first pattern of the thread itself that allows the action, if there is one.
     pub by: Option<String>,
     /// The requested capability.
     pub capability: String,

@@ -25,7 +25,7 @@ pub struct Condition {
     root: CompiledNode,
     /// The first segment of each path that the condition may read, without repeats.
     roots: Box<[Box<str>]>,
-    /// Texts that the fact `directive` must contain; without one of them, the condition is false.
+    /// Texts that the fact `directive` must contain. If it lacks one of the texts, the condition is false.
     directive_parts: Box<[Box<str>]>,
 }
 
@@ -77,7 +77,7 @@ enum CompiledNode {
 }
 
 impl CompiledNode {
-    /// Returns the value of a literal or of a list of literals only.
+    /// Returns the value of a literal, or of a list that contains only literals.
     fn literal(&self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value.clone()),

@@ -41,7 +41,8 @@ pub fn parse_scaled(text: &str, places: u8, excess: ExtraDigits) -> Result<i128,
         return Err(not_a_number());
     }
     let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0').collect();
-    // The number is 0.digits × 10^point; scaled, its first `keep` digits are before the decimal point.
+    // The number is 0.digits × 10^point. Multiplied by 10^places, it has its first `keep` digits before the decimal
+    // point.
     let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(exponent);
     let keep = point.saturating_add(i64::from(places));
     let mut value: i128 = 0;

@@ -28,11 +28,11 @@ enum GlobShape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Literal(char),
-    /// `?`
+    /// `?`: any single character.
     One,
-    /// `*`; never two in a row.
+    /// `*`: any number of any characters. Two of these tokens never follow each other.
     Run,
-    /// `[seq]`, `[!seq]`: inclusive ranges.
+    /// `[seq]`, `[!seq]`: a single character inside or outside of inclusive ranges.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,

@@ -28,7 +28,7 @@ pub struct HookPlace {
 /// The reason why a hook is removed before any condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalReason {
-    /// `enabled: false`.
+    /// The hook has `enabled: false`.
     Disabled,
     /// The candidate at this index has the same id and replaces it.
     Replaced { by: usize },
@@ -48,7 +48,7 @@ pub fn default_layer(source: &HookSource) -> f64 {
 /// The layer of hooks that always run and never answer.
 pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
-/// Returns the candidates in evaluation order; removed ones are kept in their place.
+/// Returns the candidates in evaluation order; removed candidates keep their position in this order.
 pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());
@@ -108,12 +108,13 @@ impl<'h> HooksById<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Returns the replacement of a candidate: a project's hook before a user's, both before the built-in one.
+    /// Returns the index of the hook that replaces a candidate: of the project's hooks, else of the user's hooks.
     fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {
             HookSource::Builtin => project().or_else(|| self.user.get(hook.id).copied()),
-            // If both replace one built-in hook, the project's wins, as for all items.
+            // If a project's hook and a user's hook replace the same built-in hook, the project's hook wins, as for all
+            // items.
             HookSource::User if self.built_in.contains_key(hook.id) => project(),
             HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
         }

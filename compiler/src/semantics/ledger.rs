@@ -43,7 +43,8 @@ pub enum Operation {
     /// reservation already contains the money.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
-    /// Ends a thread with live children: it can no longer spend or reserve, and is released with its last child.
+    /// Ends a thread that has live children. The thread can no longer spend or reserve, and its account is released
+    /// after the release of its last child.
     Drain { thread: String },
     /// Closes an account: the parent books the account's spend, and the rest of the reservation is free again.
     Release { thread: String },
@@ -171,7 +172,7 @@ impl Ledger {
     fn issue(&mut self, thread: &str, attempt: &str, worst_case: Nanos) -> Result<LedgerReply, Refusal> {
         let worst_case = non_negative(worst_case)?;
         let account = self.open_account(thread)?;
-        // Issuing the same attempt again replaces the first amount.
+        // If the attempt was issued before, the new amount replaces its first amount.
         let left = account.remaining().saturating_add(account.issued(attempt));
         if worst_case > left {
             return Err(Refusal::MoreThanIsLeft { requested: worst_case, left });
@@ -237,7 +238,8 @@ impl Ledger {
         if between.is_empty() {
             return Ok(LedgerReply::Done);
         }
-        // The reservation moves with the thread: every account in between reserves that amount less.
+        // The reservation moves with the thread, so the reservation of every account in between decreases by its
+        // amount.
         self.update(&old, |account| account.remove_child(held))?;
         for account in &between {
             self.update(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
@@ -292,7 +294,7 @@ impl Ledger {
         self.release_if_drained(&parent)
     }
 
-    /// Releases an account that only waited for the release of its last child.
+    /// Releases an account if it is draining and has no live children left.
     fn release_if_drained(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
         let account = self.account_of(thread)?;
         if account.status() == AccountStatus::Draining && account.children() == 0 {
@@ -312,7 +314,7 @@ impl Ledger {
         self.accounts.get(thread).ok_or_else(|| Refusal::NoSuchThread { thread: thread.to_owned() })
     }
 
-    /// Returns an account that can still book spend.
+    /// Returns an account that can still book spend; refuses a released account.
     fn live_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.account_of(thread)?;
         match account.status() {
@@ -321,7 +323,7 @@ impl Ledger {
         }
     }
 
-    /// Returns an account that can still issue and reserve.
+    /// Returns an account that can still issue attempts and reserve money; refuses a draining or released account.
     fn open_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.live_account(thread)?;
         match account.status() {

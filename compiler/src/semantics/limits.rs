@@ -61,9 +61,9 @@ impl fmt::Display for LimitName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub turns: u64,
-    /// Input and output tokens together.
+    /// Maximum tokens, input and output together.
     pub tokens: u64,
-    /// Nano-dollars.
+    /// Maximum spend, in nano-dollars.
     pub spend: Nanos,
     pub spawns: u64,
     pub depth: u64,
@@ -93,7 +93,7 @@ impl Limits {
         if name == LimitName::Spend { self.spend.to_json() } else { Value::from(self.number(name)) }
     }
 
-    /// Returns the six limits of section 13, with dollars as a number.
+    /// Returns the six limits of `rye eval` (`language.md` 13); `spend` is a number of dollars.
     pub fn to_json(&self) -> Map<String, Value> {
         LimitName::ALL
             .into_iter()
@@ -160,7 +160,7 @@ pub struct LimitSetting<S> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum LimitValue {
-    /// From JSON or YAML.
+    /// A value from JSON or YAML.
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
@@ -359,13 +359,13 @@ pub struct Cost {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cached_tokens: u64,
-    /// Nano-dollars.
+    /// The amount spent, in nano-dollars.
     pub spend: Nanos,
     pub elapsed_seconds: u64,
 }
 
 impl Cost {
-    /// Returns the facts of section 7, with older aliases.
+    /// Returns the usage as the fact `cost` (`language.md` 7); `spend` is in dollars.
     pub fn to_facts(&self) -> Value {
         serde_json::json!({
             "turns": self.turns,
@@ -384,7 +384,7 @@ pub struct Exceeded {
     pub name: LimitName,
     /// The code, such as `turns_exceeded`.
     pub limit_code: String,
-    /// In dollars for `spend`.
+    /// The usage that reached the limit; in dollars for `spend`.
     pub current_value: Value,
     pub current_max: Value,
 }
@@ -405,8 +405,8 @@ pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &
     let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
     let is_left = amounts.is_some_and(|(value, max)| value < max);
     let rest = match limit_code {
-        // A thread stops before its money is used up, if the rest, after reservations of children, cannot pay for
-        // another call.
+        // A thread stops before its money is used up if the rest cannot pay for another call. Reservations of children
+        // are not part of the rest.
         "spend_exceeded" if is_left => ", and the remaining amount cannot pay for another call",
         "duration_seconds_exceeded" if is_left => ", and the next wait is longer than the remaining time",
         _ => "",

@@ -97,7 +97,7 @@ impl Nanos {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Returns the cost of tokens at this price per million tokens, rounded up.
+    /// Returns the cost of tokens at this price per million tokens, rounded up; `None` on overflow.
     pub fn per_million(self, tokens: u64) -> Option<Self> {
         call_cost(&[(self, tokens)])
     }

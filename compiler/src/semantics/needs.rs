@@ -20,7 +20,7 @@ pub fn fold_case(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the reason why a path of a grant opens no folder of the project; `None` if the path opens a folder.
+/// Returns the reason why the path of a `write` attribute cannot be granted as a folder; `None` if it can.
 pub fn write_path_error(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {

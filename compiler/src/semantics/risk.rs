@@ -103,7 +103,7 @@ pub struct RiskTableError {
     pub message: String,
 }
 
-/// The patterns of section 9: the table that applies without a file.
+/// The built-in table, which applies if there is no file (`language.md` 9).
 const BUILT_IN: [(Tier, &[&str]); 4] = [
     (Tier::Unrestricted, &["rye.*"]),
     (
@@ -209,12 +209,12 @@ impl RiskTable {
         self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
-    /// Returns the patterns, as capabilities are spelled.
+    /// Returns the patterns in normalized form, in which capabilities are spelled.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.normal.as_str())
     }
 
-    /// Returns the patterns of one tier, as capabilities are spelled.
+    /// Returns the patterns of one tier in normalized form, in which capabilities are spelled.
     pub fn patterns_of(&self, tier: Tier) -> impl Iterator<Item = &str> {
         self.rules.iter().filter(move |rule| rule.tier == tier).map(|rule| rule.normal.as_str())
     }
@@ -265,7 +265,7 @@ impl RiskTable {
             return self.risk(None);
         }
         let decides = |rule: &RiskRule, reach: &PatternReach<'_>| {
-            // The narrower of the two reaches is their intersection.
+            // If one reach covers the other, the covered reach is their intersection.
             let common = if reach.covers(grant) {
                 grant
             } else if grant.covers(reach) {
@@ -283,8 +283,8 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if the rule decides some capability that the grant reaches. Returns true as well if the check is
-    /// too complex.
+    /// Returns true if the rule decides the risk of some capability that the grant matches, or if this is too complex
+    /// to check.
     fn decides_part_of(&self, rule: &RiskRule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self
@@ -313,7 +313,7 @@ impl RiskTable {
     }
 }
 
-/// The reach of a pattern without wildcards other than one `*` at its end.
+/// The reach of a pattern that has no wildcard, or only one `*` at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PatternReach<'p> {
     literal: &'p str,
@@ -324,7 +324,8 @@ struct PatternReach<'p> {
 const ALPHABET_SIZE: usize = 65;
 
 impl<'p> PatternReach<'p> {
-    /// Returns the reach of a grant such as `rye.execute.tool.x*`, whose wildcard is inside of the id.
+    /// Returns the reach of a grant such as `rye.execute.tool.x*`, whose wildcard is inside of the id; `None` for other
+    /// grants.
     fn of(pattern: &'p str) -> Option<Self> {
         let literal = pattern.strip_suffix('*')?;
         let inside_an_id = ItemType::ALL.iter().any(|kind| {
@@ -350,7 +351,7 @@ impl<'p> PatternReach<'p> {
     }
 }
 
-/// Returns true if all segments have valid characters and only the last one may be empty.
+/// Returns true if a text has only valid characters of ids, and no segment except the last one is empty.
 fn is_id_text(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.chars().all(fits) && !text.starts_with('.') && !text.contains("..")

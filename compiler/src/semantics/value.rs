@@ -37,7 +37,7 @@ impl Type {
         })
     }
 
-    /// The names that a declaration may use, in the order of the language page.
+    /// The names that a declaration may use, in the order of the language reference.
     pub const NAMES: [&'static str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
     /// Returns the narrowest type of a value: `2.0` is an integer, because numbers compare by value.
@@ -181,7 +181,8 @@ impl Num {
         float(self.to_f64() / other.to_f64())
     }
 
-    /// Returns the remainder of the division rounded toward zero. The remainder has the sign of the left operand.
+    /// Returns the remainder of the division rounded toward zero, with the sign of the left operand. `None` for a
+    /// division by zero.
     pub fn checked_remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
@@ -227,7 +228,8 @@ fn float(f: f64) -> Option<Num> {
 #[expect(clippy::cast_precision_loss, reason = "the quotient is rounded here, once")]
 fn nearest_quotient(a: i128, b: i128) -> f64 {
     let (dividend, divisor) = (a.unsigned_abs(), b.unsigned_abs());
-    // Scale by as many bits as fit, more than a float holds. The remainder only decides ties.
+    // The dividend is scaled by as many bits as fit, which is more than a float holds, so the remainder only decides
+    // ties.
     let places = dividend.leading_zeros();
     let scaled = dividend << places;
     let quotient = scaled.checked_div(divisor).unwrap_or(0) | u128::from(scaled.checked_rem(divisor) != Some(0));
@@ -285,7 +287,7 @@ pub enum JsonError {
     IntegerTooLarge(String),
 }
 
-/// Parses JSON, but rejects integers that would silently become floats (section 4). `-0` is the integer 0.
+/// Parses JSON, but rejects integers that would silently become floats (`language.md` 4). `-0` is the integer 0.
 ///
 /// # Errors
 /// The text is not JSON, nests deeper than 127 levels, or holds an integer outside −2⁶³ … 2⁶⁴−1.
@@ -294,7 +296,8 @@ pub fn parse_json(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(&checked).map_err(|e| JsonError::Syntax(e.to_string()))
 }
 
-/// Checks every number token outside of strings. The parser rejects a text that is not JSON later.
+/// Rejects integers out of range, and replaces `-0` by ` 0`, outside of strings. The parser rejects a text that is not
+/// JSON later.
 fn check_integers(text: &str) -> Result<Cow<'_, str>, JsonError> {
     let bytes = text.as_bytes();
     let mut negative_zeros = Vec::new();

@@ -37,7 +37,7 @@ pub enum ArgvPlaceholder<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct FillValues<'a> {
     pub parameters: &'a Map<String, Value>,
-    /// Values of the [`RUNTIME_NAMES`] names.
+    /// Values of the names in [`RUNTIME_NAMES`].
     pub runtime: &'a BTreeMap<&'static str, String>,
     /// The declared variables that are set.
     pub environment: &'a BTreeMap<String, String>,

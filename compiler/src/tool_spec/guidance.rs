@@ -26,7 +26,8 @@ impl ToolSpecReader {
             .collect()
     }
 
-    /// Checks a line of the system prompt: it is not empty, has no line break, and is not too long.
+    /// Returns a line for the system prompt, trimmed; reports a line that is empty, contains a line break or is too
+    /// long.
     fn check_prompt_line(&mut self, key: &str, text: &str, most: usize, span: Span) -> Option<String> {
         let text = text.trim();
         let reason = if text.is_empty() {

@@ -13,7 +13,7 @@ use super::read::{TemplateScope, ToolSpecReader};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpSpec {
     pub method: Method,
-    /// Values of placeholders are percent-encoded.
+    /// The URL. Values of its placeholders are percent-encoded.
     pub url: String,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub headers: IndexMap<String, String>,

@@ -28,7 +28,7 @@ enum SchemaAuthor {
 }
 
 /// Returns true if the parameters are under another key, or directly under `parameters`; `has_faults` is true if the
-/// schema has faults. The fault is reported once, and not for each placeholder too.
+/// schema has faults. Such parameters are reported once, and not again for each placeholder.
 fn are_misplaced(node: &Node, has_faults: bool) -> bool {
     match node.get("parameters") {
         Some(schema) => has_faults && schema.get("properties").is_none(),

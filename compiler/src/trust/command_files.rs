@@ -194,9 +194,9 @@ pub struct CallValues<'a> {
     pub environment: &'a BTreeMap<String, String>,
 }
 
-/// Returns the words of a command tool that may name project files, relative to the project; `tool_path` is the path of
-/// the tool's file. If `call` is `None`, placeholders have no values: a word with a placeholder counts as the folder at
-/// its start, so that the result covers the files of every call.
+/// Returns the words that may name project files in the command of a tool, relative to the project; `tool_path` is the
+/// path of the tool's file. If `call` is `None`, placeholders have no values: a word with a placeholder counts as the
+/// folder at its start, so that the result covers the files of every call.
 pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
@@ -215,19 +215,19 @@ pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'
     files_of_command(&parts)
 }
 
-/// Returns the words of a command without placeholders that may name project files.
+/// Returns the words that may name project files in a command without placeholders.
 pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<String> {
     files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
 }
 
-/// Returns the words of a shell text that may name project files.
+/// Returns the words that may name project files in a shell text.
 pub fn files_of_shell_text(text: &str) -> Vec<String> {
     let mut words = FileWords::default();
     words.add_text(&without_markers(text), 0);
     words.finish()
 }
 
-/// Returns the words of the value of a variable that may name project files.
+/// Returns the words that may name project files in the value of a variable.
 pub fn files_of_value(value: &str) -> Vec<String> {
     let mut words = FileWords::default();
     let value = without_markers(value);
@@ -263,7 +263,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Marks the start of every word in a value.
+/// Returns a value with a [`VALUE_START`] at the start of each part that could be a word.
 fn with_markers(value: &str) -> String {
     let mut marked = String::from(VALUE_START);
     for c in without_markers(value).chars() {

@@ -23,9 +23,10 @@ use crate::world::{ItemKind, Space};
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Capabilities whose effect needs a further authorization: a child has its own trust requirements.
+/// Prefixes of capabilities that need no requirement if the chain inherits its permissions: a started thread has trust
+/// requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
-/// The kinds of items that a thread can be given.
+/// The kinds of items whose grants can reach the user space.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
@@ -97,13 +98,13 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
     let mut found = Vec::new();
     for (index, hook) in plan.hooks.iter().enumerate() {
         let is_steering = hook.space == Space::Project && hook.is_live() && !needs_trust(hook);
-        // The extends chain covers the hooks of a directive.
+        // A hook of a directive needs no requirement of its own: trust in the extends chain covers the hook.
         let is_of_file = !matches!(hook.source, HookSource::Directive { .. });
         let Some(how) = describe_steering(&hook.action).filter(|_| is_steering && is_of_file) else { continue };
         let what = format!("{how} in a thread that is granted {}", wide.join(", "));
         found.push(requirement_of_hook(plan, (index, hook), &what, traces));
     }
-    // The manifest is sorted by id, with the spaces of an id in their order.
+    // Entries with the same id are adjacent in the manifest, in the order of their spaces.
     for same in plan.manifest.chunk_by(|one, next| one.kind == next.kind && one.id == next.id) {
         let [first, _, ..] = same else { continue };
         if first.kind == ItemKind::Knowledge && first.space == Some(Space::Project) {
@@ -167,8 +168,8 @@ pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRe
     }
 }
 
-/// Returns the requirement of a directive that declares no permissions. The permissions depend on the thread that
-/// starts the directive.
+/// Returns the requirement of a directive that declares no permissions, because they depend on the thread that starts
+/// it. `None` if the chain declares permissions or has no project file.
 pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();

@@ -24,7 +24,7 @@ use crate::world::ItemKind;
 /// Maximum distance in characters between a call's name and its arguments.
 const MAX_ARGUMENT_DISTANCE: usize = 2000;
 
-/// The thread tool, whose own argument names another item.
+/// The thread tool, which starts the directive that its argument names.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
 /// The pattern of an argument as written in prose, Python and JSON.
@@ -68,7 +68,7 @@ impl BodyCallChecker {
                 }
             } else if primary.is_none() && (called || !is_negated(body.get(..at).unwrap_or_default())) {
                 let span = body_span(leaf, at, name.len());
-                // In prose, a word that is no tool may be anything.
+                // A word without parentheses or a backtick may be an ordinary word instead of the name of a tool.
                 let is_marked = called || before == Some('`');
                 let tool = self.check_tool_name(items, composed, (name, is_marked), span, found);
                 if let Some((id, arguments)) = tool.zip(CallArguments::read(bounded(after))) {
@@ -87,7 +87,8 @@ impl BodyCallChecker {
         starts
     }
 
-    /// Checks the name of a tool; an unknown name is reported if it is marked as one. Returns the tool's id.
+    /// Checks the name of a tool. Reports an unknown name if the text marks it as the name of a tool. Returns the
+    /// tool's id.
     fn check_tool_name(
         &mut self,
         items: &Items<'_>,
@@ -277,7 +278,8 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
     }
 }
 
-/// Converts arguments of a body to a call; their offsets count from `start` in the body.
+/// Converts the arguments of a call that a body describes. The offsets in `arguments` are relative to `start` in the
+/// body.
 fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, complete: bool, span: Span) -> LiteralCall {
     let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
         name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),
@@ -387,7 +389,7 @@ fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     Span::new(body.source, start, start + length)
 }
 
-/// Reports literal URLs and paths of built-in tools that the grants do not allow.
+/// Reports literal URLs and paths in calls of built-in tools that the grants do not allow.
 fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
     let ToolKind::Builtin { name } = &tool.spec.kind else { return };
     for argument in &call.arguments {
@@ -398,7 +400,7 @@ fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mu
                 let Some(permissions) = permissions else { continue };
                 let (_, net) = granted_places(&permissions.value, &tool.file.id);
                 let host = url_host(value);
-                // If the grants open no host, another check reports the grants.
+                // If the grants allow no host, another check reports the grants.
                 if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
                     continue;
                 }

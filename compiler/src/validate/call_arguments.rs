@@ -96,7 +96,8 @@ impl<'t> ArgumentReader<'t> {
         found
     }
 
-    /// Reads named arguments up to `end`.
+    /// Reads named arguments up to and including `end`. `None` if an argument has no name, or if the arguments have
+    /// another form.
     fn arguments(&mut self, end: char, depth: usize) -> Option<CallArguments> {
         let mut read = CallArguments { list: Vec::new(), complete: true };
         loop {
@@ -140,7 +141,7 @@ impl<'t> ArgumentReader<'t> {
         let start = self.at;
         let read = if depth > MAX_DEPTH { None } else { self.literal(depth) };
         self.skip_space();
-        // A literal ends where its argument ends.
+        // A literal must be the whole value: if other text follows, the value is not literal.
         let ends = self.rest().is_empty() || self.rest().starts_with([',', ')', ']', '}']);
         read.filter(|_| ends).unwrap_or_else(|| {
             self.at = start;

@@ -177,7 +177,7 @@ impl PatternMatcher {
                 if !is_compatible_with_head(pattern, &head) {
                     continue;
                 }
-                // A grant of all skills holds for projects without skills too.
+                // A grant of all skills is valid in projects without skills too.
                 if kind == ItemType::Skill && pattern == "rye.fetch.skill.*" {
                     return true;
                 }
@@ -245,7 +245,7 @@ impl PatternMatcher {
         near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
     }
 
-    /// Suggests the capability of an item whose dotted id stands alone: `rye.bash.bash`.
+    /// Suggests the capability of an item if only the dotted id of the item is written: `rye.bash.bash`.
     fn suggest_with_primary(&mut self, items: &Items<'_>, id: &str) -> Option<String> {
         const HEADS: [&str; 3] = ["rye.execute.tool", "rye.execute.directive", "rye.fetch.knowledge"];
         let own = id.strip_prefix("rye.").unwrap_or(id);
@@ -341,7 +341,7 @@ fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
     ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }
 
-/// Returns the folders and hosts that the grants of a tool open.
+/// Returns the folders and hosts that the grants of a tool allow.
 pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
     let capability = format!("rye.execute.tool.{}", tool.dotted());
     let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);
@@ -381,8 +381,9 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook that have no effect. The action of the hook uses no item; or the hook is declared in a
-/// hook file, and its action names one fixed item, which needs no grant unless the action starts a directive.
+/// Reports the grants of a hook that have no effect, in two cases: the action of the hook uses no item; or the hook is
+/// declared in a hook file and its action names one fixed item, which needs no grant unless the action starts a
+/// directive.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

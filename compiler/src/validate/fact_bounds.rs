@@ -29,7 +29,7 @@ use crate::world::ItemKind;
 pub enum BoundCause {
     Limits,
     Grants,
-    /// The fact is a fraction.
+    /// The fact is a fraction of the context window, which `MAX_USAGE_RATIO` bounds.
     Fraction,
     /// The maximum of repeated attempts of a call.
     Retries,
@@ -136,8 +136,9 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound on a fact that a limit implies. A hook that raises the limit removes the bound. If `is_usual`
-    /// is true, the bound assumes that no request uses several times the token limit.
+    /// Returns the bound that a limit implies for a fact; a hook that raises the limit raises the bound. `None` if no
+    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. If `is_usual` is true, the
+    /// bound assumes that no request uses several times the token limit.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,

@@ -70,7 +70,8 @@ pub fn condition_paths(expr: &Expr) -> Vec<(&Path, Span)> {
     all
 }
 
-/// Collects the compared arithmetic that consists of unknown facts alone: an item id without quotes.
+/// Collects compared expressions that are arithmetic over unknown facts only. Such an expression is probably an item id
+/// without quotes.
 fn collect_unquoted_texts(expr: &Expr, point: &HookPointRow, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Compare { left, right, .. } => {
@@ -208,8 +209,8 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
-/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. This
-/// reads the knowledge, so a plan calls it only for hooks that fire.
+/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. The
+/// check reads the knowledge, so compiling a plan calls it only for hooks that fire.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -260,8 +261,8 @@ fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     check_condition_types(hook, &input, &output, found);
 }
 
-/// Compiles a condition that reads inputs or outputs again, with their types. `input` and `output` return the type of
-/// the value at a path inside the input or output of that name; the path is empty for the whole value.
+/// Compiles a condition again with the types of the inputs and outputs that it reads. `input` and `output` return the
+/// type of the value at a path inside the input or output of that name; the path is empty for the whole value.
 pub fn check_condition_types(
     hook: &HookDecl,
     input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,
@@ -300,7 +301,8 @@ pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnosti
     }
 }
 
-/// Reports text of the model or a tool in a parameter of a command, because it could inject a command.
+/// Reports a parameter of a command that contains text of the model or of a tool, because such a text could inject a
+/// command.
 fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
     else {
@@ -368,7 +370,7 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
 }
 
 /// Checks the parameters of a directive or tool that a hook calls. Composes the called directive, so only `check` calls
-/// this.
+/// this function.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };
@@ -382,7 +384,7 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Reports parameters of a call that a hook reads although no tool has them. If the condition requires certain tools,
-/// only their parameters count. This reads the tools, so only `check` calls it.
+/// only the parameters of these tools count. The function reads the tools, so only `check` calls it.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
@@ -493,7 +495,8 @@ fn literal_text(expr: &Expr) -> Option<&str> {
     if let ExprKind::Literal(Value::String(text)) = &expr.kind { Some(text) } else { None }
 }
 
-/// Returns the tools with the ids or names that a fact of calls is compared with.
+/// Returns the tools with the ids or names that `fact` is compared with. `None` if another fact or a non-literal is
+/// compared, or if there is no such tool.
 fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<ItemId>> {
     let by_name = match fact.to_string().as_str() {
         "call.item_id" => false,

@@ -79,7 +79,8 @@ impl HookUses {
             // `--model` may select any model.
             let depends = matches!(hook.verdict, PlanVerdict::Depends { .. }) || reads_model(decl);
             let never = matches!(hook.verdict, PlanVerdict::Never { .. }) && !depends;
-            // Hooks of files are all checked at the end, recorded or not.
+            // All hooks of hook files are checked at the end, so a hook of a file that never fires need not be
+            // recorded.
             if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
@@ -161,8 +162,8 @@ impl HookUses {
     }
 
     /// Records a directive that could not be composed. The hooks of its chain count as firing, as far as the chain can
-    /// be followed, and so do the hooks of files whose condition is not false for its id. If a link cannot be read, any
-    /// hook may fire.
+    /// be followed. Hooks of hook files count as firing if their condition is not false for the id of the directive. If
+    /// a link cannot be read, any hook may fire.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
@@ -423,7 +424,7 @@ fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
     (format!("{because}{values}"), part.map_or(span, |(span, _)| span))
 }
 
-/// Returns a fact that is a boolean and compared with a text, with that text.
+/// Returns a boolean fact that a condition compares with the text `true` or `false`, and this text.
 fn quoted_boolean<'e>(point: &HookPointRow, condition: &'e Expr) -> Option<(&'e Path, &'e str)> {
     match &condition.kind {
         ExprKind::Compare { left, right, .. } => [(left, right), (right, left)].into_iter().find_map(|(fact, text)| {

@@ -48,7 +48,7 @@ impl CheckSession {
 pub(super) struct CheckCache {
     pub reports: UnitReports,
     pub memo: PatternMemo,
-    /// Number of cached pattern answers and palettes after the last eviction.
+    /// Numbers of cached match results of patterns and of cached palettes after the last eviction.
     pub sizes_after_eviction: (usize, usize),
     pub analyses: ProjectAnalyses,
     pub lowered: LowerCache,
@@ -63,7 +63,8 @@ pub(super) struct ProjectAnalyses {
 }
 
 impl CheckCache {
-    /// Drops invalidated results. Adds patterns that now match other items to the changes.
+    /// Drops invalidated results, and adds the patterns that now match other items to the changes. Returns the rest,
+    /// and a matcher that knows the match results of the previous check.
     pub fn invalidate(
         mut self,
         items: &Items<'_>,
@@ -107,10 +108,10 @@ impl CheckCache {
     }
 }
 
-/// Slack before an eviction: entries beyond twice the number that the last eviction left.
+/// The next eviction starts at this number of entries beyond twice the number that the last eviction left.
 const EVICTION_SLACK: usize = 100;
 
-/// The items of each kind that is checked as a unit, as the world lists them.
+/// A list for each kind in [`UNIT_KINDS`]: the items of the kind, as the world lists them.
 pub(super) type UnitLists = [Arc<[Entry]>; 5];
 
 /// An item of the project that is checked on its own.
@@ -134,8 +135,8 @@ struct Chunk {
 }
 
 impl UnitReports {
-    /// Updates the results of these units: keeps the cached results whose dependencies did not change, and computes the
-    /// other results with `ask`.
+    /// Updates the results of the units in `lists`: keeps the cached results whose dependencies did not change, and
+    /// computes the other results with `ask`.
     pub fn update(
         &mut self,
         items: &Items<'_>,
@@ -197,7 +198,8 @@ impl UnitReports {
             };
             let block =
                 |units: &[(ItemKind, &ItemId)]| Chunk { reports: units.iter().map(&mut share).collect(), merged: None };
-            // Merging into an existing chunk is slower than scanning another one.
+            // A chunk has fewer units than there are chunks, because merging one unit takes longer than scanning one
+            // chunk.
             self.blocks = units.chunks((units.len().isqrt() / 2).max(1)).map(block).collect();
             self.unnamed = knowledge_use::UnreferencedKnowledge::default();
         }

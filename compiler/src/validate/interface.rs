@@ -30,7 +30,7 @@ pub struct InputUses {
     unused: BTreeMap<Span, String>,
     inputs: DeclaredTypes,
     outputs: DeclaredTypes,
-    /// True if a directive could not be fully read, because it may declare any input.
+    /// True if a directive could not be read completely: such a directive may declare any input.
     incomplete: bool,
 }
 
@@ -262,7 +262,8 @@ impl HookInputs {
         let mut read: Vec<_> =
             composed.hooks.iter().filter(is_evaluated).map(|h| self.inputs_read_by(items, &h.decl)).collect();
         if composed.scope == HookScope::Possible {
-            // The condition of a hook for other directives reads inputs too.
+            // A hook that the composition leaves out, because it never fires for this directive, also counts as a
+            // reader of its inputs.
             let line = &items.hook_files().line;
             let excluded = line.excluded(composed.id.as_str());
             let hooks = line.hooks.iter().zip(excluded).filter(|(_, is_excluded)| *is_excluded);
@@ -313,7 +314,7 @@ pub struct LiteralCall {
     pub arguments: Vec<LiteralArgument>,
     /// True if no other arguments can follow, so that a missing argument is an error.
     pub complete: bool,
-    /// The id that is called.
+    /// The span of the id that is called.
     pub span: Span,
 }
 

@@ -17,7 +17,7 @@ use crate::world::{Entry, ItemKind, Space};
 use super::incremental::{Merge, Unit, is_project_item};
 use super::{is_export, project_ids};
 
-/// References to knowledge found so far, by the span where they are written, because many directives share a line.
+/// References to knowledge found so far, by the span of the reference: many directives inherit the same line.
 #[derive(Default)]
 pub struct KnowledgeUses {
     named: BTreeMap<Span, ItemId>,

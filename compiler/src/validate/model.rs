@@ -24,7 +24,7 @@ pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
 /// The values of the fact `model`: the model ids of every provider file.
 pub struct ModelIds {
     ids: Vec<String>,
-    /// Tiers and aliases, each with the model id it resolves to at the first provider that has it.
+    /// Tiers and aliases, each with the id of the model to which the first provider with this name resolves the name.
     names: Vec<(String, String)>,
     largest_request: Option<u64>,
 }

@@ -20,7 +20,7 @@ const MIN_TOKENS: u64 = 40;
 
 /// A paragraph of a text: lines without a blank line between them.
 struct Paragraph {
-    /// Hash of its words, so that line breaks and indentation do not matter.
+    /// Hash of the words of the paragraph, so that line breaks and indentation do not matter.
     hash: u64,
     span: Span,
     tokens: u64,
@@ -56,7 +56,7 @@ struct ParagraphIndex {
 /// The paragraphs of a text.
 struct TextParagraphs {
     list: Vec<Paragraph>,
-    /// True if this text or another text of knowledge repeats a paragraph of the text.
+    /// True if a paragraph of this text occurs twice in the text, or also in another text of knowledge.
     is_repeated: Cell<bool>,
 }
 
@@ -71,7 +71,7 @@ pub struct ParagraphCache {
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }
 
-/// Repetitions by the places of both paragraphs. Each repetition names the first affected directive as an example.
+/// Repetitions by the spans of both paragraphs. Each repetition names the first affected directive as an example.
 #[derive(Default)]
 pub struct RepeatedParagraphs {
     found: BTreeMap<(Span, Span), (u64, String)>,
@@ -160,7 +160,7 @@ impl ParagraphCache {
         self.read(items, &directive.body)
     }
 
-    /// Returns true if a body has a paragraph twice, or a paragraph of a text of knowledge.
+    /// Returns true if a body contains a paragraph twice, or a paragraph that a text of knowledge contains too.
     fn is_repeated_in_body(&self, body: &[Paragraph]) -> bool {
         let first = self.first.borrow();
         let mut own = HashSet::new();
@@ -252,7 +252,8 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     paragraphs
 }
 
-/// Appends each word of a text with a space, whatever white space separates the words.
+/// Appends each word of a text to `joined`, followed by one space, whatever white space separates the words in the
+/// text.
 fn join_words(text: &str, joined: &mut Vec<u8>) {
     let mut append = |word: &[u8]| {
         joined.extend_from_slice(word);

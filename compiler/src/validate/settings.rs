@@ -271,7 +271,7 @@ impl SettingsWalk<'_> {
         }
     }
 
-    /// Returns the name of a renamed key of the mapping at `key`.
+    /// Returns the current name for an entry's key in the mapping at `key`, if the key was renamed.
     fn new_name(&self, key: &str, entry: &Entry) -> Option<&'static str> {
         let path = join(key, &entry.key.node);
         let renamed = RENAMED_KEYS.iter().find(|(file, old, _)| *file == self.file && *old == path);

@@ -138,7 +138,8 @@ impl Merge for Spawns {
     }
 }
 
-/// Checks permissions only, for a few directives. `several` hold disjoint directives, in the order of their ids.
+/// Checks permissions only, for a few directives. The elements of `several` hold different directives, in the order of
+/// the ids.
 pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     proof::check(&SpawnGraph::new(several, &leaves), found);

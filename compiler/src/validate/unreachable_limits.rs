@@ -109,7 +109,7 @@ struct ReachableLimits<'c, 'w> {
 }
 
 impl ReachableLimits<'_, '_> {
-    /// Returns the most turns of a run; `None` if they have no bound.
+    /// Returns the maximum turns of a run; `None` if the turns have no bound.
     fn turns(&self) -> Option<u64> {
         self.count(LimitName::Turns, self.audit.limits.turns)
     }
@@ -166,11 +166,13 @@ impl ReachableLimits<'_, '_> {
                 // A fallback may cost less.
                 let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
                 let spend = self.spend()?;
-                // A turn starts only if the remaining spend covers its worst case; the prompt is left out here.
+                // A turn starts only if the remaining spend covers its worst case. The cost of the prompt is left out
+                // of the worst case here.
                 let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
                 let left = Nanos(spend.0.saturating_sub(last.0).max(0));
                 let most = prices.max_turns_within(left, self.audit.opening, self.audit.opening, MIN_CALL_TOKENS)?;
-                // Token counts are estimates; a text can have half as many characters more per token.
+                // Token counts are estimates: a text can have 1.5 times as many characters per token as the estimate
+                // assumes.
                 (most.saturating_add(most / 2) < limits.turns).then(|| {
                     let what = format!("at most {most} of {} turns are affordable", limits.turns);
                     format!("{what} with a `spend` of {spend} and the prices of `{}`", model.id)
@@ -185,7 +187,7 @@ impl ReachableLimits<'_, '_> {
                 (limits.tokens > most).then(|| format!("{turns} turns of `{}` use at most {most} tokens", model.id))
             }
             LimitName::Spend if !self.may_start() => {
-                // With `prices: none` a spend limit is known to bound nothing.
+                // With `prices: none`, a spend limit has no effect on purpose.
                 let prices = model.prices.filter(|p| *p != Prices::NONE)?;
                 let one = prices.worst_case(model.context_window, model.requested_output(limits.output));
                 let turns = self.turns()?;
@@ -256,7 +258,7 @@ mod tests {
         let turns = "turns=\"900\" spend=\"0.02\" output=\"256\"";
         let (no_depth, no_spawns) = ("spawns=\"3\" depth=\"0\"", "spawns=\"0\" depth=\"3\"");
         for (limits, hooks, expected) in [
-            // Nothing lifts the limit that binds first.
+            // No hook raises the limit that is reached first high enough.
             (spend, String::new(), vec!["spend"]),
             (spend, retry.to_owned(), vec!["spend"]),
             (spend, raise("spend", "9999"), vec!["spend"]),
@@ -267,7 +269,7 @@ mod tests {
             (turns, raise("spend", "0.03"), vec!["turns"]),
             ("tokens=\"900000000\" turns=\"2\"", retry.to_owned(), vec!["tokens"]),
             ("output=\"900000\"", continues.clone(), vec!["output"]),
-            // A hook raises the limit that binds first, or spends more.
+            // A hook raises the limit that is reached first high enough, lets the thread continue, or spends more.
             (spend, raise("turns", "100000"), vec![]),
             (spend, at_turns, vec![]),
             (turns, raise("spend", "100"), vec![]),

@@ -17,7 +17,7 @@ const LOCKFILE: &str = "lock.json";
 /// Folders that tools create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
-/// Folders of other clients and of settings, with the place of their content here.
+/// Folder names of other clients, and misplaced settings folders, each with the place of their content in this system.
 const OTHER_FOLDER_NAMES: [(&str, &str); 6] = [
     ("agents agent subagents workflows workflow actions", ".ai/directives/"),
     ("hooks hook", ".ai/config/agent/hooks.yaml"),
@@ -151,7 +151,8 @@ fn is_in_folder(kind: ItemKind, path: &str) -> bool {
     kind.folders().iter().any(|folder| path.starts_with(folder))
 }
 
-/// Checks a file among prompt templates or skills. A skill may have any files beside its `SKILL.md`.
+/// Explains, like [`explain_unrecognized`], a file among prompt templates or skills. A skill may have any files beside
+/// its `SKILL.md`.
 fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<String>)> {
     let folder = kind.folders().iter().find(|folder| path.starts_with(**folder))?;
     let inside = path.strip_prefix(folder)?;
@@ -187,7 +188,7 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     Some(("a prompt template is a file that ends in `.md`, inside its space".to_owned(), meant))
 }
 
-/// Checks an entry directly in `.ai/`.
+/// Explains, like [`explain_unrecognized`], a file or folder directly in `.ai/`.
 fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {

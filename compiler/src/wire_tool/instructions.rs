@@ -22,7 +22,7 @@ pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Opti
     Some(Layer::new(LAYER_ID, LayerKind::Tools, vec![Segment::Text { text }]))
 }
 
-/// Returns the text of the layer.
+/// Returns the text of the layer that [`instructions_layer`] returns.
 pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
     (model.tool_use == ToolUse::TextParsed && !palette.is_empty()).then(|| render(palette))
 }

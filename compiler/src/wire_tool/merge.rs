@@ -110,8 +110,8 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines the schemas of objects, at least one of which applies. A property that several schemas declare matches the
-/// union of their schemas for the property. Only properties that all schemas require stay required.
+/// Combines object schemas of which at least one applies. A property that several schemas declare matches the union of
+/// their schemas for the property. Only properties that all schemas require stay required.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
     for branch in branches {

@@ -19,9 +19,9 @@ const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6),
 const MAX_SCHEMAS: usize = 500;
 /// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
-/// Keywords that are copied.
+/// Keywords that are copied to the result.
 const COPIED_KEYWORDS: [&str; 6] = ["title", "description", "minimum", "maximum", "minItems", "maxItems"];
-/// Keywords that the description states in text.
+/// Keywords that become text in the description, because the API does not document them.
 const DESCRIBED_KEYWORDS: [&str; 29] = [
     "default",
     "examples",
@@ -216,7 +216,7 @@ impl SubsetConverter<'_> {
             match self.convert(&Value::Object(merged), depth + 1) {
                 Value::Object(map) if types_of(&map) == ["null"] && map.len() == 1 => nullable = true,
                 Value::Object(mut map) => match map.shift_remove("anyOf") {
-                    // Alternatives within alternatives become alternatives of the whole.
+                    // Nested alternatives become alternatives of the outer schema.
                     Some(Value::Array(inner)) if map.is_empty() => branches.extend(inner),
                     Some(inner) => {
                         map.insert("anyOf".to_owned(), inner);

@@ -31,7 +31,7 @@ impl<'b> MapWorld<'b> {
         Self::default()
     }
 
-    /// Creates a map that looks up missing files in `behind`, space by space.
+    /// Creates a map that looks up missing files in `fallback`, space by space.
     pub fn with_fallback(fallback: &'b dyn World) -> Self {
         Self { fallback: Some(fallback), ..Self::default() }
     }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::hex;
 use super::{ContextFile, Entry, ItemKind, LocatedFile, SkillPath, Space, UnrecognizedFile, World, WorldError};
 
-/// A read of the compilation: a file with its hash, or a miss (`sha256: None`).
+/// A read during a compilation: a file with its hash, or a look-up that found no file (`sha256: None`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ManifestEntry {
     pub kind: ItemKind,
@@ -21,7 +21,7 @@ pub struct ManifestEntry {
     pub sha256: Option<String>,
 }
 
-/// Wraps a world; see [`RecordingWorld::manifest`].
+/// A world that records its reads; [`RecordingWorld::manifest`] returns them.
 pub struct RecordingWorld<W> {
     world: W,
     reads: RefCell<BTreeMap<(ItemKind, ItemId), BTreeMap<Space, String>>>,

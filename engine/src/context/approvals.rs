@@ -21,7 +21,7 @@ pub struct ApprovalRequest<'a> {
     pub origin: ApprovalOrigin,
     /// The recorded subject of the request: the capability and the call, or the limit.
     pub what: &'a str,
-    /// The call; `None` at a limit.
+    /// The call to approve; `None` if the request is about a reached limit.
     pub call: Option<&'a CallToApprove>,
     /// The plan of the thread.
     pub plan: &'a Plan,
@@ -55,7 +55,7 @@ pub trait ApprovalHandler: Send + Sync {
 /// policy.
 #[derive(Clone)]
 pub enum ApprovalPolicy {
-    /// A handler decides.
+    /// A handler answers each request.
     Ask(Arc<dyn ApprovalHandler>),
     /// A call runs without an approval. A reached limit suspends the thread, because only a user can raise the limit.
     Allow,

@@ -65,7 +65,7 @@ pub(crate) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) ->
     format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# Capabilities of `{thread}`\n\n{text}")
 }
 
-/// Renders the part that all threads of a plan with these grants share.
+/// Renders the part of `capabilities.md` that is the same for all threads of a plan with these grants.
 fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
     let mut text = String::new();
     // Writing to a `String` cannot fail.
@@ -94,7 +94,8 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
     text
 }
 
-/// Renders a capability set by primary, kind and pattern, with the tools that each pattern covers.
+/// Renders a capability set as a tree: primaries, then item types, then patterns. Under each pattern, lists the tools
+/// that the pattern covers.
 fn write_tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
     let named = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let mut tools: Vec<&ItemId> = named.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id)).collect();

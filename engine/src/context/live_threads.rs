@@ -65,7 +65,7 @@ impl From<RunResult> for TaskEnd {
 }
 
 impl TaskEnd {
-    /// Returns the result for a thread that waits.
+    /// Returns the result for the thread that waits for this one.
     ///
     /// # Errors
     /// [`DriveError::ChildStopped`] if the store failed.
@@ -111,8 +111,8 @@ impl Drop for RecoveryGuard {
     fn drop(&mut self) {
         let undelivered = self.engine.live().taking.remove(&self.thread).unwrap_or_default();
         self.engine.thread_ended.notify_waiters();
-        // The recovery failed. The messages return to the mailbox, where the next recovery finds them, perhaps in
-        // another process.
+        // The recovery failed. The control messages return to the mailbox, where the next recovery finds them, perhaps
+        // in another process.
         for message in undelivered {
             if let Err(error) = self.engine.write_message(&self.thread, &message) {
                 tracing::warn!(thread = %self.thread, %error, "a control message is lost");
@@ -247,7 +247,8 @@ impl EngineContext {
         self.thread_ended.notify_waiters();
     }
 
-    /// Publishes the number of running threads to the thread count and to the group commit.
+    /// Passes the number of running threads to the thread counter and to the writer of the registry. The counter
+    /// decides where blocking I/O runs, the writer whether commits are grouped.
     fn publish_count(&self, live: &RunningThreads) {
         self.thread_count.set(live.threads.len());
         self.writer.set_running_threads(live.threads.len());

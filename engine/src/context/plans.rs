@@ -87,7 +87,7 @@ impl SharedPlans {
 
     /// Stores a plan unless this process has already stored it. Returns true if it stored the plan now. Blocks.
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
-        // A thread that starts with the same plan meanwhile waits until the plan is durable.
+        // A second thread that starts with the same plan waits here until the plan is durable.
         let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);
         let is_stored = |known: &BTreeMap<String, SharedPlan>| known.get(plan_id).is_some_and(|known| known.stored);
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {

@@ -81,7 +81,7 @@ impl Providers for PlanProviders {
         let mut settings = connection_settings(&connection, &self.environment, &self.project)?;
         let trusted = || self.trust.snapshot().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {
-            // Otherwise the author of the project's file would receive the key.
+            // With the key, the request could send the key to a server that the author of the project's file chose.
             settings.key = None;
             return Err(CallError::new(
                 FailedStage::Setup,

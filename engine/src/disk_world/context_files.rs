@@ -41,8 +41,8 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Returns the context files of the folders above a project, up to the root of its git repository. The repository
-    /// may come from elsewhere: a file that links out of it, or to a key of the user, is an error.
+    /// Returns the context files of the folders above a project, up to the root of its git repository. The author of
+    /// the repository may be unknown, so a file that links out of the repository, or to a key of the user, is an error.
     fn files_above(&self, root: &Path) -> Result<Vec<ContextFile>, WorldError> {
         let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
         let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();

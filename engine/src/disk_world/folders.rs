@@ -13,7 +13,7 @@ use super::listing::folder_entries;
 /// Maximum number of names in a folder that is read as a whole. In a larger folder, each file is looked up.
 const MAX_FOLDER_NAMES: usize = 512;
 
-/// Values by the path of a folder in a space.
+/// Values by space and path of a folder.
 type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 
 /// A cache of the file names in folders.
@@ -27,7 +27,7 @@ pub(super) struct FolderCache {
 enum FolderNames {
     Missing,
     Listed(BTreeSet<Box<str>>),
-    /// The folder is too large, or its names cannot be read.
+    /// The names are not known: the folder is too large, or its names cannot be read.
     Unknown,
 }
 

@@ -40,7 +40,7 @@ impl Watcher {
     /// Watches the folders of items in these roots.
     ///
     /// # Errors
-    /// The system does not support watches, or not that many.
+    /// The system does not support watches, or the folders need more watches than the system allows.
     pub fn new(roots: Vec<(Space, PathBuf)>) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let mut watcher = Self { inotify, roots, folders: HashMap::new() };

@@ -65,7 +65,7 @@ pub struct EmbeddedDriver {
     /// The data of the event `opened` with the grant sets of the current prompt, if the prompt narrows the grants of
     /// the thread.
     narrowed: Mutex<Option<Arc<Opened>>>,
-    /// The time of the last update of the row of a served session, and true if the row lacks a call since then.
+    /// The time of the last update of the registry row of a served session, and true if a call was made since then.
     row_update: Mutex<(i64, bool)>,
 }
 
@@ -256,7 +256,8 @@ impl EmbeddedDriver {
     }
 }
 
-/// Returns the handler of messages that persistent processes submit: they pass the intake like messages of the user.
+/// Returns the handler of messages that persistent processes submit. These messages pass the intake like messages of
+/// the user.
 fn accept_pushes(engine: &Arc<EngineContext>, id: &ThreadId) -> PushHandler {
     let (engine, id) = (Arc::downgrade(engine), id.clone());
     Arc::new(move |message: PushedMessage| {

@@ -88,7 +88,7 @@ struct AttemptStreamState {
 /// The output file, locked during a write.
 struct LiveFile {
     live: LiveWriter,
-    /// True once the attempt has ended; nothing more is written.
+    /// True once the attempt has ended; nothing is written after that.
     is_closed: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum Approval {
 }
 
 impl Approval {
-    /// Returns true if the call or the limit may pass.
+    /// Returns true if the call may run, or the thread may proceed beyond the reached limit.
     pub fn is_approved(self) -> bool {
         match self {
             Self::Approved | Self::Preapproved => true,

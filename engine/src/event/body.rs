@@ -47,7 +47,8 @@ pub struct Opened {
     /// The tool call that the thread runs instead of a directive: a call whose result the parent did not wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
-    /// Milliseconds of the last incomplete second of the continued thread, so that they count towards the duration.
+    /// Milliseconds of the last incomplete second of the continued thread; they count towards the duration of this
+    /// thread.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
@@ -139,7 +140,7 @@ pub struct SystemPrompt {
     pub layers: Vec<String>,
 }
 
-/// The ids of the hooks and items whose texts precede and follow the body in the first user message.
+/// The ids of the hooks and items whose texts are in the first user message: `before` the body and `after` it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextInjected {
     pub before: Vec<String>,
@@ -181,7 +182,7 @@ pub struct AttemptIntended {
     #[serde(alias = "input_estimate")]
     pub input_bound: u64,
     pub max_output: u64,
-    /// Nano-dollars.
+    /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
     /// True if the attempt requests a summary of the conversation; it does not count as a turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -242,7 +243,7 @@ pub struct FailureClassification {
 pub struct Settled {
     pub turn: u64,
     pub attempt: u32,
-    /// Nano-dollars.
+    /// Cost of the attempt, in nano-dollars.
     pub amount: u64,
     pub usage: Usage,
     /// True if the final usage of the call is not known, so that a bound or an estimate is booked.
@@ -261,7 +262,8 @@ fn is_zero(amount: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
-    /// The index of the call that the hooks are about; for an observing point, the number of the event.
+    /// The index of the call that the hooks are about; for an observing point, the number of the event; for `input` and
+    /// `command`, the id of the message, or `resume` for the message of a resumed thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,
@@ -285,7 +287,7 @@ pub struct HookEvaluation {
 pub enum HookVerdict {
     Fired,
     False,
-    /// Skipped, because an earlier hook answered.
+    /// Skipped, because an earlier hook of the point already determined the answer.
     Passed,
     Failed,
 }
@@ -493,7 +495,7 @@ pub struct ChildEnded {
 /// A limit was reached. Values have the form that hooks see: dollars for spend.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// The step that reached the limit: the check of the limits, a model call that is not affordable, a spawn.
+    /// The step that reached the limit: the check of the limits, a model call that is not affordable, or a spawn.
     pub at: Node,
     pub limit_code: String,
     pub current_value: Value,
@@ -519,8 +521,8 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// A replacement of messages by a summary: the summary replaces all messages up to the event `through`, except the
-/// thread's own prompt and the last `keep` messages.
+/// A replacement of messages by a summary. The summary replaces the messages up to the event `through`; the thread's
+/// own prompt and the last `keep` messages stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,

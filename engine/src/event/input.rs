@@ -61,7 +61,7 @@ impl InputSource {
     }
 }
 
-/// The time at which the model gets a message.
+/// The time at which the model receives a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
@@ -161,7 +161,7 @@ pub struct CommandRan {
     /// The id of the control message that contains the typed command.
     pub id: String,
     pub name: String,
-    /// The text after the name.
+    /// The text after the name of the command.
     pub args: String,
     /// The executed item.
     pub item: String,

@@ -123,8 +123,8 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     }
 }
 
-/// Records an answer to the open approval request. With a `question` number, the answer applies to the request with
-/// that number only. Only the first answer counts.
+/// Returns the event of an answer to the open approval request. Returns no event if the request is answered already, or
+/// if `question` is the number of another request.
 fn events_of_answer(
     plan: &Plan,
     state: &ThreadState,
@@ -144,7 +144,8 @@ fn events_of_answer(
     }
 }
 
-/// Records each child of a hook once, even if the hooks run again after a crash.
+/// Returns the events of the children that hooks started: each child is recorded once, even if the hooks run again
+/// after a crash.
 fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody> {
     let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
     fresh
@@ -192,8 +193,8 @@ fn events_of_reservation(state: &ThreadState) -> Vec<EventBody> {
     vec![EventBody::Reserved(Reserved { turn: attempt.turn, attempt: attempt.number, amount: attempt.worst_case })]
 }
 
-/// Records that the ledger refused a reservation, because siblings or ancestors spent the money. The attempt is not
-/// made.
+/// Returns the events of a reservation that the ledger refused, because siblings or ancestors spent the money. The
+/// attempt is not made.
 fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     let most = state.limits.spend.saturating_sub(state.before_prompt().0.spend);
@@ -429,8 +430,8 @@ fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     chosen.map(|id| EventBody::Retracted(RetractedInput { input: id.clone() })).collect()
 }
 
-/// Returns the events of a new owner: interrupted attempts are settled, and interrupted calls are answered unless the
-/// calls may run again.
+/// Returns the events after a new owner has acquired the thread: interrupted attempts are settled, and interrupted
+/// calls are answered unless the calls may run again.
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {

@@ -46,7 +46,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::CognitionIn(input) => on_user_message(state, input),
         EventBody::AttemptIntended(intended) => attempt(state, intended),
         EventBody::Reserved(reserved) => {
-            // The commit of a reservation also books the earlier settlements.
+            // The commit that makes a reservation also books the earlier settlements.
             state.unsettled.clear();
             if let Some(attempt) = state.attempt.as_mut().filter(|a| a.number == reserved.attempt) {
                 attempt.reserved = true;
@@ -493,7 +493,8 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
                 chat::set_successor(state, |next| next.before_prompt = Some(*prompt));
             }
         }
-        // These messages change no state themselves. The events that a withdrawal or a title causes follow.
+        // These messages themselves change no state. If they withdraw a message, set the title or answer a request,
+        // later events change the state.
         ControlMessage::Retract { .. }
         | ControlMessage::Name { .. }
         | ControlMessage::Approve { .. }
@@ -507,7 +508,7 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
 fn limit(state: &mut ThreadState, hit: &LimitHit) {
     let is_between_prompts = state.is_idle() && matches!(hit.at, Node::Compact | Node::Model);
     if is_between_prompts && chat::end_compaction(state) {
-        // The conversation stays as it is.
+        // No summary is made, so the conversation stays unchanged.
         return;
     }
     // The model handles a refused spawn; other limits stop the run.

@@ -46,15 +46,15 @@ pub enum Effect {
     Ask {
         origin: ApprovalOrigin,
         what: String,
-        /// The call; `None` at a limit.
+        /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
     },
     /// Waits for the next prompt of a chat. Any control message ends the wait; the driver books the open settlements
     /// first.
     Wait,
     /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
-    /// descendants end too; `cancel` names the recorded children. `leaves` holds the limits for the continuation, if
-    /// there is one.
+    /// descendants end too; `cancel` names the recorded children. `leaves` holds the registry data of the continuation,
+    /// if there is one.
     Done {
         settle: Vec<Settled>,
         ended: Box<Ended>,
@@ -71,7 +71,7 @@ pub struct ContinuationRow {
     pub plan_id: Option<String>,
 }
 
-/// The parts of a model call that its attempt determines.
+/// The parameters of a request that depend on the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelCall {
     /// Maximum number of output tokens.
@@ -99,7 +99,7 @@ pub struct CallToApprove {
 pub struct Reservation {
     pub turn: u64,
     pub attempt: u32,
-    /// Nano-dollars.
+    /// The worst case of the attempt, in nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
     /// The current limits, if a limit was raised since the start. The ledger and the registry apply these limits before
@@ -111,7 +111,8 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
-    /// The index of a call, or the number of an event.
+    /// The subject of the hooks: the index of a call, the number of an event at an observing point, or the id of a
+    /// message (`resume` for the message of a resumed thread). `None` at a point without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
     /// The current turn. `remaining_ms` is the remaining duration of the thread in milliseconds.
@@ -207,8 +208,8 @@ impl Effect {
         matches!(self, Self::RunTools(calls) if calls.iter().all(reads))
     }
 
-    /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks that neither
-    /// execute nor sign only read, and simply run again after a crash.
+    /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks without an
+    /// execute or sign action only read; after a crash, they run again.
     pub fn has_side_effects(&self, plan: &Plan) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,

@@ -10,7 +10,7 @@ use super::{prompt, request};
 use crate::message::{ContentBlock, Message, text_of};
 use crate::thread::dollars;
 
-/// Returns the facts of a point. `subject` is the index of the call that the point is about.
+/// Returns the facts of a point. At a point that is about a call, `subject` is the index of the call.
 pub(super) fn point_facts(
     plan: &Plan,
     state: &ThreadState,
@@ -103,7 +103,7 @@ pub(super) fn common_facts(plan: &Plan, state: &ThreadState) -> Map<String, Valu
     facts
 }
 
-/// Returns the value at a dotted path.
+/// Returns the value at a dotted path; `None` if there is none. A segment of the path is a key, or an index in a list.
 pub(super) fn lookup<'a>(facts: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let mut segments = path.split('.');
     let mut value = facts.get(segments.next()?)?;
@@ -184,7 +184,7 @@ fn indexed(subject: Option<&str>) -> usize {
     subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// Returns the call, with the item that it acts on.
+/// Returns the call as a fact that includes the item on which the call acts; null if there is no such call.
 fn call(plan: &Plan, state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))
@@ -195,7 +195,8 @@ pub(super) fn call_fact(call: &crate::message::ToolCall, item_id: Option<ItemId>
     json!({"id": call.id, "name": call.name, "item_id": item, "input": call.input})
 }
 
-/// Returns the item that a call acts on: the item of the palette entry, or a valid `item_id` in the arguments.
+/// Returns the item that a call acts on: the item of the palette entry, or a valid `item_id` in the arguments; `None`
+/// if there is neither.
 fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let named = || input.get("item_id").and_then(Value::as_str).and_then(|id| ItemId::parse(id).ok());

@@ -64,7 +64,7 @@ pub struct Dispatch {
     pub turn: u64,
     pub index: usize,
     pub call_id: String,
-    /// The palette name.
+    /// The name under which the palette lists the called tool.
     pub name: String,
     pub call: GatedCall,
     pub idempotent: bool,
@@ -378,7 +378,8 @@ enum CallGroupKind {
     Children,
 }
 
-/// Returns the kind of group that a call may join. The kind only affects the order of calls; it authorizes nothing.
+/// Returns the kind of group that a call may join; `None` if the call always runs alone. The kind only affects the
+/// order of calls; it authorizes nothing.
 fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);
@@ -435,12 +436,13 @@ fn tool_request(item_id: Option<&ItemId>) -> CapabilityRequest<'_> {
 }
 
 impl ParsedCall {
-    /// Returns the tool that needs a grant in addition to the started directive.
+    /// Returns the tool that needs a grant in addition to the started directive; `None` if no tool starts the
+    /// directive.
     fn tool(&self) -> Option<&'static ItemId> {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }
 
-    /// Returns the tool that the call runs.
+    /// Returns the tool that the call runs, in this thread or as a child; `None` if the call runs no tool.
     fn runs(&self) -> Option<&ItemId> {
         match self {
             Self::Tool { item_id, .. } => Some(item_id),
@@ -499,7 +501,7 @@ fn check(plan: &Plan, grants: &[Vec<Grant>], request: &CapabilityRequest<'_>) ->
     Err(Denial { capability, text })
 }
 
-/// Returns the space that had the item when the plan was compiled.
+/// Returns the space that had the item when the plan was compiled; `None` if no space had the item.
 fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     let read = plan.manifest.iter().find(|r| r.kind == kind && r.id == id.as_str() && r.sha256.is_some())?;
     read.space
@@ -510,7 +512,7 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
 ///
 /// # Errors
 ///
-/// The table cannot be read, so the call must not pass.
+/// The table cannot be read, so the call must not run.
 fn needs_approval<'p>(plan: &'p Plan, capability: &str) -> Result<bool, &'p RiskTableError> {
     let Some(table) = plan.settings.risk()? else {
         return Ok(false);

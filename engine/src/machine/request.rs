@@ -72,7 +72,7 @@ const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a
 /// The start of the sentence that names the topic of a summary.
 const FOCUS_PROMPT: &str = "Keep everything about this subject in detail: ";
 
-/// Returns the last reply with the messages after it.
+/// Returns the last reply with the messages after it; all messages if there is no reply.
 fn since_reply(messages: &[SharedMessage]) -> &[SharedMessage] {
     let reply = messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
     messages.get(reply.unwrap_or(0)..).unwrap_or_default()

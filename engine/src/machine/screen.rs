@@ -110,7 +110,8 @@ fn needs_intake(plan: &Plan, state: &ThreadState, text: &str) -> bool {
     has_hooks(plan, HookPoint::Input) || (state.chat.is_some() && text.starts_with('/'))
 }
 
-/// Returns the event of a message's intake; none for a withdrawn message.
+/// Returns the event that records the result of a message's intake; `None` if the message was withdrawn or its intake
+/// is recorded already.
 pub(super) fn accept_screened(
     state: &ThreadState,
     subject: Option<&str>,
@@ -122,7 +123,8 @@ pub(super) fn accept_screened(
     Some(accepted(message, text, expansions, *answer == HookOutcome::Handled))
 }
 
-/// Returns the hook of the command that a text calls, the name of the command, and the arguments.
+/// Returns the hook of the command that a text calls, the name of the command, and its arguments; `None` if the text
+/// calls no command of the plan.
 fn command_of<'p, 't>(
     plan: &'p Plan,
     state: &ThreadState,

@@ -118,7 +118,7 @@ pub enum RunPosition {
 pub struct OwnedTime {
     /// The time of the first event.
     pub started_at: i64,
-    /// Milliseconds owned before `since`.
+    /// Owned milliseconds before `since`.
     pub before: i64,
     pub since: i64,
     /// The time of the last event.
@@ -263,7 +263,7 @@ pub struct ChildState {
     pub thread_id: Option<String>,
     /// The last thread of the child's chain of handoffs, once that thread has ended.
     pub last_thread_id: Option<String>,
-    /// Nano-dollars reserved.
+    /// Nano-dollars that are reserved for the child.
     pub spend: u64,
     /// True if the call that started the child did not wait for it.
     pub detached: bool,
@@ -414,7 +414,7 @@ impl ThreadState {
         self.living_children().map(|(_, child)| child.spend).sum()
     }
 
-    /// Returns the cost of the thread if the thread ends now.
+    /// Returns the cost of the thread if the thread ends now; the reservations of living children count as outstanding.
     pub fn final_cost(&self) -> Cost {
         Cost {
             outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),

@@ -69,13 +69,15 @@ pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome)
     if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }
 }
 
-/// Returns the events that close open attempts and calls, before a cancelled or killed thread can end.
+/// Returns the events that close open attempts and calls, before a cancelled or killed thread can end. `None` if the
+/// thread is neither cancelled nor killed, or if nothing is open.
 pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
     let killed = state.mailbox.killed;
     if !killed && !state.mailbox.cancelled {
         return None;
     }
-    // A cancellation takes effect between steps, so the call was not made. A kill interrupts the call.
+    // A cancellation takes effect between two effects, so the model call was not made. A kill interrupts the model
+    // call.
     let events = close_open_work(state, (killed, killed), "skipped: the thread was cancelled");
     (!events.is_empty()).then_some(events)
 }
@@ -104,8 +106,9 @@ pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> Ev
     })
 }
 
-/// Returns the events that close the open attempt and the open calls. `made` and `ran` state whether the attempt and
-/// the started calls may have had an effect.
+/// Returns the events that close the open attempt and the open calls. `made` states whether the attempt may have had a
+/// cost, and `ran` whether the started calls may have had an effect. `skipped` is the result of the calls that did not
+/// run.
 fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str) -> Vec<EventBody> {
     let mut events = Vec::new();
     if let Some(attempt) = &state.attempt {

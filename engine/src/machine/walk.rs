@@ -150,7 +150,7 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     StepResult::Write(step::overdue_events(state, now, delay))
 }
 
-/// Follows the edge of a cancellation, from any position.
+/// Follows the edge of a cancellation up to the finish, whatever the position of the run.
 fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };

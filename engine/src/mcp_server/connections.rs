@@ -42,7 +42,7 @@ impl ConnectionUse {
         }
     }
 
-    /// Evicts the connection unless a request arrived meanwhile.
+    /// Evicts the connection and returns true, unless a request arrived meanwhile.
     fn evict(&self) -> bool {
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_waiting = matches!(*own, Waiting::Since(_));
@@ -102,12 +102,13 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// Returns false if every connection answers a request.
+    /// Evicts the connection that has waited the longest for a request. Returns false if every connection answers a
+    /// request.
     fn evict_longest_waiting(&mut self) -> bool {
         let waiting = self.open.iter().filter_map(|(id, (_, state))| Some((state.waiting_since()?, *id)));
         let Some((_, id)) = waiting.min() else { return false };
         if !self.open.get(&id).is_some_and(|(_, state)| state.evict()) {
-            // A request arrived just now.
+            // A request has arrived on this connection meanwhile.
             return false;
         }
         if let Some((task, _)) = self.open.remove(&id) {

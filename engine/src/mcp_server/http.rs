@@ -244,7 +244,8 @@ impl HttpServer {
         hold_until_sent(response.map(BodyExt::boxed), open)
     }
 
-    /// Evicts the session that was idle the longest if there is no room for a new one.
+    /// If there is no room for a new session, evicts the session that was idle the longest. Fails if no session was
+    /// idle for [`SESSION_IDLE_TIME`].
     async fn make_room(&self) -> Result<(), MessageError> {
         let ids: Vec<_> = self.sessions.sessions.read().await.keys().cloned().collect();
         let oldest = {

@@ -201,7 +201,7 @@ pub(super) fn starts_directive(name: &str, input: &Map<String, Value>) -> bool {
         && input.get("async").is_none_or(|detached| *detached == Value::Bool(false))
 }
 
-/// Returns the thread that a detached call has started.
+/// Returns the thread that a detached call has started; `None` if the call failed.
 fn started_thread(answer: &ServedResult) -> Option<ThreadId> {
     let value: Value = serde_json::from_str(&answer.content).ok().filter(|_| !answer.is_error)?;
     ThreadId::parse(value.get("thread_id")?.as_str()?).ok()
@@ -281,7 +281,7 @@ impl SessionWatcher {
             call = self.calls.remove(&child.thread_id);
         }
         if let Some(call) = call {
-            // An error means that no call is under way.
+            // Sending fails only if no call is under way.
             self.progress.send(ProgressLine { thread: call, line: (self.render)(thread, event) }).ok();
         }
     }

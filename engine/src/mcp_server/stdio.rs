@@ -42,7 +42,8 @@ impl Drop for BlockingModeGuard {
 /// blocking read by another thread costs several thread switches for every message.
 pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
     let input = polled(&io::stdin(), |fd| Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?) as Input), |s| Box::new(s));
-    // If stdout and stderr are the same file, writes must block, because diagnostics would fail otherwise.
+    // If stdout and stderr are the same file, non-blocking mode would apply to both, and writes of diagnostics could
+    // fail.
     let is_shared =
         file_identity(io::stdout().as_fd()).is_none_or(|own| file_identity(io::stderr().as_fd()) == Some(own));
     let output = if is_shared {

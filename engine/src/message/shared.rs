@@ -16,9 +16,10 @@ pub struct SharedMessage(Arc<MessageEntry>);
 
 struct MessageEntry {
     message: Message,
-    /// The user content that replaces a message of another kind in requests.
+    /// The user content that requests send in place of this message, if providers do not accept the kind of the
+    /// message.
     converted: OnceLock<Vec<ContentBlock>>,
-    /// The last encoding. A thread rarely changes its wire.
+    /// The last encoding. Earlier ones are not kept, because a thread rarely changes its wire.
     encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
     /// The message with the call ids of the last normalized request, if these ids differ from the ids in this message.
     renamed: Mutex<Option<SharedMessage>>,

@@ -88,7 +88,7 @@ fn tools(definitions: &[ToolDefinition]) -> Value {
 /// A message under construction: turns of the same role are joined, because the API requires alternating roles.
 struct MessageDraft {
     role: Role,
-    /// Results of tools; the API requires them first.
+    /// Results of tools. The API requires these blocks before all other blocks of the message.
     results: Vec<EncodedItems>,
     content: Vec<EncodedItems>,
 }

@@ -48,9 +48,9 @@ pub struct ProviderDefinition {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ModelDefinition {
     pub id: String,
-    /// Size in tokens.
+    /// Size of the context window, in tokens.
     pub context_window: u64,
-    /// Size in tokens.
+    /// Maximum output of a request, in tokens.
     pub max_output: u64,
     #[serde(default)]
     pub tool_use: ToolUse,

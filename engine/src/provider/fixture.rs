@@ -145,7 +145,8 @@ pub fn assert_prefixes_fail<D: ReplyDecoder + Default>(stream: &str) {
     }
 }
 
-/// Checks that breaking any non-ASCII byte still produces a reply, with a replacement character.
+/// Checks that a stream with one broken non-ASCII byte still decodes to a reply, in which a replacement character
+/// represents the broken character.
 pub fn assert_broken_bytes_are_replaced<D: ReplyDecoder + Default>(stream: &str) {
     let mut hurt = 0;
     for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {

@@ -40,7 +40,7 @@ tokio::task_local! {
     pub(crate) static TEST_TIMEOUT_SIGNAL: std::sync::Arc<tokio::sync::Notify>;
 }
 
-/// Waits for a future, at most for this duration.
+/// Waits for a future, at most for this duration; `None` if the future takes longer.
 async fn wait_at_most<F: Future>(most: Duration, what: F) -> Option<F::Output> {
     #[cfg(test)]
     if let Ok(timeout_signal) = TEST_TIMEOUT_SIGNAL.try_with(std::sync::Arc::clone) {
@@ -447,7 +447,7 @@ fn build_client(way: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuild
     let builder = Client::builder()
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
-        // A redirect could send the key to another host; retries are counted by the engine, not here.
+        // A redirect could send the key to another host. The engine, not the client, makes and counts the retries.
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never());
     way(builder).build().map_err(|error| innermost_cause(&error))

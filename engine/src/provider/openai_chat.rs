@@ -101,7 +101,8 @@ fn message(turn: ProviderMessage<'_>) -> Option<Value> {
     }
 }
 
-/// Maps user content: a single text as a string, which every server accepts, anything else as a list of parts.
+/// Maps user content: a single text as a string, which every server accepts, anything else as a list of parts. `None`
+/// if no part can be sent.
 fn user(content: &[ContentBlock]) -> Option<Value> {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
     let images = content.iter().any(|block| matches!(block, ContentBlock::Image { .. }));
@@ -123,7 +124,7 @@ fn part(block: &ContentBlock) -> Option<Value> {
 }
 
 /// Maps a reply. The wire has no field for thinking and refuses unknown fields, so thinking and foreign blocks are
-/// dropped.
+/// dropped. `None` if nothing remains.
 fn assistant(content: &[ContentBlock]) -> Option<Value> {
     let text: String = content.iter().filter_map(text_of).collect();
     let calls: Vec<Value> = calls_in(content).map(call).collect();

@@ -201,7 +201,7 @@ fn scripted_usage(reported: &ScriptedUsage, request: &Request, content: &[Conten
     }
 }
 
-/// Returns the bytes of a request that a server would have received.
+/// Returns the number of bytes that a server would have received for a request.
 fn sent_bytes(request: &Request) -> u64 {
     let turns: usize = turns(request).map(|turn| turn_text(turn).len()).sum();
     let tools: usize = request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();

@@ -65,7 +65,7 @@ impl ApiKey {
         self.mask_exact(&mut event.data);
     }
 
-    /// Masks a key that the events of a stream contained in parts.
+    /// Masks the key in a complete reply: each of several events may have contained only a part of the key.
     pub fn mask_reply(&self, reply: &mut Reply) {
         for block in &mut reply.content {
             match block {

@@ -16,8 +16,8 @@ const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
-    /// Processes an event; returns the deltas to display. Only the usage is read of an event after the final event or
-    /// an error.
+    /// Processes an event; returns the deltas to display. After the final event or an error, only the usage of an event
+    /// is read.
     fn push(&mut self, event: &SseEvent) -> Vec<Delta>;
 
     /// Returns true after the final event, or an error.
@@ -67,7 +67,7 @@ async fn attempt<D: ReplyDecoder>(
         let chunk = match stream.next(decoder.is_done()).await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break None,
-            // What comes after the end of the reply is read only for its usage.
+            // After the end of the reply, only a usage report may follow, so an error does not fail the attempt.
             Err(_) if decoder.is_done() => break None,
             Err(error) => break Some(error),
         };
@@ -160,7 +160,8 @@ pub(super) struct UsageReports {
 }
 
 impl UsageReports {
-    /// Adds a report; `None` if its counts are invalid. `is_complete` is true if the reply had ended before the report.
+    /// Adds a report. If the reported counts are invalid, `report` is `None`: the earlier usage stays, but is not
+    /// final. `is_complete` is true if the reply had ended before the report.
     pub fn add(&mut self, report: Option<Usage>, is_complete: bool) {
         self.usage = report.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         self.is_final = report.is_some() && is_complete;
@@ -185,7 +186,8 @@ impl PromptCounts {
     /// has.
     pub fn usage(self) -> Option<Usage> {
         let Self { prompt, cache_read, cache_write, output, reasoning, total } = self;
-        // A part that exceeds the whole was not counted in it. A whole of zero stays unusable.
+        // If the reasoning tokens exceed the output tokens, the server did not count them as output tokens. An output
+        // count of zero stays unusable.
         let output = if reasoning > output && output > 0 { output.saturating_add(reasoning) } else { output };
         Some(Usage {
             input: prompt.checked_sub(cache_read)?.checked_sub(cache_write)?,

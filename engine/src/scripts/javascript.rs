@@ -62,8 +62,9 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
     Parsed { tree: reader.script, errors }
 }
 
-/// Returns the place of a statement that exports a function `execute` as `CommonJS` does. Modules beside a tool may be
-/// `CommonJS`, but they have no `execute`.
+/// Returns the place of a statement that exports a function `execute` as `CommonJS` does; `None` for any other
+/// statement. Such a statement is an error of a tool. Modules beside a tool may be `CommonJS`, but they have no
+/// `execute`.
 fn common_export(statement: &Statement<'_>, text: &str) -> Option<oxc_span::Span> {
     let Statement::ExpressionStatement(statement) = statement else { return None };
     let Expression::AssignmentExpression(assignment) = &statement.expression else { return None };
@@ -174,7 +175,7 @@ impl<'a> FunctionParts<'a> {
         }
     }
 
-    /// Returns the function that a constant of this name is.
+    /// Returns the function that is the value of a constant with this name.
     fn of_constant(variables: &'a VariableDeclaration<'a>, name: &str) -> Option<Self> {
         let is_constant = variables.kind == VariableDeclarationKind::Const;
         let named = |id: &BindingPattern<'_>| matches!(id, BindingPattern::BindingIdentifier(id) if id.name == name);
@@ -182,7 +183,8 @@ impl<'a> FunctionParts<'a> {
         Self::of_expression(variable.init.as_ref()?)
     }
 
-    /// Returns the function that a top-level statement declares under this name, exported or not.
+    /// Returns the function that a top-level statement declares under this name, exported or not; `None` if the
+    /// statement declares no such function.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other statement declares a function")]
     fn declared(statement: &'a Statement<'a>, name: &str) -> Option<Self> {
         let of_function = |function: &'a Function<'a>| {
@@ -200,7 +202,8 @@ impl<'a> FunctionParts<'a> {
         }
     }
 
-    /// Returns the function of a default export in this file.
+    /// Returns the function that this file exports as its default; `None` if the file does not declare that function
+    /// itself.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other declaration is a function")]
     fn default_export(statements: &'a [Statement<'a>]) -> Option<Self> {
         let export = statements.iter().find_map(|statement| match statement {
@@ -240,7 +243,8 @@ impl JavaScriptReader<'_> {
         match parameters.items.first().map(|first| &first.pattern) {
             Some(BindingPattern::ObjectPattern(pattern)) => self.pattern_reads(pattern, &mut reads),
             Some(BindingPattern::BindingIdentifier(object)) => {
-                // `const { name } = params;` as a statement of the function itself always runs on the parameter.
+                // If `const { name } = params;` is a statement of the function itself, not of a block in it, the
+                // statement always runs, so the caller must set these names.
                 for statement in statements {
                     let Statement::VariableDeclaration(variables) = statement else { break };
                     for variable in &variables.declarations {
@@ -266,7 +270,7 @@ impl JavaScriptReader<'_> {
         }
     }
 
-    /// Adds the names that a pattern takes out of an object, without those that have a default.
+    /// Adds the keys that a destructuring pattern reads from an object, except keys with a default.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other key is a literal")]
     fn pattern_reads(&self, pattern: &ObjectPattern<'_>, into: &mut Vec<Spanned<String>>) {
         for property in &pattern.properties {

@@ -103,14 +103,16 @@ impl PythonReader<'_> {
         }
     }
 
-    /// Reads a statement inside a block. One level suffices for `try: import …` and for a constant in an `if`.
+    /// Reads a statement inside a block, unless the statement is a block itself: one level suffices for `try: import …`
+    /// and for a constant in an `if`.
     fn read_nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);
         }
     }
 
-    /// Reads the signature of the function that a call runs: `execute`, else `main`.
+    /// Reads the signature of the function that a call runs: `execute`, else `main`. The signature stays unknown if the
+    /// definition does not always run (`certain` is false), or if the function has a decorator.
     fn entry(&mut self, function: &StmtFunctionDef, certain: bool) {
         let name = function.name.as_str();
         let is_entry = name == "execute" || (name == "main" && !self.names.contains("execute"));
@@ -188,7 +190,7 @@ impl<'a> KeyReads<'a> {
 
 impl<'a> Visitor<'a> for KeyReads<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
-        // An inner function may have a parameter of the same name.
+        // An inner function may have a parameter of the same name, so its body is not read.
         if matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
             return;
         }

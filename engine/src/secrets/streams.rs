@@ -47,7 +47,8 @@ impl Stream {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
 
-    /// Returns the range of the original text for a range of the form.
+    /// Returns the range of the original text that a range of the form represents; `None` if the range is empty or lies
+    /// outside of the form.
     pub fn range(&self, found: &Range<usize>) -> Option<Range<usize>> {
         let (start, _) = self.places.get(found.start)?;
         let (_, end) = self.places.get(found.end.checked_sub(1)?)?;
@@ -157,7 +158,8 @@ fn utf8(code: u32) -> Option<Vec<u8>> {
     char::from_u32(code).map(|c| c.to_string().into_bytes())
 }
 
-/// Decodes `\u00e9`, a pair of surrogates, or `\u{e9}`.
+/// Decodes `\u00e9`, a pair of surrogates, or `\u{e9}` at the start of some bytes. Returns the decoded bytes and the
+/// number of encoded bytes; `None` if the escape is invalid.
 fn unicode_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     if rest.get(2) == Some(&b'{') {
         let close = rest.iter().take(10).position(|byte| *byte == b'}')?;
@@ -172,12 +174,12 @@ fn unicode_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((utf8(first)?, 6))
 }
 
-/// Decodes `\U000000e9`.
+/// Decodes `\U000000e9` at the start of some bytes; see `unicode_escape` for the result.
 fn wide_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((utf8(hex_number(rest.get(2..10)?)?)?, 10))
 }
 
-/// Decodes a character reference of HTML.
+/// Decodes a character reference of HTML at the start of some bytes; see `unicode_escape` for the result.
 fn entity(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     let end = rest.iter().take(12).position(|byte| *byte == b';')?;
     let name = rest.get(1..end)?;

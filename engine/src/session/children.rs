@@ -41,7 +41,7 @@ mod money;
 pub(super) struct ChildRequest {
     pub spawn: u64,
     pub start: ChildStart,
-    /// For a detached tool run: its call, and the capability that allows it.
+    /// The tool call that the child runs instead of a directive, and the capability that allows the call.
     pub call: Option<(ToolCall, String)>,
 }
 
@@ -55,13 +55,13 @@ pub(super) struct ChildFunding {
     pub turn_reserve: u64,
     /// Nano-dollars that the parent's prompt may still spend; `None` if only the account bounds the children.
     pub prompt_spend: Option<u64>,
-    /// Grants of the hook that starts the child.
+    /// Grants of the hook that starts the child; empty if a call of the model starts it.
     pub grants: Vec<Grant>,
     /// The remaining duration of the parent in milliseconds. No child gets more.
     pub remaining_ms: Option<u64>,
 }
 
-/// A child with a row and its reservation.
+/// A child that has a registry row and a reservation.
 #[derive(Debug, Clone)]
 pub(super) struct CreatedChild {
     pub thread: ThreadId,
@@ -83,7 +83,7 @@ pub(super) struct ChildPlan {
     pub plan_id: String,
     /// Nano-dollars, if the call requests an amount.
     pub requested_spend: Option<u64>,
-    /// The call, for a detached tool run.
+    /// The tool call that the child runs instead of a directive.
     pub call: Option<Box<ToolCall>>,
 }
 
@@ -187,7 +187,7 @@ impl EngineContext {
         Ok(Fact::ChildEnded { spawn: child.spawn, thread_id: result.thread_id, status, cost, answer })
     }
 
-    /// Returns the result of a child. If the child's own transcript is at fault, the result is an error and the parent
+    /// Returns the result of a child. If the transcript of the child is damaged, the result is an error, and the parent
     /// continues.
     async fn child_result(
         self: &Arc<Self>,
@@ -336,7 +336,7 @@ impl EngineContext {
         Ok(results)
     }
 
-    /// Finds the children that these spawns created before a crash.
+    /// Finds the children that these spawns created before a crash; `None` for each spawn that created none.
     async fn known_children(
         self: &Arc<Self>,
         parent: &ThreadId,
@@ -358,7 +358,7 @@ impl EngineContext {
     }
 
     /// Plans the children, in their order. All directives are compiled from one state of the world. For a tool run,
-    /// finds the tool, validates its parameters, and derives the plan from the parent's.
+    /// finds the tool, validates its parameters, and derives the plan from the plan of the parent.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -556,7 +556,7 @@ fn child_init(
     for set in &mut chain {
         set.extend(extra.iter().cloned());
     }
-    // A tool run is a call of its parent. The own set of the parent is already the first of the chain.
+    // A tool run has the grants of its parent, whose own set is already the first of the chain.
     if plan.capabilities.declared && call.is_none() {
         chain.insert(0, plan.capabilities.grants.clone());
     }

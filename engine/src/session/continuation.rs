@@ -39,8 +39,8 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
-/// The process that ran the continued thread. A thread that this process has just ended is not verified again: the
-/// directive of the thread may have changed since the thread started.
+/// The process that ran the continued thread. If this process has just ended the thread, the start of the thread is not
+/// checked again: the check would fail if the directive has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,
@@ -321,7 +321,7 @@ impl EngineContext {
         let plan_check = self.plan_check.clone();
         let compiled = self.with_world(move |world| {
             let request = CompileRequest::new(directive);
-            // Of the thread's inputs, the continuation directive receives the inputs that it declares itself.
+            // The continuation directive receives only those inputs of the thread that it declares itself.
             let declared = compile(world, &request).value.map(|compilation| compilation.plan.interface.inputs);
             let is_declared = |name: &str| declared.as_ref().is_some_and(|inputs| inputs.contains_key(name));
             let given = inputs.into_iter().filter(|(name, _)| is_declared(name)).collect();

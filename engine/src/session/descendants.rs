@@ -102,7 +102,7 @@ impl EngineContext {
         blocking(move || engine.write_message(&thread, &message)).await
     }
 
-    /// Returns the nearest ancestor that was killed or cancelled, with its status.
+    /// Returns the nearest ancestor that was killed or cancelled, with its status; `None` if there is no such ancestor.
     pub(super) async fn stopped_ancestor(&self, row: &ThreadRow) -> Result<Option<(ThreadId, Status)>, DriveError> {
         let mut above = row.parent.clone();
         self.read_registry(move |registry| {

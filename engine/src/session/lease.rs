@@ -16,7 +16,8 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Acquires the lease of a thread that has not ended or is suspended. Returns the status that the thread had.
+    /// Acquires the lease of a thread that has not ended, is suspended or is a closed session. Returns the status that
+    /// the thread had.
     ///
     /// # Errors
     /// [`StoreError::Owned`]: a live process holds the lease.

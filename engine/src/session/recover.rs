@@ -24,7 +24,8 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Recovers a thread that has not ended or is suspended, after delivering the given control messages.
+    /// Recovers a thread that has not ended, is suspended or is a closed session, after delivering the given control
+    /// messages.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -94,7 +95,7 @@ impl EngineContext {
         recovered
     }
 
-    /// Recovers a thread whose lease this process holds.
+    /// Recovers a thread whose lease this process holds; `None` if the thread has no transcript and cannot be started.
     async fn recover_leased(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -155,8 +156,8 @@ impl EngineContext {
         Ok(Some(running))
     }
 
-    /// Folds a transcript into a thread. Returns the number of bytes cut from a torn tail; `None` if nothing was
-    /// recorded.
+    /// Folds a transcript into a thread. Returns the thread, and the number of bytes that were cut from a torn tail;
+    /// `None` if nothing was recorded.
     fn fold_transcript(
         &self,
         thread: &ThreadId,

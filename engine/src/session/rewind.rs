@@ -37,14 +37,14 @@ pub struct RewoundFile {
     pub state: RewindState,
     /// The object with the contents before the prompt; null if there was no file.
     pub before: Option<String>,
-    /// The object with the contents after the last recorded write.
+    /// The object with the contents after the last recorded write; null if this write removed the file.
     pub after: Option<String>,
 }
 
 /// The recorded changes of a file since a prompt.
 struct RecordedChanges {
     first: FileChanged,
-    /// The contents after the last change.
+    /// The object with the contents after the last change; `None` if this change removed the file.
     after: Option<String>,
     /// True if something else changed the file between two recorded changes.
     has_gap: bool,
@@ -190,7 +190,8 @@ fn runs_programs(capability: &str) -> bool {
     })
 }
 
-/// Returns the events since the start of a prompt, in the order of their times.
+/// Returns the events since the start of a prompt, children of the prompts included, in the order of their times.
+/// `None` if the conversation does not contain the prompt.
 fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<Vec<Event>>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());
@@ -221,7 +222,7 @@ fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Opt
         children.extend(spawned(&events));
         found.extend(events);
     }
-    // Stable: events of one thread keep their order.
+    // The sort is stable, so events of one thread keep their order.
     found.sort_by_key(|event| event.ts);
     Ok(Some(found))
 }

@@ -89,8 +89,8 @@ impl EngineContext {
         same.then_some(()).ok_or_else(changed)
     }
 
-    /// Starts a child thread: writes its registry row and reserves money of the parent for it: `named`, the requested
-    /// amount in nano-dollars, else all that the parent has left. `linked` is the thread that the new thread continues;
+    /// Starts a child thread: writes its registry row, and reserves `named` nano-dollars of the parent for it, or
+    /// everything that the parent has left if `named` is `None`. `linked` is the thread that the new thread continues;
     /// its row gets the link. If the start fails, everything that was written is removed.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,

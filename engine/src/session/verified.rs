@@ -24,7 +24,7 @@ pub(crate) struct VerifiedTranscript {
     /// The contents without the lines after the last seal, which an interrupted write left.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
-    /// Events that are known to be on the disk.
+    /// Number of events that are known to be on the disk.
     pub synced: u64,
     pub transcript_trust: TranscriptTrust,
 }
@@ -214,8 +214,8 @@ impl EngineContext {
         Ok((id, ThreadClaims { opened, plan_id, plan, continues }))
     }
 
-    /// Compares the stored plan of an unverified root thread with the capabilities that its directive currently
-    /// declares.
+    /// Checks that the stored plan of an unverified root thread grants and acknowledges no more than its directive
+    /// currently declares. Otherwise, the user must accept the transcript.
     fn check_declared(&self, thread: &ThreadId, plan: &Plan) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
         let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
@@ -353,7 +353,8 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     }
 }
 
-/// Checks a thread against the one that it continues.
+/// Checks that a thread has the plan, the inputs and the grants of the thread that it continues, and no higher limits
+/// than the plan.
 fn check_continued(
     thread: &ThreadId,
     now: &ThreadClaims,
@@ -380,7 +381,8 @@ fn check_continued(
     Ok(())
 }
 
-/// Checks a child against its parent.
+/// Checks that a child belongs to the tree of its parent, and that its limits and grants lie within those of the
+/// parent.
 fn check_child(
     thread: &ThreadId,
     now: &ThreadClaims,

@@ -42,7 +42,7 @@ impl EngineContext {
     }
 }
 
-/// Compares two hooks without their verdicts, which depend on the facts of the run.
+/// Returns true if two hooks are equal apart from their verdicts, which depend on the facts of the run.
 fn is_same_hook(then: &PlannedHook, now: &PlannedHook) -> bool {
     then.id == now.id
         && then.event == now.event

@@ -67,7 +67,7 @@ impl EngineContext {
         RunResult { thread_id: child.to_string(), ..lost }
     }
 
-    /// Returns the result of the last thread of the continuation chain.
+    /// Waits for the last thread of the continuation chain, and returns its result.
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -110,7 +110,8 @@ impl EngineContext {
         }
     }
 
-    /// Adds up the cost in the registry rows of the child and of the threads that continue it.
+    /// Returns the result with the total cost of a child: the costs in the registry rows of the child and of the
+    /// threads that continue it.
     async fn add_chain_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
         let first = first.clone();
         let cost = self.read_registry(move |registry| {

@@ -37,7 +37,7 @@ impl ThreadIds {
         Ok(id)
     }
 
-    /// Creates a folder. Returns its id, and the parent folder, which the caller must sync.
+    /// Creates the folder of a new id. Returns the id, and the parent folder, which the caller must sync.
     fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
         for number in self.next_number(directive, seconds)..MAX_ALLOCATION_ATTEMPTS {

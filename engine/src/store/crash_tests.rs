@@ -21,7 +21,7 @@ use crate::thread_id::ThreadId;
 struct Acknowledged {
     threads: Vec<ThreadId>,
     objects: Vec<ObjectId>,
-    /// Bodies of the last thread's events that a barrier covers.
+    /// Bodies of those events of the last thread that a barrier covers.
     events: Vec<Value>,
     mail: Vec<String>,
     /// Nano-dollars that are spent or reserved.
@@ -365,8 +365,8 @@ fn every_skipped_sync_of_a_registry_loses_something() {
     };
     let (undisturbed, _) = life(None, None);
     let (operations, syncs) = (undisturbed.operations(), undisturbed.counters().all_syncs());
-    // Three syncs are for the store's folders and the mark, one is for the thread's folder, four are for the transcript
-    // (three writes and its name), and one is for the registry when it is closed.
+    // Three syncs are for the store's folders and the mark of unsynced writes, one is for the thread's folder, four are
+    // for the transcript (three writes and its name), and one is for the registry when it is closed.
     assert_eq!(syncs, 3 + 1 + 4 + 1);
     for skipped in 0..syncs {
         let is_noticed = (0..=operations).rev().any(|at| {

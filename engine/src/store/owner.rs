@@ -67,7 +67,7 @@ pub struct OwnerInfo {
     pub started_at: i64,
 }
 
-/// The lock of this process. The threads it owns are alive until the lock is dropped.
+/// The lock of this process. The threads that the process owns are alive until the lock is dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
     disk: Arc<dyn Disk>,

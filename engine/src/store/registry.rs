@@ -66,7 +66,8 @@ pub struct Registry {
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
-    /// The mark, as long as this process may have unsynced writes. Dropped after the database.
+    /// The mark of unsynced writes, held while this process may have such writes; `None` if every commit is synced.
+    /// Dropped after the database.
     _mark: Option<UnsyncedMark>,
 }
 

@@ -22,7 +22,7 @@ pub struct SourceCopy {
     pub bytes: Vec<u8>,
 }
 
-/// Lists the reads of a plan whose files are copied: the reads outside the system space.
+/// Lists the manifest entries of a plan whose files are copied: the entries outside the system space.
 fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
     let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
@@ -33,7 +33,7 @@ fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
     Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.as_str()))
 }
 
-/// Lists the reads of a plan that have no stored copy.
+/// Lists the manifest entries of a plan whose files have no stored copy.
 pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEntry>, StoreError> {
     let mut missing = Vec::new();
     for (read, hash) in stored_reads(plan) {

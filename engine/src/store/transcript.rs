@@ -280,7 +280,8 @@ impl Transcript {
         StoreError::Poisoned { path: self.path.clone(), reason }
     }
 
-    /// Removes a partial write of a failed append.
+    /// Removes the bytes that a failed append has written, and returns the error for the caller. If the bytes cannot be
+    /// removed, the transcript accepts no more events.
     fn undo_append(&mut self, error: std::io::Error) -> StoreError {
         if error.kind() == std::io::ErrorKind::InvalidData {
             return self.poison(format!("another writer changed the file: {error}"));

@@ -83,8 +83,8 @@ impl HttpTool {
     }
 }
 
-/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value; a string whose
-/// parameter is missing is dropped from its list or mapping.
+/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value. Returns `None` for a
+/// string whose parameter is missing; the list or mapping around the string omits it.
 fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {

@@ -45,7 +45,7 @@ pub enum PersistentProgram {
 pub struct PersistentTool {
     pub program: PersistentProgram,
     pub file: ToolFile,
-    /// The timeout of a line.
+    /// Maximum time for the process to answer a line.
     pub timeout: Duration,
     pub idempotent: Idempotence,
     /// Names of declared environment variables.
@@ -230,7 +230,7 @@ impl PersistentTool {
             arguments: argv.collect(),
             folder: invocation.project_root.clone(),
             sandbox: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
-            // The variables of every program are last: no declared variable replaces them.
+            // The variables that every program gets are last, so that no declared variable replaces them.
             environment: variables.chain(base_environment(&invocation.thread_id)).collect(),
         };
         let pushes = processes.pushes.clone().filter(|_| self.pushes);

@@ -37,7 +37,7 @@ pub use supervise::supervise_if_requested;
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
 pub const TERMINATION_GRACE: Duration = Duration::from_secs(3);
-/// Output drain timeout after the program has ended.
+/// Maximum time to read the rest of the output after the program has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum bytes of output that are kept from the start; as many bytes are kept from the end.
 pub const MAX_KEPT_BYTES: usize = 512 * 1024;

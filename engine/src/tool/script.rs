@@ -153,7 +153,8 @@ pub(super) fn reports_failure(content: &Value) -> bool {
         || content.get("status").and_then(Value::as_str) == Some("error")
 }
 
-/// Returns a variable `RYE_PARAM_name` for every parameter whose name is valid in a variable.
+/// Returns a variable `RYE_PARAM_name` for every parameter whose name is valid in a variable. Omits parameters that are
+/// null, contain a zero character or are longer than [`MAX_VARIABLE_BYTES`].
 fn shell_variables(parameters: &Value) -> Vec<(OsString, OsString)> {
     let mut variables = BTreeMap::new();
     for (name, value) in parameters.as_object().into_iter().flatten() {

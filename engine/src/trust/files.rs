@@ -23,8 +23,8 @@ const MAX_FOLDER_BYTES: u64 = 4 << 30;
 const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
-/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's
-/// objects and the engine's state.
+/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's folder
+/// and the engine's state.
 const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
 
 /// The named files of one requirement.
@@ -157,7 +157,7 @@ fn encoded(name: &OsStr) -> String {
     format!("bytes:{}", hex(name.as_encoded_bytes()))
 }
 
-/// Returns the SHA-256 of a whole file, lowercase hex.
+/// Returns the SHA-256 of a whole file, lowercase hex; `unreadable` if this user may not read the file.
 fn sha256_of(path: &Path) -> Result<String, TrustError> {
     let fail = |source| TrustError::Io { path: path.to_path_buf(), source };
     let mut file = match File::open(path) {

@@ -61,7 +61,7 @@ impl ConditionText<'_> {
 /// Parses a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
-/// Returns the first [`crate::SyntaxKind::Condition`].
+/// Returns the first error, which has the kind [`crate::SyntaxKind::Condition`].
 pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, SyntaxError> {
     let place = ConditionText { source, text, base };
     if text.trim().is_empty() {
@@ -112,7 +112,7 @@ struct BuiltExpr {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExprRole {
-    /// A possible operand: literals, paths, calls, parentheses, arithmetic.
+    /// An expression that may be an operand: a literal, path, call, parenthesis or arithmetic expression.
     Value,
     Not,
     Comparison,

@@ -75,8 +75,8 @@ impl ConditionReader {
             [] if entries.is_empty() => Some(Expr { kind: ExprKind::All(Vec::new()), span: node.span }),
             [] => self.comparison(node, entries),
             [form] => {
-                // `op` and `value` beside a `path` are parts of the condition that `path` starts, so only `path` is
-                // reported.
+                // A `path` beside `any`, `all` or `not` starts a second condition, and `op` and `value` belong to that
+                // condition: only `path` is reported.
                 let path = has("path").is_some();
                 let belongs = |key: &str| path && matches!(key, "op" | "value");
                 for extra in entries.iter().filter(|e| e.key.node != form.key.node && !belongs(&e.key.node)) {

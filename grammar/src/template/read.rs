@@ -201,15 +201,16 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
     text.get(start..end).unwrap_or_default()
 }
 
-/// Returns the text that a placeholder may cover: the rest of its line, bounded. The parser receives no text beyond
-/// this, because it copies unparsed text into its error.
+/// Returns the text that a placeholder may cover: the rest of its line, up to the maximum length of a placeholder. The
+/// parser receives no further text, because the parser copies unparsed text into its error.
 fn placeholder_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();
     truncate_to_max(line)
 }
 
-/// Returns the text that an `{input:…}` placeholder may cover: a default may span lines, so up to the first `}`.
+/// Returns the text that an `{input:…}` placeholder may cover: everything up to the first `}`, because a default may
+/// contain line breaks.
 fn input_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let end = rest.find('}').map_or(rest.len(), |at| at + 1);
@@ -297,7 +298,8 @@ fn read_input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<I
     Some(InputPlaceholder { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
 }
 
-/// Returns the error for a malformed placeholder at `open`; `at` is the parser's stop, relative to `open`.
+/// Returns the error for a malformed placeholder at `open`; `at` is the offset at which the parser stopped, relative to
+/// `open`.
 fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
     let line = placeholder_window(text, open);
     let rest = line.get(at.min(line.len())..).unwrap_or_default();

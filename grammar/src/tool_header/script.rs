@@ -29,7 +29,7 @@ pub struct Script {
 pub struct EntrySignature {
     /// Name of the function: `execute`, `main`, or `default` for the default export.
     pub function: String,
-    /// The parameter list.
+    /// The span of the parameter list.
     pub span: Span,
     /// The positional parameters as written, without types and defaults, in order.
     pub names: Vec<String>,

@@ -1,4 +1,4 @@
-//! The characters that XML 1.0 allows, and the values of its references.
+//! The characters that XML 1.0 allows, and the characters that its references represent.
 
 /// Returns true if a character is allowed in a document.
 pub(super) fn is_char(c: char) -> bool {

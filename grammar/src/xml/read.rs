@@ -18,7 +18,7 @@ use crate::text::{describe_char, shorten};
 pub const MAX_DEPTH: usize = 64;
 /// Maximum number of attributes of an element.
 pub const MAX_ATTRIBUTES: usize = 64;
-/// Maximum number of errors; later ones are likely consequences of earlier ones.
+/// Maximum number of errors; further errors are likely consequences of earlier errors.
 const MAX_ERRORS: usize = 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -147,7 +147,8 @@ impl<'t> TreeBuilder<'t> {
         }
     }
 
-    /// Reports markup that is never closed, where quick-xml cannot continue.
+    /// Reports markup at which quick-xml cannot continue. Returns the offset at which parsing continues; `None` if the
+    /// markup is never closed.
     fn report_unclosed(&mut self, start: usize) -> Option<usize> {
         let rest = self.raw(start, self.end);
         if rest.starts_with('&') {
@@ -170,7 +171,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Reports a `<` that starts no markup, and reads it as text.
+    /// Reports a `<` that starts no markup, and reads it as text. Returns the offset after it.
     fn unescaped_angle(&mut self, start: usize) -> usize {
         self.syntax_error(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
         self.push_text(start, start + 1, String::push_str);
@@ -246,7 +247,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Closes the innermost open element of that name; reports every open element inside it.
+    /// Closes the innermost open element with the name `name`; reports every open element inside it.
     fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
             let message = format!("unmatched `</{}>`", shorten(name));
@@ -324,7 +325,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Appends to the last text of the open element, or starts a new one.
+    /// Adds the text of a range to the open element: appends to the element's last text, or starts a new text.
     fn push_text(&mut self, start: usize, end: usize, write: impl FnOnce(&mut String, &str)) {
         let span = self.span(start, end);
         let raw = self.text.get(start..end).unwrap_or_default();
@@ -385,7 +386,8 @@ impl<'t> TreeBuilder<'t> {
         }
     }
 
-    /// Reports a name `a:b` without an `xmlns:a` on the element or around it.
+    /// Reports the names `a:b` of an element and its attributes if neither the element nor an element around it
+    /// declares `xmlns:a`.
     fn check_prefixes(&mut self, element: &Element) {
         let names = std::iter::once(&element.name).chain(element.attributes.iter().map(|a| &a.name));
         let mut errors = Vec::new();

@@ -9,7 +9,7 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::Span;
 use crate::text::shorten;
 
-/// The library error that reports nesting beyond the limit.
+/// The message of the library error that reports nesting beyond the limit.
 pub(super) const TOO_DEEP_MESSAGE: &str = "too deep";
 
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
@@ -30,7 +30,8 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     yaml_error(span, message, label, help)
 }
 
-/// Returns a span of the character at an offset, or of the last position before the end.
+/// Returns the span of the character at an offset; the span of white space is empty. An offset in the white space at
+/// the end of the text moves to the end of the last line with content.
 fn span_at(spans: &SpanConverter<'_>, at: usize) -> Span {
     let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };
     match spans.text.get(at..).and_then(|rest| rest.chars().next()) {
@@ -113,7 +114,7 @@ fn budget_error_text(breach: &BudgetBreach) -> (String, &'static str, Option<&'s
     }
 }
 
-/// Returns the library's message without its position, and with our quotes.
+/// Returns the library's message without its position, and with backticks in place of the library's quotes.
 fn clean_message(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');

@@ -8,7 +8,7 @@ use crate::span::Spanned;
 /// Maximum number of entries. Each key is compared with all keys before it.
 const MAX_ENTRIES: usize = 32;
 
-/// Words in lower case that are no text in YAML or in one of its older versions.
+/// Words in lower case that YAML, or one of its older versions, reads as a value other than text.
 const RESOLVED_WORDS: [&str; 13] =
     ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "infinity", "nan", "undefined"];
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const SOURCE: SourceId = SourceId(0);
 
-/// Decodes bytes as a file's text; invalid text never reaches a parser.
+/// Decodes bytes as the text of a file; `None` if they are not UTF-8, because such a text never reaches a parser.
 pub fn text(bytes: &[u8]) -> Option<&str> {
     decode(bytes).ok()
 }

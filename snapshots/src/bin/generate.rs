@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate(count.parse()?, &PathBuf::from(folder))
 }
 
-/// Directives per area: a base that extends the standard one, and leaves that extend the base.
+/// Directives per area: a base that extends the standard base, and leaves that extend the base of the area.
 const PER_AREA: usize = 20;
 
 fn generate(count: usize, folder: &Path) -> Result<(), Box<dyn Error>> {

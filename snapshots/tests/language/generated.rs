@@ -11,7 +11,7 @@ use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::{Value, json};
 
-/// Descriptions of when each hook point happens. Every other point happens when a transcript event of the same name is
+/// Descriptions of when these hook points happen. Every other point happens when a transcript event of the same name is
 /// written.
 const HOOK_POINT_DESCRIPTIONS: [(&str, &str); 22] = [
     ("resolve_extends", "the directive is read, its chain not yet walked"),

@@ -311,7 +311,8 @@ impl RyeAgent {
         Ok(())
     }
 
-    /// Deletes a closed session of the project of an open one, or of the working folder.
+    /// Deletes a closed session. Looks it up in the project of the working folder and in the projects of the sessions
+    /// that the client has opened.
     pub async fn delete_session(&self, id: &SessionId) -> Result<(), Error> {
         if self.session(id).is_ok_and(|session| !session.is_closed()) {
             return Err(invalid("the session is open: close it first"));

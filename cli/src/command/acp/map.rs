@@ -37,15 +37,15 @@ const MAX_DIFF_BYTES: usize = 256 * 1024;
 pub struct UpdateMapper {
     /// Text of the current reply that was already sent in pieces.
     streamed: String,
-    /// Tokens.
+    /// Size of the context window of the session's model, in tokens.
     context_window: u64,
-    /// Nano-dollars.
+    /// Cost of the session, in nano-dollars.
     session_cost: u64,
     /// Inputs of the calls that have no result yet, by id.
     open_calls: BTreeMap<String, String>,
     /// Changes of files by calls that have no result yet, by id.
     changes: BTreeMap<String, Vec<FileChanged>>,
-    /// The project and its objects, for the texts of changed files.
+    /// The project and its objects, for the texts of changed files; `None` if the updates omit changed files.
     files: Option<(PathBuf, Objects)>,
     /// True if the client shows compactions.
     has_compactions: bool,
@@ -62,7 +62,7 @@ impl UpdateMapper {
         Self { files: Some((project, objects)), ..self }
     }
 
-    /// Sends only the updates that a client has announced to show.
+    /// Limits the updates to those that the client can show, according to its capabilities.
     #[must_use]
     pub fn for_client(self, client: &ClientSessionCapabilities) -> Self {
         Self { has_compactions: client.compaction.is_some(), ..self }
@@ -87,7 +87,7 @@ impl UpdateMapper {
         {
             return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
         }
-        // The model reads a message of a hook as one of the user.
+        // The model reads a message of a hook as a message of the user.
         if let EventBody::HookPoint(run) = body {
             let chunk = |text| SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(text)));
             return shown_messages(run).map(chunk).collect();
@@ -139,7 +139,8 @@ impl UpdateMapper {
         Vec::new()
     }
 
-    /// Returns the id of the call that a question concerns.
+    /// Returns the id of the call that a question concerns, which is recognized by the input at the end of the
+    /// question; `None` if no open call has this input.
     pub fn call_of(&self, question: &str) -> Option<String> {
         let is_question_about = |input: &str| question.ends_with(&format!(" with {input}"));
         self.open_calls.iter().find(|(_, input)| is_question_about(input)).map(|(id, _)| id.clone())
@@ -165,7 +166,8 @@ impl UpdateMapper {
         updates
     }
 
-    /// Returns the change of a text file; `None` if a text is too long or is not UTF-8.
+    /// Returns the change of a text file; `None` if a text is too long or is not UTF-8, or if the call removed the
+    /// file.
     fn diff(&self, change: &FileChanged) -> Option<Diff> {
         let (project, objects) = self.files.as_ref()?;
         let text = |id: &str| {

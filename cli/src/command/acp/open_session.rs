@@ -39,7 +39,7 @@ pub struct OpenSession {
     /// True if the client shows notices.
     has_notices: bool,
     task: Arc<Mutex<Option<JoinHandle<()>>>>,
-    /// Number of questions about changes so far; their ids differ.
+    /// Number of questions so far. Each question has an id of its own, made from this number.
     asked: Arc<AtomicU64>,
 }
 

@@ -68,7 +68,8 @@ impl OptionValues {
         Self { mode: mode_of(live), model: live.plan.model.id.clone(), budget: live.plan.limits.spend }
     }
 
-    /// Returns the values after a request, which may take effect later.
+    /// Returns the values that apply once a request has taken effect. The request may still wait for the next idle
+    /// step.
     pub fn after(self, verb: &ChatVerb) -> Self {
         if let ChatVerb::Mode { mode, .. } = verb {
             Self { mode: (*mode).into(), ..self }

@@ -169,7 +169,8 @@ impl SessionTask {
         }
     }
 
-    /// Submits a text, or answers a typed command without a prompt.
+    /// Submits a text as a message, and returns the prompt to respond to later. If the text is a typed command,
+    /// performs the command, responds when the command has ended, and returns `None`.
     async fn submit(
         &self,
         content: PromptContent,
@@ -203,7 +204,7 @@ impl SessionTask {
                 Err(reason) => Err(reason),
             },
             TypedText::Request(verb @ ChatVerb::Retry {}) => {
-                // The response follows the prompt.
+                // The client gets the response at the end of the prompt.
                 let response = requests.answer(ChatRequest { id: Value::Null, verb }).await;
                 let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 if let Some(input) = input.map(str::to_owned) {
@@ -243,7 +244,7 @@ impl SessionTask {
     fn list_commands(&self) {
         let Ok(world) = self.open.requests.spaces.open() else { return };
         let mut listed = list_commands(&world);
-        // Editors open and close sessions themselves.
+        // Editors open and close sessions themselves, so the commands for this are omitted.
         listed.retain(|command| !["exit", "quit", "new", "resume"].contains(&command.name.as_str()));
         let commands = listed.into_iter().map(|command| {
             let hint = Some(command.arguments).filter(|hint| !hint.is_empty());

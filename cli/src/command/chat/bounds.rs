@@ -38,7 +38,7 @@ pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String
     (!bounds.is_empty()).then(|| Ok((bounds, rest.to_owned())))
 }
 
-/// Splits `$AMOUNT` from the text after it.
+/// Splits `$AMOUNT` from the text after it; `None` if the text starts with no amount, or nothing follows the amount.
 fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
     let (amount, text) = typed.strip_prefix('$')?.split_once(char::is_whitespace)?;
     let is_number = amount.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

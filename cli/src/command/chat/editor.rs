@@ -13,7 +13,7 @@ use crate::report::printable;
 const MAX_PASTED_LINES: usize = 20;
 /// Maximum bytes of a paste that is shown as it is. A longer one is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
-/// Columns of the prompt sign.
+/// Width of the prompt sign before the text, in columns.
 const SIGN_COLUMNS: usize = 2;
 
 /// The text being written.

@@ -99,7 +99,7 @@ impl RequestHandler {
         let own_name = || PathBuf::from(format!("{name}.{}", target.format.extension()));
         let path = self.spaces.project.join(target.file.clone().unwrap_or_else(own_name));
         let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
-        // An earlier export may have been edited.
+        // An existing file is not replaced, because the user may have edited an earlier export.
         let mut file = File::create_new(&path).map_err(failed)?;
         writeln!(file, "{}", mask_secrets(text.trim_end())).map_err(failed)?;
         Ok(format!("written to `{}`", path.display()))

@@ -68,7 +68,7 @@ impl TemporaryFile {
         if text.len() as u64 > MAX_TEXT_BYTES {
             return Err(format!("the edited text has more than {MAX_TEXT_BYTES} bytes"));
         }
-        // Editors end the last line.
+        // Editors end the last line with a line feed that is not part of the text.
         Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 }

@@ -122,7 +122,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
 /// Maximum length of a row of the overview, without the name of its group.
 const MAX_ROW_CHARS: usize = 60;
 
-/// Forms of a text that are no commands.
+/// Forms of a typed text that do not call a command of the session, each with its meaning.
 const TEXT_FORMS: [(&str, &str); 6] = [
     ("/NAME ARGS", "send the prompt template `.ai/prompts/NAME.md`"),
     ("/skill:NAME ARGS", "send a skill"),

@@ -56,7 +56,8 @@ impl PromptHistory {
         write_file(&self.project, "history.jsonl", &format!("{}\n", lines.join("\n")));
     }
 
-    /// Returns the prompt before the shown one; `current` is the text in the editor.
+    /// Returns the prompt before the shown one; `None` if the shown prompt is the oldest. `current` is the text in the
+    /// editor.
     pub fn previous(&mut self, current: &str) -> Option<String> {
         let at = self.at.checked_sub(1)?;
         if self.at == self.prompts.len() {
@@ -66,7 +67,8 @@ impl PromptHistory {
         self.prompts.get(at).cloned()
     }
 
-    /// Returns the prompt after the shown one; after the last one, the text that was being written.
+    /// Returns the prompt after the shown one; after the last one, the text that was being written; `None` if the
+    /// editor shows this text already.
     pub fn following(&mut self) -> Option<String> {
         if self.at >= self.prompts.len() {
             return None;

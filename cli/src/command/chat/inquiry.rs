@@ -238,7 +238,8 @@ impl RequestHandler {
     }
 }
 
-/// Returns the name, the output and the object of the output of a call or of a command of the user.
+/// Returns the name of a call, or the command that the user ran, with the output and the object that holds the whole
+/// output; `None` for any other event. There is no such object if the output was not shortened.
 fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
     if let EventBody::ToolCallResult(result) = body {
         Some((&result.name, &result.content, result.object.as_deref()))

@@ -35,7 +35,7 @@ impl LeftChildren {
         }
     }
 
-    /// Returns the treatment that a key chooses.
+    /// Returns the treatment that a key chooses; `None` if the key chooses none.
     pub fn of_key(key: char) -> Option<Self> {
         match key.to_ascii_lowercase() {
             'w' => Some(Self::Wait),
@@ -70,7 +70,8 @@ pub fn children_question(children: usize, answers: &str) -> String {
     format!("{subject}. {answers}")
 }
 
-/// Resumes the process with this id once it is stopped. The loop is bounded: without a stop, nothing has to be resumed.
+/// A shell script that resumes the process with the given id once the process is stopped. The loop is bounded, because
+/// a process that does not stop need not be resumed.
 const RESUME_SCRIPT: &str = "n=0; while [ $n -lt 100 ] && ! grep -q '^State:.[Tt]' /proc/$1/status; do \
                              n=$((n+1)); sleep 0.05; done; kill -CONT $1";
 
@@ -90,6 +91,6 @@ pub fn continue_in_background() -> io::Result<()> {
     dup2_stdout(&nothing)?;
     dup2_stderr(&nothing)?;
     kill_process(own, Signal::STOP)?;
-    // The process runs again.
+    // At this point, the helper has resumed this process.
     helper.wait().map(drop)
 }

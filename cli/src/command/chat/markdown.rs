@@ -11,9 +11,10 @@ use super::word_wrap::WordWrapper;
 use crate::present::{BOLD, DIM, color_style};
 use crate::report::printable;
 
-/// Columns of a tab in code.
+/// Number of columns between two tab stops in code.
 const TAB_COLUMNS: usize = 4;
-/// Maximum nesting of lists and quotes with an indentation of its own. Deeper levels get the same indentation.
+/// Maximum number of levels of lists, and of quotes, that are indented. Deeper levels are indented like the last of
+/// them.
 const MAX_INDENT_LEVELS: usize = 6;
 
 /// A reply that is still being received.
@@ -178,7 +179,7 @@ impl Fence {
     }
 }
 
-/// Returns the fence that a line opens.
+/// Returns the fence with which a line opens a block of code; `None` if the line opens no such block.
 fn open_fence(line: &str) -> Option<Fence> {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
@@ -326,7 +327,7 @@ impl BlockRenderer {
                     self.text(line);
                 }
             }
-            // Models break lines on purpose.
+            // Models break lines on purpose, so a single line break also starts a row.
             Event::SoftBreak | Event::HardBreak => self.break_row(),
             Event::Rule => {
                 let length = self.words.width().min(40);

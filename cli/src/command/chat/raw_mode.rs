@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// The variable that makes the test below the process at the pseudo-terminal.
+    /// An environment variable that is set in the process that the test below starts at the pseudo-terminal.
     const PANICS: &str = "TEST_PANICS";
 
     #[test]

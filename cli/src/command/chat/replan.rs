@@ -178,7 +178,8 @@ fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorl
 fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
     let plan = &*live.plan;
     let requested = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
-    // The transcript does not record the requested model, only the resulting plan.
+    // The transcript records the resulting plan, but not the model that the user requested. So each request that may
+    // have led to the plan is compiled.
     let models =
         [ModelOverride::default(), requested(None), requested(Some(plan.model.provider.clone())), same_model(plan)];
     models.into_iter().find_map(|model| {

@@ -134,8 +134,7 @@ impl RequestHandler {
         sent
     }
 
-    /// Opens another session with a request for a session change. `children` is the treatment of children that still
-    /// run.
+    /// Performs a request that opens another session. `children` is the treatment of children that still run.
     pub async fn switch(&self, verb: ChatVerb, children: LeftChildren) -> ChatResponse {
         self.answer(ChatRequest { id: Value::Null, verb: verb.with_children(children) }).await
     }
@@ -240,7 +239,8 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session and records its successor. `children` is the treatment of children that still run.
+    /// Closes the session and records its successor. `children` is the treatment of children that still run; if
+    /// children run, it must be set. Fails while a prompt runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
@@ -250,7 +250,7 @@ impl RequestHandler {
         let running = self.running_children().len();
         match children {
             None if running > 0 => return Err(children_question(running, CHILDREN_HINT)),
-            // The process stays with the next session.
+            // The process must run the next session, so it cannot continue in the background.
             Some(LeftChildren::Detach) => {
                 return Err(
                     "`children` must be `wait` or `cancel`: children cannot stay in the background here".to_owned()

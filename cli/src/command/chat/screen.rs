@@ -31,7 +31,7 @@ const END_ROWS: &str = "\x1b8\x1b[?7h";
 pub struct Row {
     /// The text with its styles, without other control characters.
     text: String,
-    /// Columns.
+    /// Width of the text, in columns.
     width: usize,
 }
 

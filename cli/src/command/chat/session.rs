@@ -70,7 +70,7 @@ pub struct SessionInput {
     is_json: bool,
     /// The request that is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
-    /// The last message that was sent, and the session's thread at that time.
+    /// The id of the last message that was sent, and the id of the session's thread at that time.
     last_sent: Option<(String, Option<String>)>,
     /// Interruptions since the last line.
     interruptions: u32,
@@ -272,7 +272,7 @@ fn too_long() -> String {
     format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
 }
 
-/// Returns the session's current thread.
+/// Returns the id of the session's current thread; `None` before the first effect of the thread.
 fn current_thread(control: &ControlSender) -> Option<String> {
     control.live_state()?.thread_id().map(str::to_owned)
 }

@@ -18,13 +18,13 @@ pub struct SessionStatus {
     model: String,
     /// True if a script replaces the model: the costs are simulated.
     is_scripted: bool,
-    /// Tokens.
+    /// Size of the context window, in tokens.
     context_window: u64,
     /// Tokens of the last request and its reply.
     context: u64,
     /// Tokens of the last request, and the number of them that came from the provider's cache.
     input: (u64, u64),
-    /// Nano-dollars.
+    /// Cost of the current prompt, in nano-dollars.
     prompt_cost: u64,
     session_cost: u64,
     prompt_limit: u64,

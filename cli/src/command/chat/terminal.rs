@@ -378,7 +378,7 @@ impl ChatTerminal {
         Some(self.queue.remove(at))
     }
 
-    /// Moves the oldest queued message to the finished lines.
+    /// Moves the oldest queued message with this delivery to the finished lines.
     fn delivered(&mut self, delivery: Delivery) {
         if let Some(at) = self.queue.iter().position(|queued| queued.delivery == delivery) {
             let message = self.queue.remove(at);

@@ -14,7 +14,7 @@ pub struct WordWrapper {
     /// The last word, which may not fit into the row: its text with styles, and its columns.
     word: String,
     word_width: usize,
-    /// Spaces before the word.
+    /// Number of spaces between the text in `row` and `word`.
     gap: usize,
     hanging: String,
     plain: String,

@@ -51,7 +51,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
     }
 }
 
-/// Detection of changes.
+/// A detector of changed files: inotify, if it is available, and periodic scans.
 struct ChangeDetector {
     /// `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
@@ -81,7 +81,7 @@ impl ChangeDetector {
         }
     }
 
-    /// Discards the recorded state, before everything is read again.
+    /// Watches the folders again and takes new fingerprints, before everything is read again.
     fn restart(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(space_roots(spaces).collect()).ok();

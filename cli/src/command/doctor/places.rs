@@ -14,11 +14,12 @@ use super::item_ids;
 
 /// A program or folder that an item names and that does not exist.
 pub enum MissingPlace {
-    /// The program of a tool, as a path.
+    /// A tool names its program by a path that does not exist. `nearest` is the path in the same folder with the most
+    /// similar name; `None` if no name is similar.
     Program { tool: String, program: String, nearest: Option<String> },
-    /// The program of a tool, as a name.
+    /// A tool names a program that no folder of `PATH` contains.
     Command { tool: String, program: String },
-    /// A folder of a grant, if a folder or file with a similar name exists.
+    /// A grant names a folder that does not exist. `nearest` is the path in the same folder with the most similar name.
     Folder { directive: String, folder: String, nearest: String },
 }
 
@@ -59,7 +60,8 @@ pub fn missing_places(world: &dyn World, project: &Path) -> Vec<MissingPlace> {
     found
 }
 
-/// Returns the path of the entry with the most similar name in the folder of a path.
+/// Returns the path of the entry whose name is most similar to the last segment of `path`, among the entries of the
+/// same folder; `None` if no name is similar.
 fn nearest_entry(project: &Path, path: &str) -> Option<String> {
     let path = path.strip_prefix("./").unwrap_or(path).trim_end_matches('/');
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));

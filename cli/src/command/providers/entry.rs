@@ -168,7 +168,7 @@ fn parse(text: &str) -> Result<Node, String> {
     }
 }
 
-/// Adds an item to a list in block or flow style.
+/// Adds an item to a list in block or flow style; `None` if the list is empty or has another layout.
 fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
     let (first, last) = (models.items().first()?, models.items().last()?);
     if text.get(models.span.range())?.starts_with('[') {
@@ -181,7 +181,7 @@ fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
 }
 
 /// Returns the indentation of an item of a list in block style, and its range from the dash to the end of its last
-/// line.
+/// line. `None` if the dash is not the first character of its line.
 fn block_item(text: &str, item: &Node) -> Option<(usize, Range<usize>)> {
     let start = item.span.range().start;
     let line_start = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);

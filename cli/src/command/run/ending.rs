@@ -74,7 +74,7 @@ impl From<RunResult> for RunOutput {
     }
 }
 
-/// Returns the limit that stopped a thread, such as `turns`.
+/// Returns the limit that stopped a thread, such as `turns`; `None` if no limit stopped it.
 pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     let code = result.error.as_ref().map(|error| error.code.as_str())?;
     code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))

@@ -48,7 +48,8 @@ pub enum ThreadStart {
         compilation: Box<Compilation>,
         parent: Option<Box<ParentThread>>,
     },
-    /// Recovers an interrupted or suspended thread. The thread handles `messages` before anything else.
+    /// Recovers a thread that was interrupted or suspended, that is a closed session, or whose continuation was not
+    /// started. The thread handles `messages` before anything else.
     Recover {
         thread: ThreadId,
         messages: Vec<ControlMessage>,
@@ -79,7 +80,8 @@ impl ThreadStart {
         }
     }
 
-    /// Returns the existing thread whose transcript determines the permissions.
+    /// Returns the thread that is recovered, resumed, forked or handed off, whose transcript determines the
+    /// permissions; `None` for a fresh thread.
     pub fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,

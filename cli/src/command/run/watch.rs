@@ -43,7 +43,7 @@ pub async fn wait_until_end(
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
-            // Otherwise, the events of the next line could precede the note.
+            // Waits until the note is printed. Otherwise, the events of the next line could precede the note.
             note = next_line(&mut input) => if let Some(note) = note { screen.note_and_wait(&note).await },
             stop = stops.next() => match &mut input {
                 Some(input) if stop != StopSignal::Interrupt => if !input.leave() {

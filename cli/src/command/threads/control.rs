@@ -176,7 +176,7 @@ fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandErr
     }
 }
 
-/// Recovers an orphaned or suspended thread with the control message that ends it.
+/// Recovers a thread that is orphaned, suspended or a closed session with the control message that ends it.
 fn end_orphan(
     entry: &ListedThread,
     message: ControlMessage,

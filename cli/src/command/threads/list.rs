@@ -228,7 +228,7 @@ struct ListRow {
 fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
     let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));
-    // Popped from the end: the oldest child and the newest root come last.
+    // Entries are popped from the end, so the oldest child and the newest root must be last.
     entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
     let mut children: BTreeMap<Option<ThreadId>, Vec<ListedThread>> = BTreeMap::new();
     for entry in entries {

@@ -1,4 +1,4 @@
-//! A file of a report: its text at an offset of its own, cropped if lines are too long to print.
+//! A file of a report. Its text has an offset of its own, and lines that are too long to print are cropped.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl SourceView {
             Cow::Borrowed(_) => source.text.clone(),
             Cow::Owned(text) => text.into(),
         };
-        // Computes the line table before the clone, which then shares it.
+        // The line table is computed before the clone, so that the clone shares the table.
         source.position(0);
         Self { source: id, name: sanitize(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
     }
@@ -139,7 +139,8 @@ pub fn sanitize<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
 
 /// Replaces characters that control a terminal in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
 fn sanitize_in_place(text: &str) -> Cow<'_, str> {
-    // A report is made per diagnostic of a file: most files need this one pass only.
+    // A report is created for each diagnostic of a file, so this function must be fast: for most files, this one pass
+    // is enough.
     if text.bytes().all(|b| matches!(b, b'\n' | b'\t' | b' '..=b'~')) {
         return Cow::Borrowed(text);
     }

@@ -22,7 +22,7 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
     }
     // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
-    // With two blocks, the intended one is ambiguous: neither is compiled.
+    // If a file has two directive blocks, the intended one is unknown: neither is compiled.
     let twice = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Fence && e.other.is_some());
     found.syntax(parsed.errors);
     if twice {
@@ -41,7 +41,8 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Reports front matter between two marker lines at the start of a file whose kind has none: the keys would be ignored.
+/// Returns the error for front matter between two marker lines at the start of a file whose kind has none, because the
+/// keys would be ignored.
 fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;
@@ -107,7 +108,8 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
     }
 }
 
-/// Compares the content of a signed file with its hash. The world decides if the key is trusted.
+/// Returns the error for a signed file whose content does not match the hash in the signature. The world decides if the
+/// key is trusted.
 pub(super) fn broken_signature(source: SourceId, path: String, text: &str) -> Option<ItemError> {
     let line = rye_grammar::signature::parse(source, text)?;
     let content = text.as_bytes().get(line.node.content_start..).unwrap_or_default();

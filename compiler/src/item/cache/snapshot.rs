@@ -45,7 +45,7 @@ pub struct CacheSnapshot {
     log: DependencyLog,
 }
 
-/// The results that the world returned, and the reads that used them.
+/// A log of what the world returned, of the sources opened for each item, and of the reads of running `tracked` calls.
 #[derive(Default)]
 pub(super) struct DependencyLog {
     given: RefCell<[HashMap<ItemId, CandidatesResult>; ItemKind::ALL.len()]>,
@@ -242,7 +242,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
             changes.reads.insert(Dependency::List(kind));
         }
         let mut scan = |id: &ItemId, given: &CandidatesResult| {
-            // An item that was missing can only have appeared through the list, so `moved` has it.
+            // If a missing item has appeared, the list of its kind has changed, so `moved` already contains the item.
             let was_there = given.as_ref().map_or(true, |files| !files.is_empty());
             if was_there && !moved.contains(id) && !world.candidates_unchanged(kind, id, given) {
                 moved.insert(id.clone());

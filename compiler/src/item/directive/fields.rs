@@ -275,7 +275,8 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
     }
 }
 
-/// Converts a text to a value of a type; `None` if it does not fit. Every type but `string` is written as JSON.
+/// Converts a text to a value of a type; `None` if the text does not fit. A value of any type other than `string` is
+/// written as JSON.
 pub fn value(text: &str, kind: FieldType) -> Option<Value> {
     let value = match kind {
         FieldType::String => Some(Value::String(text.to_owned())),
@@ -307,7 +308,7 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
     .to_owned()
 }
 
-/// Checks a value against a field; `span` is the location of the value, if it has one.
+/// Returns the error for a value that a field does not allow; `span` is the location of the value, if it has one.
 pub fn check(field: &FieldDecl, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     if allowed {

@@ -51,7 +51,7 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     permissions
 }
 
-/// Reads `seal`.
+/// Reads the attribute `seal`. Reports a value other than `true` and `false`.
 fn read_seal(element: &Element, found: &mut Diagnostics) -> bool {
     let Some(seal) = element.attribute("seal") else { return false };
     let value = seal.node.trim();
@@ -97,7 +97,8 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
     }
 }
 
-/// Reports hosts that no call can have. The paths of `write` are checked with the tools that use them.
+/// Reports values of `net` that cannot be the host of a call. The paths of `write` are checked with the tools that use
+/// them.
 fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {
@@ -155,7 +156,7 @@ fn acknowledge(element: &Element, found: &mut Diagnostics) -> Acknowledgment {
             span: element.name.span,
             help: "write the tier that is acknowledged: `risk=\"elevated\"`".into(),
         });
-        // Kept without a tier, so that the grants are not reported as unacknowledged too.
+        // The acknowledgment is kept without a tier, so that the grants are not reported as unacknowledged too.
         return Acknowledgment { risk: Spanned::new(String::new(), element.name.span), why: why.node };
     };
     if why.node.is_empty() {

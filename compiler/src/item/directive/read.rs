@@ -186,7 +186,7 @@ fn read_model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     ModelRequest { tier, id, provider, fallback, sampling }
 }
 
-/// Reads a number from 0 to `most`, kept as written.
+/// Reads an attribute whose value is a number from 0 to `most`. The number keeps its spelling.
 fn read_sampling_value(
     element: &Element,
     name: &str,

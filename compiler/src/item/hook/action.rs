@@ -110,7 +110,7 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
     Some(SplitAction { word, fields })
 }
 
-/// Returns the field that a bare value sets.
+/// Returns the field that the value of an action sets if the value is not a mapping: `{block: text}` sets `reason`.
 fn default_field(word: &str) -> Option<&'static str> {
     Some(match ActionName::from_word(word)? {
         ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign => "item_id",
@@ -364,7 +364,8 @@ impl ActionReader<'_> {
         super::read::read_position(&node, self.found)
     }
 
-    /// Reads an id. Placeholders are not allowed in this id, because the chain is resolved before any fact exists.
+    /// Reads the id of `set_extends`. Placeholders are not allowed in this id, because the chain is resolved before any
+    /// fact exists.
     fn static_id(&mut self, span: Span) -> Option<String> {
         let Some(node) = self.get("item_id") else {
             self.missing("item_id", span);

@@ -9,7 +9,7 @@ pub const MAX_FILLED_BYTES: usize = 16 << 20;
 /// A template with its arguments filled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilledTemplate {
-    /// `None` if the text would exceed [`MAX_FILLED_BYTES`].
+    /// The text; `None` if it would exceed [`MAX_FILLED_BYTES`].
     pub text: Option<String>,
     /// Numbers of the arguments that the call lacks, although the template names them without a default; each is filled
     /// in as an empty text.
@@ -26,7 +26,7 @@ enum Placeholder<'t> {
         number: usize,
         default: Option<&'t str>,
     },
-    /// The arguments from `first` on, joined by spaces: at most `count`, or all of them without `count`.
+    /// The arguments from `first` on, joined by spaces: at most `count` of them, or all if `count` is `None`.
     Several {
         first: usize,
         count: Option<usize>,
@@ -100,14 +100,15 @@ impl Filler<'_> {
     }
 }
 
-/// A scanner of placeholders in linear time.
+/// Finds placeholders in time linear in the length of the template.
 struct Scanner {
     /// Set once a default has no closing brace. Every later default then has none either.
     unclosed: bool,
 }
 
 impl Scanner {
-    /// Returns the placeholder whose text after the `$` starts `after`, with the length of that text in bytes.
+    /// Returns the placeholder at the start of `after`, the text that follows a `$`, and the length of the placeholder
+    /// without the `$`, in bytes.
     fn placeholder<'t>(&mut self, after: &'t str) -> Option<(Placeholder<'t>, usize)> {
         let first = after.chars().next()?;
         match first {
@@ -131,8 +132,8 @@ impl Scanner {
         }
     }
 
-    /// Returns the placeholder whose text after `${` starts `inside`, with the length of that text, including the
-    /// brace.
+    /// Returns the placeholder at the start of `inside`, the text that follows `${`, and the length of the placeholder
+    /// up to and including the closing brace, in bytes.
     fn braced<'t>(&mut self, inside: &'t str) -> Option<(Placeholder<'t>, usize)> {
         if let Some(slice) = inside.strip_prefix("@:") {
             let (first, length) = leading_number(slice)?;

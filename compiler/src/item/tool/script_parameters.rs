@@ -1,6 +1,6 @@
-//! Scripts that read their parameters in the wrong place: a function that has a parameter for each value, although a
-//! call passes all values as one object, a function that reads a parameter that the tool does not declare, and a shell
-//! script that reads arguments.
+//! Scripts that read their parameters in the wrong place. Three cases are reported: a function that has a parameter for
+//! each value, although a call passes all values as one object; a function that reads a parameter that the tool does
+//! not declare; a shell script that reads arguments.
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
@@ -11,7 +11,8 @@ use crate::diagnostics::{ItemError, closest};
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Reports a script that cannot get its parameters in the way it reads them. Only the first such place is reported.
+/// Returns the error for the first place at which a script does not get its parameters in the way in which it reads
+/// them.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);
@@ -47,7 +48,7 @@ struct DeclaredParameters<'t> {
 
 impl<'t> DeclaredParameters<'t> {
     fn of(tree: &'t ToolTree) -> Self {
-        /// Keys of a schema that neither name further parameters nor allow them.
+        /// Keys of a schema that allow no parameters besides those in `properties`.
         const CLOSED_KEYS: [&str; 8] =
             ["type", "properties", "required", "description", "title", "examples", "$schema", "$comment"];
         let parameters = tree.metadata.get("parameters");
@@ -63,7 +64,8 @@ impl<'t> DeclaredParameters<'t> {
         let is_open = parameters.is_some_and(|schema| {
             schema.entries().is_empty() || !schema.entries().iter().all(|e| is_closing(&e.key.node, &e.value))
         });
-        // A persistent tool also gets the facts of events, and a misspelt constant may hold the schema.
+        // A persistent tool also gets the facts of events, and a misspelt constant may hold the schema: a name that is
+        // not declared may then have a value.
         let has_misspelt = tree.script.as_ref().is_some_and(|script| !script.others.is_empty());
         let is_open = is_open || has_misspelt || tree.metadata.get("persistent").is_some();
         Self { names, is_open }
@@ -106,7 +108,8 @@ fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
     format!("write `function {function}({{ {names} }}, projectPath)`")
 }
 
-/// Reports the first name that the function reads and the tool does not declare: the model is never offered it.
+/// Returns the error for the first name that the function reads and the tool does not declare: the model does not know
+/// a parameter of this name.
 fn undeclared_read(
     signature: &EntrySignature,
     is_python: bool,
@@ -187,7 +190,8 @@ fn is_word_start(text: &str, at: usize) -> bool {
     text.get(..at).and_then(|before| before.chars().next_back()).is_none_or(char::is_whitespace)
 }
 
-/// Returns the name of the variable at a `$`, and the length of its whole expression up to the name's end or the brace.
+/// Returns the name of the variable after a `$`, and the length of the expression in bytes, including the `$` and the
+/// braces.
 fn variable(text: &str) -> (&str, usize) {
     let inside = text.get(1..).unwrap_or_default();
     let (offset, inside) = inside.strip_prefix('{').map_or((1, inside), |rest| (2, rest));

@@ -1,9 +1,9 @@
 //! The protection of each layer's element: no text of another layer can close the enclosing tag.
 //!
-//! Two cases exist. If the *knowledge itself* contains its own closing tag, each one is sent as `&lt;/…` and counted,
-//! and the plan reports the count. If a *placeholder value* completes a closing tag, alone or together with the text
-//! around it, the value is escaped; the text around it is not, because the plan fixes that text byte for byte.
-//! Everything else is sent unchanged.
+//! Two cases exist. If the *knowledge itself* contains the closing tag of its element, each of these tags is sent as
+//! `&lt;/…`, and the plan reports their number. If a *placeholder value* completes a closing tag, alone or together
+//! with the text around it, the value is escaped; the text around the value is not, because the plan fixes that text
+//! byte for byte. Everything else is sent unchanged.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -15,8 +15,8 @@ pub enum LayerPiece {
     Value(String),
 }
 
-/// Joins the pieces. Inside values, escapes every closing tag that a value is part of; if `tag` is `None`, escapes
-/// nothing.
+/// Joins the pieces. If a closing tag of `tag` contains bytes of a value, escapes the first character that comes from
+/// the value; if `tag` is `None`, escapes nothing.
 pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();

@@ -35,7 +35,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
     let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);
     let patterns: Vec<&str> = held.iter().map(|grant| grant.pattern.as_str()).collect();
     let mut changes = Vec::new();
-    // A chain without `<permissions>` inherits its parent's set, which can be any set.
+    // If no link of a chain has `<permissions>`, the thread inherits the set of its spawn parent, which can be any set.
     if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
         changes.push(CapabilityChange {
             direction,
@@ -69,7 +69,8 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             changes.push(change(format!("net {host} for {}", grant.pattern), None));
         }
         for folder in wider(&grant.write, |g| &g.write, is_folder_inside) {
-            // A folder only narrows a file tool that could write everywhere.
+            // If the file tool could write everywhere before, the folder narrows the grant, so it is not an added
+            // capability.
             if from.is_none_or(|plan| !is_unbounded_file_tool(plan, &grant.pattern)) {
                 changes.push(change(format!("write {folder} for {}", grant.pattern), None));
             }
@@ -102,7 +103,7 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
-/// Compares the grants of live hooks beyond the thread's own set.
+/// Compares the grants of live hooks that `own`, the thread's own set, does not cover.
 fn compare_hook_grants(
     from: Option<&PlanReport>,
     to: &PlanReport,

@@ -114,7 +114,7 @@ impl<'a> DiffSides<'a> {
         place.as_ref().map(SourceReport::from).or_else(|| self.directive())
     }
 
-    /// Returns the directive's own file.
+    /// Returns the first line of the directive's file, in the new files, else in the old ones.
     pub fn directive(&self) -> Option<SourceReport> {
         self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
     }

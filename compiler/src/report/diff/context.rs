@@ -13,7 +13,7 @@ pub struct PartChange {
     /// `system`, `message`, `continued` or `tool`.
     pub place: String,
     pub id: String,
-    /// Tokens; null if the part does not exist on this side.
+    /// Token count of the part; null if the part does not exist on this side.
     pub before: Option<u64>,
     pub after: Option<u64>,
     pub via: String,
@@ -121,6 +121,6 @@ pub fn prefix_change(before: Option<&PlanReport>, after: Option<&PlanReport>) ->
 fn shared_tokens(a: &str, b: &str, by: Tokenizer) -> u64 {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let text: String = b.chars().take(same).collect();
-    // The last token may be split, and then it is not shared.
+    // The common start may end within a token of both texts, so its last token does not count as shared.
     if same == 0 { 0 } else { by.count(&text).saturating_sub(1) }
 }

@@ -1,5 +1,5 @@
-//! Changes of hooks. Guards, and hooks that extend what a thread may do, are ordered by implication between their
-//! conditions.
+//! Changes of hooks. Guards, and hooks that extend what a thread may do, are compared by their conditions: if a
+//! condition implies another condition, its hook fires in fewer cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +78,8 @@ fn hook_role(action: &HookAction) -> HookRole {
     }
 }
 
-/// Returns true if one hook can replace another: both have the same event and the same effect, apart from conditions.
+/// Returns true if `other` can replace `one`, apart from the conditions: both have the same event, and the effect of
+/// `other` equals or covers the effect of `one`.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -87,7 +88,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
         | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
         (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => one == other,
         (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
-            // A raised limit covers a smaller raise of the same limit.
+            // A hook that raises a limit can be replaced by a hook that raises the same limit to a higher value.
             let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
             a == b && (one == other || at_most)
         }
@@ -99,7 +100,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
 /// A live hook with its condition.
 struct LiveHook<'p> {
     hook: &'p PlannedHook,
-    /// `None` if the condition cannot be parsed.
+    /// The compiled condition; `None` if the condition cannot be parsed.
     condition: Option<Condition>,
 }
 

@@ -64,7 +64,8 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
         };
         found.push((direction, format!("{} → {}{}", name(before), name(after), may_spend(direction))));
     } else if before.prices != after.prices {
-        // A spend limit buys more of a model with a lower declared price.
+        // With a lower declared price, the same spend limit pays for more requests, so the direction of a lower price
+        // is unknown.
         let direction = match compare_prices(before.prices.as_ref(), after.prices.as_ref()) {
             Direction::Widened => Direction::Widened,
             Direction::Narrowed | Direction::Neutral | Direction::Unknown => Direction::Unknown,
@@ -204,8 +205,8 @@ fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     found
 }
 
-/// Compares trust requirements. Risk tables, connections and scripts, the grants of the directive, and new hooks that
-/// only change what a model reads are compared separately.
+/// Compares trust requirements, except those that are compared elsewhere: risk tables, connections, scripts, the grants
+/// of the directive, and new hooks that only change what a model reads.
 fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
         let is_listed = |one: &&TrustRequirement| match one.kind {
@@ -234,8 +235,8 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     found
 }
 
-/// Lists changed files that no other change names. They are neutral, because everything that directives, knowledge and
-/// settings can express is compared elsewhere.
+/// Lists changed files that no other change names. These changes are neutral, because the effects of directives,
+/// knowledge and settings are compared elsewhere.
 pub fn compare_files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
@@ -298,7 +299,8 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::compile::{CompileRequest, compile};
 
-    /// Returns the directions of a change of the fallback and of its reverse. The model has the price 2.
+    /// Returns the direction of a change of the fallback, and the direction of the reverse change. The price of the
+    /// model is 2.
     fn directions(before: Option<(&str, u64)>, after: Option<(&str, u64)>) -> (Direction, Direction) {
         let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]);
         let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;

@@ -90,8 +90,8 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
     }
 }
 
-/// Returns the direction of one value. Hooks, limits, models and risks are compared elsewhere, so their files are
-/// neutral.
+/// Returns the direction of the change of one value. Hooks, limits, models and risks are compared elsewhere, so changes
+/// in their files are neutral.
 fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),

@@ -77,7 +77,7 @@ fn reachable_tools(compilation: &Compilation, items: &Items<'_>) -> BTreeSet<Ite
     all
 }
 
-/// Returns the types that the reachable tools of either plan declare for a parameter, by its name.
+/// Returns the types that the reachable tools of either plan declare for each parameter, by the name of the parameter.
 pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'static str>> {
     let mut found: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
     for (tree, items) in [(&trees.before, &trees.old), (&trees.after, &trees.new)] {
@@ -190,7 +190,7 @@ fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
     directions.max()
 }
 
-/// Returns the direction of one keyword of a schema.
+/// Returns the direction in which the change of one keyword changes a schema; `None` if the keyword did not change.
 fn compare_keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
     if before == after {
         return None;

@@ -12,7 +12,7 @@ use crate::semantics::value::are_equal;
 
 /// Maximum number of substrings or elements of one input whose combinations are distinguished.
 const MAX_PARTS: usize = 6;
-/// A separator of substrings that occurs in none of them.
+/// A separator for substrings: no substring contains it.
 pub const SEPARATOR: &str = "\u{1}";
 
 /// A region of the input space, as one set per dimension: for each input the indexes of its cells, then for each
@@ -33,7 +33,7 @@ pub struct Partition {
     name: String,
     parts: Vec<Value>,
     cells: Vec<(ValueSet, Value)>,
-    /// True if values outside of the listed points exist.
+    /// True if the input can have values that equal no point.
     is_infinite: bool,
 }
 
@@ -43,7 +43,8 @@ enum ValueSet {
     Point(Value),
     /// The values between two neighboring points of an ordered input; `None` means no bound on that side.
     Between(Option<Value>, Option<Value>),
-    /// A value that is no point; each entry is true if the value contains the part with the same index.
+    /// The values that equal no point. Each entry is true if the values contain the part (a substring, element or key)
+    /// with the same index.
     Other(Vec<bool>),
 }
 
@@ -278,8 +279,8 @@ impl Partition {
         })
     }
 
-    /// Describes the chosen cells of values that are present. The second value is true if the condition also holds
-    /// where the input is absent.
+    /// Describes the chosen cells except the cell of an absent input. The second value is true if the condition also
+    /// holds where the input is absent.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {

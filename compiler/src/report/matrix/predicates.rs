@@ -22,7 +22,7 @@ const MAX_PREDICATES: usize = 8;
 /// Longest text or list that is tried for a length.
 const MAX_LENGTH: u64 = 2_000;
 
-/// An atom that reads inputs only.
+/// An atom of a condition that reads only inputs.
 #[derive(Debug, Clone)]
 pub struct Predicate {
     atom: Condition,
@@ -45,7 +45,7 @@ impl Predicate {
     }
 }
 
-/// Returns the input that a path reads.
+/// Returns the name of the input that a path reads: `a` for `inputs.a.b`; `None` for a path of another fact.
 pub fn input_name(path: &Path) -> Option<String> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some(name.clone()),
@@ -59,14 +59,14 @@ pub fn path_text(path: &Path) -> String {
     text.strip_prefix("inputs.").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// Inputs whose states are found together.
+/// Inputs that predicates connect, these predicates, and the states of both.
 #[derive(Debug, Clone)]
 pub struct Component {
-    /// Indexes of partitions.
+    /// Indexes into the partitions of [`SplitInputs`].
     inputs: Vec<usize>,
-    /// Indexes of predicates.
+    /// Indexes into the predicates of [`SplitInputs`].
     predicates: Vec<usize>,
-    /// Values of the inputs by state: the cell of each input, then the result of each predicate.
+    /// Values of the inputs by state. A state consists of the cell of each input, then the result of each predicate.
     states: BTreeMap<Vec<usize>, Map<String, Value>>,
 }
 
@@ -163,8 +163,9 @@ impl SplitInputs<'_> {
         values
     }
 
-    /// Returns the box of a state in all dimensions: the inputs, then the predicates. If the cell of every input holds
-    /// a single value, these values determine the predicates, so the box allows both results of each predicate.
+    /// Restricts a box to a state of a component: to the cell of each input, and to the result of each predicate. If
+    /// the cell of every input holds a single value, these values determine the predicates, so the box allows both
+    /// results of each predicate.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -335,7 +336,7 @@ fn numbers_near(literals: &[&Value], cells: &[Value]) -> Vec<Value> {
     numbers.into_iter().filter_map(super::cells::to_json).collect()
 }
 
-/// Collects the predicates of conditions, each once.
+/// Adds a predicate, unless a predicate with the same text is already present.
 pub fn add_predicate(predicates: &mut IndexMap<String, Predicate>, predicate: Predicate) {
     predicates.entry(predicate.text.clone()).or_insert(predicate);
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::drawing::{Drawing, LineStyle, NodeShape, one_line};
 
-/// Writes one statement per line.
+/// Renders a drawing, one statement per line.
 pub fn render(drawing: &Drawing) -> String {
     let name = &drawing.name;
     let direction = if drawing.is_horizontal { "LR" } else { "TB" };

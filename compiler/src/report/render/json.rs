@@ -62,7 +62,7 @@ pub struct PlanReport {
     pub continuation: Vec<ContinuationItem>,
     pub palette: Vec<ToolReport>,
     pub dropped_tools: Vec<DroppedReport>,
-    /// In evaluation order.
+    /// The hooks, in evaluation order.
     pub hooks: Vec<HookReport>,
     /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
     /// capability.
@@ -144,7 +144,7 @@ pub struct PendingReport {
     pub bytes: usize,
     /// A fact's path (`inputs.service`) or `hook ID`.
     pub placeholder: String,
-    /// The text if the fact is missing.
+    /// The text that is sent if the fact is missing.
     pub fallback: Option<String>,
     pub why: String,
 }
@@ -172,7 +172,7 @@ pub struct ReadReport {
     /// `directive`, `knowledge`, `tool` or `config`.
     pub kind: String,
     pub id: String,
-    /// Null, like `sha256`, for an id that no space has.
+    /// The space of the file that was read; null, like `sha256`, for an id that no space has.
     pub space: Option<String>,
     pub sha256: Option<String>,
 }
@@ -223,9 +223,9 @@ pub struct HookReport {
     pub layer: f64,
     pub verdict: VerdictReport,
     pub because: String,
-    /// Grants beyond the thread's own set.
+    /// Capability patterns that the hook may use in addition to the thread's own grants.
     pub grants: Vec<String>,
-    /// The program, item or signature that the hook itself starts.
+    /// Description of what the hook itself starts or signs, such as a program; null if it starts and signs nothing.
     #[serde(default)]
     pub starts: Option<String>,
     /// True if a run with this hook is refused unless the user trusts the project.
@@ -267,7 +267,7 @@ pub struct CapabilityReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
-    /// Dollars for `spend`.
+    /// The value, in dollars for `spend`.
     pub value: Value,
     pub via: String,
     pub source: Option<SourceReport>,
@@ -282,7 +282,7 @@ pub struct ModelReport {
     pub requested: String,
     pub context_window: u64,
     pub max_output: u64,
-    /// Dollars per million tokens.
+    /// Prices in dollars per million tokens; null if the provider file names none.
     pub prices: Option<PricesReport>,
     /// The fallback, as `provider/model`.
     pub fallback: Option<String>,
@@ -475,7 +475,7 @@ fn report_tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
 
 fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
     let sent = model.wire_tool(tool);
-    // Compare bytes: mappings are equal in any order of their keys, but their bytes differ.
+    // Compare the text: mappings with their keys in another order are equal as values, but not as text.
     let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
     let (description, schema) = (sent.description.into_owned(), sent.parameters.map(Cow::into_owned));
     (!is_as_written).then_some(SentToolReport { description, schema })

@@ -36,7 +36,7 @@ pub struct SentTool {
     pub name: String,
     /// Description in the form that a request contains.
     pub description: String,
-    /// Null if the wire sends no schema for a tool without parameters.
+    /// JSON Schema of the parameters; null if the wire sends no schema for a tool without parameters.
     pub schema: Option<Value>,
     /// The grant that offers the tool.
     pub source: Option<SourceReport>,

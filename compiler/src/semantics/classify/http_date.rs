@@ -40,7 +40,8 @@ fn number(text: &str) -> Option<i64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// Returns the days in the Gregorian calendar; years begin in March, so that the leap day comes last.
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar. The years of the computation begin in March,
+/// so that the leap day comes last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month > 2 { year } else { year - 1 };
     let since_march = (month + 9) % 12;

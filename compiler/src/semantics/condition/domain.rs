@@ -119,7 +119,7 @@ impl Condition {
     }
 }
 
-/// Returns true if no other path of the condition is above or below this one.
+/// Returns true if no other path of the condition is a prefix of this path or begins with this path.
 fn is_independent(path: &Path, all: &[&Path]) -> bool {
     let related = |other: &&&Path| other.segments.iter().zip(&path.segments).all(|(a, b)| a == b);
     all.iter().filter(related).count() == 1

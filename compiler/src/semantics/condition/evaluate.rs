@@ -201,7 +201,7 @@ fn merge_paths<'a>(into: &mut Paths<'a>, paths: Paths<'a>) {
     }
 }
 
-/// Returns both operands, or the unknown paths of either.
+/// Returns both operands if they are known, else the unknown paths of one or both.
 fn both_known<'a>(left: Operand<'a>, right: Operand<'a>) -> Result<(Operand<'a>, Operand<'a>), Paths<'a>> {
     match (left, right) {
         (Operand::Unknown(mut left), Operand::Unknown(right)) => {
@@ -259,7 +259,7 @@ fn compare(op: Comparison, left: &Operand<'_>, right: &Operand<'_>) -> bool {
     }
 }
 
-/// Returns true if a list contains an equal element, or a string contains the other string.
+/// Returns true if a list contains an element equal to `part`, or a string contains the string `part`.
 fn contains(whole: &Operand<'_>, part: &Operand<'_>) -> bool {
     if let Some(items) = as_items(whole) {
         return items.iter().any(|item| are_equal(&Operand::Value(item), part));

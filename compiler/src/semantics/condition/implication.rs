@@ -17,7 +17,7 @@ use crate::semantics::value::Type;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Implication {
     Holds,
-    /// Fails for these facts: the condition holds, and none of the others holds.
+    /// The implication fails for the facts in `example`: the condition holds, and none of the other conditions holds.
     Fails {
         example: String,
     },
@@ -38,7 +38,7 @@ const MAX_ASSIGNMENTS: usize = 1 << 16;
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A separator of substrings that occurs in none of them.
+/// A separator for substrings: no substring contains it.
 const SEPARATOR: char = '\u{1}';
 
 /// A condition over numbered atoms.
@@ -169,7 +169,7 @@ fn lower<'n>(node: &'n CompiledNode, atoms: &mut Vec<Atom<'n>>) -> Tree {
 }
 
 fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom<'n>>) -> Tree {
-    // The key of a pattern is its source, because the debug text also depends on the pattern being built already.
+    // The key of a pattern is its source, because the debug text also depends on whether the pattern is already built.
     let key = if let CompiledNode::Matches { left, pattern } = node {
         format!("{left:?} matches {}", pattern.source())
     } else {

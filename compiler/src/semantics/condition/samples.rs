@@ -1,6 +1,6 @@
 //! The values at which a condition can change its result: the literals that its paths are compared with, and
-//! neighboring numbers. For checks that enumerate the inputs of a directive; the shared evaluator evaluates the
-//! condition.
+//! neighboring numbers. Checks that enumerate the inputs of a directive use these values; the shared evaluator
+//! evaluates the condition.
 
 use rye_grammar::condition::Path;
 use serde_json::Value;
@@ -11,11 +11,11 @@ use super::{Comparison, CompiledNode, Condition};
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedLiterals {
     pub path: Path,
-    /// Literals that the value of the path is compared with, or must be one of.
+    /// Literals that the value of the path is compared with, alone or as members of a list (`in`).
     pub values: Vec<Value>,
     /// Literals that the value of the path must contain.
     pub parts: Vec<Value>,
-    /// True if the path is ordered against a text.
+    /// True if the path is compared with a text by order (`<`, `>=`).
     pub ordered: bool,
     /// True if a pattern, an expression or another path also affects the result, so that the literals alone do not
     /// decide the result.
@@ -34,7 +34,7 @@ impl ComparedLiterals {
 /// The largest integer up to which floats are exact. Nothing is concluded from larger numbers.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns each of these numbers, and one from every interval between them.
+/// Returns the numbers of `against`, and numbers between, below and above them.
 pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     if whole {
         return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
@@ -72,7 +72,7 @@ impl Condition {
 fn walk(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     match node {
         CompiledNode::Literal(_) => {}
-        // On its own, a path is true only if its value is `true`.
+        // A path that is a condition by itself is true only if its value is `true`.
         CompiledNode::Path(path) => add_values(all, path, [Value::Bool(true), Value::Bool(false)]),
         CompiledNode::Exists(path) => add_values(all, path, []),
         CompiledNode::Length(inner) | CompiledNode::Negate(inner) => mark_incomplete(inner, all),
@@ -117,7 +117,7 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledN
         }
         Comparison::In if first => match literals_of.pop() {
             Some(Value::Array(items)) => push_missing(&mut samples.values, items),
-            // For a text inside of a literal text, any substring of the literal matches.
+            // `path in 'text'`: every substring of the text matches, so the literals alone do not decide the result.
             other => {
                 push_missing(&mut samples.values, other);
                 samples.open = true;

@@ -12,7 +12,7 @@ pub const MAX_STATES: usize = 20_000;
 /// holds for many patterns as well as for long ones.
 pub const MAX_STEPS: usize = 5_000_000;
 
-/// The result of checking that parents cover a child.
+/// The result of checking that the patterns of parents cover the pattern of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
@@ -71,10 +71,10 @@ const HEADS: [&str; 9] = [
     "rye.sign.knowledge",
 ];
 
-/// A position in the shape of a well-formed capability.
+/// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// A node of the trie of heads.
+    /// Within a head: a node of the trie of heads.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,

@@ -54,7 +54,7 @@ impl TemplateText for Template {
 }
 
 impl<T: TemplateText> TemplateTree<T> {
-    /// Reads every string of a value; a malformed string stays a plain value, and its error is returned.
+    /// Parses every string of a value. A malformed string stays a plain value, and its error is returned.
     pub fn read(node: &Node) -> Parsed<Self> {
         let mut errors = Vec::new();
         let tree = Self::read_node(node, &mut errors);

@@ -169,7 +169,7 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<String> {
     (!other_dialect).then(|| error.kind().to_string())
 }
 
-/// Replaces escapes that only ECMAScript has with a letter: `\cJ`, `\k<name>`.
+/// Replaces escapes that exist only in ECMAScript (`\cJ`, `\k<name>`) by a letter.
 fn without_ecma_escapes(pattern: &str) -> String {
     let mut plain = String::with_capacity(pattern.len());
     let mut rest = pattern.chars().peekable();

@@ -22,7 +22,7 @@ struct Budget<'n> {
 }
 
 /// Reports spawns that the available money never covers. Returns the maximum spend of each directive along the spawn
-/// chains that lead to it; `None` if it is unknown.
+/// chains that lead to the directive; `None` if the maximum is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let requested: Vec<Option<(Nanos, Span)>> =
         graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
@@ -76,7 +76,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
     budgets.into_iter().map(|budget| budget.map(|budget| budget.spend)).collect()
 }
 
-/// Returns the highest spend limit over all routes.
+/// Returns the highest spend limit over all routes; `None` if the limits of a route are invalid.
 fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }

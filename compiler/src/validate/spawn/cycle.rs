@@ -39,7 +39,7 @@ fn certain_edges(graph: &SpawnGraph<'_>) -> DiGraphMap<usize, Span> {
 
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let edges = certain_edges(graph);
-    // Kosaraju's algorithm, because it does not recurse: no chain is too long for the stack.
+    // Kosaraju's algorithm does not recurse, so a long chain cannot overflow the stack.
     let mut circles: Vec<Vec<usize>> = kosaraju_scc(&edges);
     for circle in &mut circles {
         circle.sort_unstable();
@@ -47,7 +47,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     circles.sort();
     let node = |place: &usize| graph.nodes.get(*place);
     for members in circles {
-        // An explicit `spawns` or `depth` limit on the cycle makes it deliberate.
+        // An explicit `spawns` or `depth` limit of a directive on the cycle means that the cycle is intended.
         let mut links = members.iter().filter_map(node).flat_map(|node| node.links);
         let bounded = links.any(|link| link.limit_span("depth").is_some() || link.limit_span("spawns").is_some());
         let Some(first) = members.first().filter(|_| !bounded) else { continue };

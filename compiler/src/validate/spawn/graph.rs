@@ -21,7 +21,7 @@ pub struct SpawnNode<'n> {
     pub granted: Vec<SpawnGraphEdge<'n>>,
 }
 
-/// A spawn on one route.
+/// A spawn by a directive on one of its routes.
 #[derive(Clone, Copy)]
 pub struct SpawnGraphEdge<'n> {
     pub link: &'n SpawnRoute,
@@ -30,8 +30,8 @@ pub struct SpawnGraphEdge<'n> {
     pub child: Option<usize>,
 }
 
-/// Returns the directives that are spawned and spawn none themselves. `several` hold disjoint directives, in the order
-/// of their ids; `elsewhere` looks up directives that are in none of them.
+/// Returns the directives that are spawned and spawn none themselves. The elements of `several` hold different
+/// directives, in the order of the ids; `elsewhere` looks up a directive that no element holds.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =
@@ -67,7 +67,7 @@ impl<'n> SpawnGraph<'n> {
         Self { nodes: all.iter().map(node).collect() }
     }
 
-    /// Returns the routes of the spawned directive.
+    /// Returns the routes of the spawned directive; `None` if it cannot be looked up.
     pub fn child(&self, edge: &SpawnGraphEdge<'n>) -> Option<&'n [Rc<SpawnRoute>]> {
         self.nodes.get(edge.child?).map(|node| node.links)
     }

@@ -135,7 +135,7 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
         ["spawn::unknown-output"]
     );
     assert_eq!(spawn_codes(&[("a", hooked, "", body), ("b", "<limits depth=\"1\"/>", "url", "x")], ""), NOTHING);
-    // A spawn of an unnamed child leaves the outputs open.
+    // If the body also starts a directive without a literal id, that directive may return the output.
     let open = "Call `rye_execute(item_type=\"directive\", item_id=\"{input:which?}\")` and `rye_execute(item_type=\"directive\", item_id=\"b\")`; tell `result.outputs.url`.";
     assert!(
         !spawn_codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned())

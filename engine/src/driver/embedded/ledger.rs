@@ -14,9 +14,9 @@ use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, Thre
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-/// Maximum age of the row of a served session while calls come in, in milliseconds.
+/// Maximum age of the registry row of a served session while calls arrive, in milliseconds.
 const MAX_ROW_AGE_MS: i64 = 1_000;
-/// Time without a call after which the row of a served session is updated, in milliseconds.
+/// Time without a call after which the registry row of a served session is updated, in milliseconds.
 const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
 
 impl EmbeddedDriver {
@@ -63,7 +63,8 @@ impl EmbeddedDriver {
         provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))
     }
 
-    /// Waits for a call, and updates the row of a served session once the client makes no call for some time.
+    /// Waits for a call. If the client makes no call for [`IDLE_BEFORE_ROW_UPDATE_MS`], updates the registry row of the
+    /// served session meanwhile.
     pub(super) async fn update_row_meanwhile(
         &self,
         mut call: impl Future<Output = Fact> + Unpin,
@@ -106,8 +107,9 @@ impl EmbeddedDriver {
     }
 
     /// Commits the end of the thread: books open settlements, writes the end status, moves surviving children to an
-    /// ancestor, and closes the account. The account of a suspended thread stays open. A continuation gets its row and
-    /// account in the same commit, so that after a crash one of the two threads can be resumed.
+    /// ancestor, and closes the account. The account of a suspended thread or of a closed session stays open. A
+    /// continuation gets its row and account in the same commit, so that after a crash one of the two threads can be
+    /// resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -131,7 +133,8 @@ impl EmbeddedDriver {
         }));
         let mut lists = vec![changes];
         if !ended.status.is_parked() {
-            // A child may end at this moment; the refusal of its move must not affect the rest.
+            // A child may end at this moment, so that the registry refuses to move it. Each move is a list of its own,
+            // so that a refusal does not affect the other changes.
             lists.extend(self.moves_of_survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {
                 Some((next, row)) => lists.extend(self.continuation(next, row).await?),

@@ -44,7 +44,7 @@ use crate::tool::registry::ToolFile;
 use crate::tool::{CALL_EVENT, Invocation, ToolOutcome};
 use crate::trust::TrustSnapshot;
 
-/// Time after which a running call books the open settlements.
+/// Duration of a call after which the driver books the open settlements while the call continues.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
 impl EmbeddedDriver {
@@ -234,7 +234,8 @@ impl EmbeddedDriver {
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
 
-    /// Checks that a thread with these grants can run a tool with these parameters. Otherwise returns the reason.
+    /// Checks that the grants of this thread for `capability` allow a run of the tool with these parameters. Otherwise
+    /// returns the reason.
     pub(crate) async fn check_ready(
         &self,
         item_id: &ItemId,
@@ -462,7 +463,8 @@ pub(crate) fn check_unchanged(
     Err(format!("`{id}` changed after this thread's plan was compiled"))
 }
 
-/// Returns the error for a host or folder that the tool needs and that no grant covers.
+/// Returns the error for a host or folder that the tool needs and that no grant covers; `None` if the grants cover all
+/// needs.
 fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<String> {
     use crate::machine::gate::is_folder_inside;
     use rye_compiler::semantics::needs::is_host_inside;

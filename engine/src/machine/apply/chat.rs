@@ -19,7 +19,7 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     chat.narrowed = narrowed;
     chat.prompt_mode = started.mode;
     chat.prompts = started.prompt;
-    // The user has seen the held messages.
+    // The user has seen the held messages before this prompt and could submit them again, so they are no longer held.
     chat.held.clear();
     let (number, is_capped) = (started.prompt, started.capped);
     chat.current = Some(CurrentPrompt { number, cost_before, seconds_before, is_delivered: false, is_capped });
@@ -54,7 +54,7 @@ pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
         if input.handled || message.delivery == input.delivery {
             return !input.handled;
         }
-        // The answer of a command names its own delivery.
+        // The answer of a command determines the delivery of its message.
         message.delivery = input.delivery;
         moved = Some(message.clone());
         false
@@ -129,7 +129,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     chat.narrowed = None;
     chat.prompt_mode = ChatMode::default();
     state.returned = None;
-    // Between prompts, the limits of the session bound a summary.
+    // The limits of the session bound a summary that is made between two prompts.
     state.limits = state.thread_limits;
     state.stop = None;
     state.question = None;
@@ -203,7 +203,8 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
     }
 }
 
-/// Sets the thread in which the session continues at the next idle step.
+/// Changes the parameters of the thread in which the session continues at the next idle step. If no continuation was
+/// requested before, this change requests one.
 pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());

@@ -76,8 +76,9 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     }
 }
 
-/// Returns the outcome of the `after_step` hooks, which depends on the kind of turn. The hooks cannot revoke an
-/// accepted return; only `terminate` changes the end.
+/// Returns the outcome of the `after_step` hooks for this kind of turn. After an accepted return, hooks that continue
+/// or retry lead to `Accepted`: only `terminate` can change the end. After a reply without calls, hooks that continue
+/// lead to `Text`.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
     let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
     if state.returned.is_some() && (continues || outcome == Outcome::Retry) {

@@ -10,7 +10,7 @@ use super::start::{self, THREAD_DIRECTIVE};
 use super::{ChildStart, ParsedCall, is_system_tool};
 use crate::machine::state_store::{self, STATE_TOOL};
 
-/// Parses the arguments of a call by the palette entry that it names.
+/// Parses the arguments of a call of this palette tool.
 ///
 /// # Errors
 ///

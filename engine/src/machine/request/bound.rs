@@ -33,7 +33,8 @@ fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Opt
     if let Some((reply, rest)) = fresh.split_first()
         && matches!(reply.for_provider(), Some(ProviderMessage::Assistant { .. }))
     {
-        // The bound is at least the count of the provider: the form in which reasoning is sent back may be shorter.
+        // The bound of the reply is at least the provider's own count, because the form in which reasoning is sent back
+        // may be shorter than the form that was counted.
         let counted = measured.output.saturating_add(MESSAGE_OVERHEAD_TOKENS);
         bound = bound.saturating_add(bound_turn(model, reply).max(counted));
         fresh = rest;

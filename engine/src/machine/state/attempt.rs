@@ -10,7 +10,7 @@ pub struct Attempt {
     /// Upper bound on the input tokens of the request.
     pub input: u64,
     pub max_output: u64,
-    /// Nano-dollars.
+    /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
     pub reserved: bool,
     /// True if the attempt requests a summary.
@@ -38,7 +38,7 @@ pub struct UnknownOutcome {
     /// Upper bound on the input tokens of the request.
     pub input: u64,
     pub max_output: u64,
-    /// Nano-dollars.
+    /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
     /// True if the reply is complete and only its usage is missing.
     pub replied: bool,

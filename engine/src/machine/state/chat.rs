@@ -16,7 +16,7 @@ pub struct ChatState {
     pub prompts: u64,
     /// The current prompt; `None` while the thread is idle.
     pub current: Option<CurrentPrompt>,
-    /// Prompts that wait.
+    /// Messages that wait to become prompts. Until its delivery, the message of the current prompt is the first.
     pub queue: VecDeque<QueuedMessage>,
     /// Messages that follow the user message of the next prompt.
     pub next_turn: VecDeque<QueuedMessage>,
@@ -27,7 +27,7 @@ pub struct ChatState {
     pub is_interrupted: bool,
     /// True if the session closes at the next idle step.
     pub is_closing: bool,
-    /// The summary of the conversation that the user requested.
+    /// The request of the user to replace the conversation with a summary; `None` if there is no such request.
     pub compaction: Option<CompactionRequest>,
     /// The thread in which the session continues at the next idle step.
     pub successor: Option<Successor>,
@@ -130,7 +130,8 @@ impl ThreadState {
         }
     }
 
-    /// Puts a message into its queue. In a run, which has no prompts, the message is dropped.
+    /// Puts a message into its queue. A run has no prompts, so a message with the delivery `Prompt` or `NextTurn` is
+    /// dropped there.
     pub(in crate::machine) fn enqueue(&mut self, message: QueuedMessage) {
         match (message.delivery, &mut self.chat) {
             (Delivery::Steer, _) => self.mailbox.steering.push_back(message),

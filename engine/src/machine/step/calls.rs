@@ -16,7 +16,7 @@ use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{Approval, ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
-/// Returns the current group, else the next group.
+/// Returns the group of calls that runs now; if no group runs, the next group.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
     if walk.state.position == RunPosition::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;
@@ -77,7 +77,8 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(answers)
 }
 
-/// Returns the call at the gate, if it needs an approval.
+/// Returns the first waiting call of the group that needs an approval, as a request for it; `None` if no call needs
+/// one.
 pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
     let state = walk.state;
     let request = |index| match gate::authorize(walk.plan, state, index) {

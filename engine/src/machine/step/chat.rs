@@ -100,7 +100,8 @@ fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
     }
 }
 
-/// Returns the event that ends the current prompt with the result of the last step.
+/// Returns the event that ends the current prompt, with the status and the error that the state of the thread
+/// determines. `closing` are the events before it, which close open attempts.
 fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     let ended = end_result(walk);
     let status = match ended.status {
@@ -174,7 +175,8 @@ pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Optio
     Some([started, EventBody::PromptEnded(Box::new(ended))])
 }
 
-/// Returns the events of a prompt that an `input` hook stopped before its start.
+/// Returns the events of a prompt that an `input` hook stopped before its start; `None` if no hook stopped it, or if
+/// the thread is cancelled or killed.
 fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let (chat, stop) = (state.chat.as_ref()?, state.stop.as_ref()?);
@@ -208,7 +210,8 @@ fn unstarted_prompt(
 }
 
 /// Returns the events that end the current prompt of a chat before its model does: the user interrupted the prompt, or
-/// a hook's answer or a refusal stops it.
+/// a hook's answer or a refusal stops it. Without a current prompt, returns the events that end an interrupted
+/// compaction, or a prompt that could not start. `None` if there is nothing to end.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;

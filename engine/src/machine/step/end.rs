@@ -159,7 +159,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
 /// The error code of a reply without its end.
 const TRUNCATED_CODE: &str = "output_truncated";
 
-/// Returns the error of an incomplete final reply: a code and a message.
+/// Returns the error of an incomplete final reply, as a code and a message; `None` if the reply is complete.
 fn reply_error(state: &ThreadState) -> Option<(&'static str, String)> {
     let defect = state.reply_defect()?;
     let stop = state.stop_reason.as_ref().map_or("", StopReason::as_str);

@@ -125,7 +125,8 @@ pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }
 
-/// Returns the maximum output tokens that `left` nano-dollars pay for, and the worst-case cost of a call with them.
+/// Returns the maximum output tokens, at most `wanted`, that `left` nano-dollars pay for, and the worst-case cost of a
+/// call with them. `None` if the money does not pay for a useful reply.
 fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));

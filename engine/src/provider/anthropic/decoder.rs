@@ -147,7 +147,7 @@ impl AnthropicDecoder {
         }
         self.update_usage(value.get("usage"));
         let output = value.pointer("/usage/output_tokens").and_then(Value::as_u64);
-        // A reply with content has tokens.
+        // A count of 0 for a reply with content is not a valid count.
         let counted = output.is_some_and(|output| output > 0 || self.blocks.is_empty());
         self.usage_is_final |= counted && self.stop.is_some();
     }
@@ -170,7 +170,7 @@ impl AnthropicDecoder {
         let mut thinking = 0;
         set(&mut thinking, "/output_tokens_details/thinking_tokens");
         if thinking > usage.output && usage.output > 0 {
-            // A part that exceeds the whole was not counted in it.
+            // If the thinking tokens exceed the output tokens, the server did not count them as output tokens.
             usage.output = usage.output.saturating_add(thinking);
         }
         set(&mut usage.cache_read, "/cache_read_input_tokens");
@@ -196,7 +196,7 @@ impl AnthropicDecoder {
         delta
     }
 
-    /// Handles a delta that does not have the form of [`DeltaEvent`].
+    /// Handles a delta that does not have the form of [`DeltaEvent`]. Returns the piece to display, if there is one.
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;

@@ -71,7 +71,7 @@ const KNOWN_EVENTS: [&str; 21] = [
 /// An item that is still incomplete.
 #[derive(Debug)]
 enum OpenItem {
-    /// Parts by their index: text, or a refusal.
+    /// The parts of a message by index; each part is a text or a refusal.
     Message(BTreeMap<u64, String>),
     Call {
         id: String,

@@ -56,7 +56,8 @@ fn sampling_is_sent_only_if_set() {
     }
 }
 
-/// Returns the result for the body of a conversation with a call, with one value at `pointer` replaced or removed.
+/// Validates the body of a conversation with a call, after the value at `pointer` is replaced (or removed, if `value`
+/// is null).
 fn validate_spoiled_body(wire: Wire, pointer: &str, value: Value) -> Validation {
     let turns = vec![
         user(vec![text("Go.")]),

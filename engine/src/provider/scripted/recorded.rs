@@ -26,8 +26,8 @@ pub struct RecordedRequest {
     /// The tool results since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
-    /// The limit `duration_seconds` of a child. It depends on the time that the parent had left, so a line may name the
-    /// current limit where the recorded line names this one.
+    /// The limit `duration_seconds` of a child. The limit depends on the remaining time of the parent, so a line
+    /// matches if it contains the current limit where the recorded line contains this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
 }

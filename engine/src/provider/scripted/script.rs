@@ -309,8 +309,8 @@ impl Script {
         self.step(&branch, turn, cue.attempt)
     }
 
-    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults precede the
-    /// reply that they belong to; an attempt after all of its faults gets the reply.
+    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults precede their
+    /// reply; an attempt after all faults of the reply gets the reply.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;

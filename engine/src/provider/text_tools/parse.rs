@@ -47,7 +47,8 @@ pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
     pieces
 }
 
-/// Splits at the closing tag; if there is none, at the next call or result, or at the end.
+/// Splits the text after the opening tag of a call into the body of the call and the rest. The body ends at the closing
+/// tag; if there is none, at the next call or result, or at the end.
 fn split_body(text: &str) -> (&str, &str) {
     let next = [format!("\n{CALL_START}"), format!("\n{RESULT_START}")].iter().filter_map(|mark| text.find(mark)).min();
     let (end, skip) = match (text.find(CALL_END), next) {
@@ -92,7 +93,7 @@ fn unfenced(text: &str) -> &str {
     inside.split_once('\n').map_or(inside, |(_, body)| body).trim()
 }
 
-/// Extracts the name from invalid JSON, if possible.
+/// Extracts the name of a call from invalid JSON; `tool_call` if the text contains no name.
 fn guessed_name(text: &str) -> String {
     let after = text.split_once("\"name\"").map(|(_, rest)| rest.trim_start().trim_start_matches(':').trim_start());
     let name = after.and_then(|rest| rest.strip_prefix('"')).and_then(|rest| rest.split('"').next());

@@ -25,7 +25,8 @@ const SUBSET_KEYWORDS: [&str; 15] = [
 const ROOT_COMBINATIONS: [&str; 9] =
     ["anyOf", "oneOf", "allOf", "not", "enum", "const", "if", "$ref", "dependentSchemas"];
 
-/// Returns the rule that `parameters` violate, with the location.
+/// Returns a description of the first rule that `parameters` violate, with the location; `None` if they violate no
+/// rule.
 pub fn violation(dialect: SchemaDialect, parameters: &Value) -> Option<String> {
     let Some(root) = parameters.as_object() else { return Some("the root is not an object".to_owned()) };
     if root.get("type").and_then(Value::as_str) != Some("object") {

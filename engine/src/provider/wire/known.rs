@@ -32,7 +32,7 @@ fn data(values: &[Value]) -> String {
     values.iter().fold(String::new(), |all, value| all + &format!("data: {value}\n\n"))
 }
 
-/// Returns the classification of a failed attempt, as the engine makes it.
+/// Classifies a failed attempt in the same way as the engine.
 fn classify(error: &CallError) -> (String, bool) {
     let stage = serde_json::to_value(error.stage).unwrap();
     let class = ClassifyTable::built_in().classify(&Failure {

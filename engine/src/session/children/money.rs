@@ -88,8 +88,8 @@ impl EngineContext {
         Ok(children.iter().zip(answers).map(decide).collect())
     }
 
-    /// Returns the spend available to children after pending settlements, and the children that already hold a
-    /// reservation.
+    /// Returns the spend available to children after pending settlements and, for each child, true if it already holds
+    /// a reservation.
     async fn available_for_children(
         &self,
         parent: &ThreadId,

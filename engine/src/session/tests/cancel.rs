@@ -9,7 +9,7 @@ use crate::event::{ControlMessage, EventBody};
 
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
 
-/// A duration in which a shell has certainly started.
+/// A wait after which a shell has certainly started.
 const MOMENT: Duration = Duration::from_millis(200);
 
 fn lab(command: &'static str) -> Lab {

@@ -1,7 +1,7 @@
 //! Crash recovery: an interrupted run, once recovered, must have the same result as an undisturbed run. A dozen
 //! scenarios run on a simulated disk whose power fails at every operation. All, none or a random part of the unsynced
 //! data survives ([`crash_points`]). [`killed`] repeats the scenarios with real processes on a real disk. [`mutants`]
-//! skips syncs, which must not go unnoticed.
+//! checks that a power failure reveals each kind of skipped sync.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

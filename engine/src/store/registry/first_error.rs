@@ -21,7 +21,7 @@ pub struct FirstError(Arc<Mutex<Option<RecordedError>>>);
 struct RecordedError {
     doing: &'static str,
     kind: io::ErrorKind,
-    /// OS error code, which yields the system's message.
+    /// The OS error code, from which the system's message is created; `None` for an error without a code.
     number: Option<i32>,
     words: String,
 }

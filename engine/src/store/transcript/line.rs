@@ -295,7 +295,7 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
     Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
-/// Returns the barrier at the front of a line. The rest of the line may be invalid.
+/// Returns the barrier at the front of a line; `None` if the front is invalid. The rest of the line may be invalid.
 pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {
@@ -315,7 +315,8 @@ struct LineFront {
     length: usize,
 }
 
-/// Parses `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it.
+/// Parses the front of a line, `{"v":1,"seq":7,"ts":…,"b":5,"h":"`, exactly as [`write()`] writes it; `None` for any
+/// other text.
 fn parse_front(text: &str) -> Option<LineFront> {
     let rest = text.strip_prefix(LINE_PREFIX)?;
     let (version, rest) = rest.split_once(",\"seq\":")?;

@@ -103,8 +103,8 @@ fn change_before_a_barrier_is_reported_as_damage() {
     written(&disk);
     let whole = bytes(&disk);
     let reading = read(&*disk, &thread(), 0).unwrap();
-    // Lines 4 and 5 claim that line 3 is durable, line 6 that line 5 is: any change before them is detected and not
-    // repaired.
+    // Lines 4 and 5 claim that line 3 is durable, and line 6 claims that line 5 is durable. A change before the last of
+    // these claims is detected and not repaired.
     let last_claim = usize::try_from(reading.ends[4]).unwrap();
     for position in 0..last_claim {
         let mut altered = whole.clone();

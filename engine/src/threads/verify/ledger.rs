@@ -114,7 +114,7 @@ impl TreeMoney {
         thread.is_complete && self.children(thread).all(kept)
     }
 
-    /// Returns true if a thread of the tree is suspended for an approval, so that its account is open.
+    /// Returns true if a thread of the tree is suspended or is a closed session, so that its account is open.
     fn is_suspended(&self) -> bool {
         self.threads.values().any(|one| one.row.status.is_parked())
     }

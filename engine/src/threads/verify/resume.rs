@@ -91,8 +91,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Verifies `thread.json` and returns its signer. Ignores a file that is not JSON, because the file is never synced
-    /// and a power failure can truncate it.
+    /// Verifies `thread.json` and returns its signer; `None` if there is no such file, or it has no signature. Ignores
+    /// a file that is not JSON, because the file is never synced and a power failure can truncate it.
     fn resumed_snapshot(&mut self, view: &TranscriptView<'_>) -> Result<Option<SignatureHolder>, StoreError> {
         let path = layout::snapshot(self.thread);
         let read = self.disk.read(&path);

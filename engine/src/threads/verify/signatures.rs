@@ -72,7 +72,8 @@ impl<'t> SignatureChecker<'t> {
         };
         match signature {
             Ok((SignatureStatus::Unsigned, _)) => Ok(None),
-            // A temporary key is named by its whole public half, which the transcript holds.
+            // The name of a temporary key is not `key_id` but contains the whole public key. The transcript, whose
+            // signatures added the key, has already provided the name.
             Ok((SignatureStatus::Signed { key_id, .. }, whose)) => {
                 self.accept_signature((whose == KeyKind::Trusted).then_some(key_id), whose).map(Some)
             }

@@ -22,7 +22,7 @@ pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'sta
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingChange {
     pub event: FileChanged,
-    /// The contents to store: before and after the change, each if it is not too large.
+    /// The contents before and after the change, which the recorder stores. Contents that are too large are omitted.
     pub contents: Vec<Vec<u8>>,
 }
 

@@ -8,8 +8,8 @@ use regex::Regex;
 use crate::tool::confine::{PathAccess, path_access, printable};
 use crate::tool::process::Sandbox;
 
-/// The pattern of a refused path: `touch: cannot touch 'a/b': Permission denied`,
-/// `[Errno 13] Permission denied: 'a/b'`, `EACCES: permission denied, open '/p/a/b'`.
+/// A pattern that finds the path in a program's message about a refused access: `touch: cannot touch 'a/b': Permission
+/// denied`, `[Errno 13] Permission denied: 'a/b'`, `EACCES: permission denied, open '/p/a/b'`.
 static REFUSED_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let before = r#"(?:['"‘`]([^'"’`\n]+)['"’`]|([^\s:'"]+)): (?:Permission denied|Operation not permitted|Read-only)"#;
     let after = r#"(?i:permission denied|operation not permitted)[:,][^'"\n]{0,40}['"]([^'"\n]+)['"]"#;

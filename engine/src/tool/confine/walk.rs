@@ -174,7 +174,7 @@ impl FolderWalk<'_> {
     }
 }
 
-/// Reads the ignore rules of a folder. Skips invalid lines, as git does.
+/// Reads the ignore rules of a folder; `None` if it has no ignore file. Skips invalid lines, as git does.
 fn rules_of(dir: &Dir, at: &Path) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(at);
     let mut any = false;

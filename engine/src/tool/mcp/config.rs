@@ -47,8 +47,8 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
-    /// A program that speaks the protocol on its standard streams. It runs in a sandbox with these openings; with
-    /// `None`, without a sandbox.
+    /// A program that speaks the protocol on its standard streams. It runs in a sandbox with the openings in `sandbox`;
+    /// if `sandbox` is `None`, it runs without a sandbox.
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
@@ -494,7 +494,7 @@ fn check_single_program(command: &Node) -> Result<(), ServerFault> {
     Err(ServerFault::at(command, message))
 }
 
-/// Reads `sandbox: none`, or `needs: { write: [out/], net: [example.com] }` for the sandbox.
+/// Reads `needs: { write: [out/], net: [example.com] }`; returns `None` for `sandbox: none`.
 fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     let needs = node.get("needs");
     match node.get("sandbox").map(|sandbox| sandbox.as_str().unwrap_or_default()) {
@@ -523,7 +523,8 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     Ok(Some(openings))
 }
 
-/// Returns true for variables of the dynamic loader, which runs before the sandbox applies.
+/// Returns true for invalid names, variables of `rye`, and variables of the dynamic loader, which runs before the
+/// sandbox.
 fn controls_the_loader(name: &str) -> bool {
     const LOADER_PREFIXES: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
     name.is_empty() || name.contains(['=', '\0']) || LOADER_PREFIXES.iter().any(|front| name.starts_with(front))

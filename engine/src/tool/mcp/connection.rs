@@ -288,7 +288,7 @@ fn server_program(
     })
 }
 
-/// Resolves `~/` in a path.
+/// Resolves `~/` in a path; `None` if `HOME` is not set.
 fn resolve_home(path: &str) -> Option<PathBuf> {
     match path.strip_prefix("~/") {
         Some(below) => std::env::var_os("HOME").map(|home| PathBuf::from(home).join(below)),

@@ -69,7 +69,7 @@ impl TaskSupportClient {
     }
 }
 
-/// Reads the body of a response, within the bound of a message.
+/// Reads the body of a response; `None` if it cannot be read, or exceeds the maximum size of a message.
 async fn read_document(mut response: reqwest::Response) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.ok()? {
@@ -81,8 +81,8 @@ async fn read_document(mut response: reqwest::Response) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Reads events up to the response with this id. Notifications before the response are skipped, because they contain no
-/// part of the list.
+/// Reads events up to the response with this id, and returns the response; `None` if there is none within the maximum
+/// size of a message. Notifications before the response are skipped, because they contain no part of the list.
 async fn read_event(mut response: reqwest::Response, id: &Value) -> Option<Vec<u8>> {
     let (mut parser, mut received) = (SseParser::default(), 0);
     while let Some(chunk) = response.chunk().await.ok()? {

@@ -45,7 +45,8 @@ pub(super) struct LineProcess {
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
     log: StderrTail,
     reader: AbortHandle,
-    /// The first line, sent together with the first call.
+    /// A line that is written before the first call, together with the call. `None` if there is no such line, or once
+    /// it is written.
     first_line: Option<Vec<u8>>,
     _held: ProgramHandle,
 }
@@ -86,7 +87,7 @@ impl LineFailure {
 
 impl LineProcess {
     /// Starts a program. The first line is sent with the first call. With `pushes`, the program may submit messages;
-    /// the number in `pushes` is that of the current prompt.
+    /// `pushes` contains the handler of the messages and the number of the current prompt.
     pub fn start(
         program: &LongLivedProgram,
         first_line: Option<&Value>,

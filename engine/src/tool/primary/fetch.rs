@@ -110,7 +110,7 @@ fn page_of_text(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOut
     }
     let start = floor_char_boundary(&text, start);
     let size = usize::try_from(limit.unwrap_or(DEFAULT_PAGE_BYTES).min(MAX_PAGE_BYTES)).unwrap_or(usize::MAX);
-    // A page smaller than a character still makes progress.
+    // A page contains at least one character, even if its size is smaller than the character, so that paging ends.
     let end = floor_char_boundary(&text, start.saturating_add(size))
         .max((start + 1..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len()));
     let shown = text.get(start..end).unwrap_or_default();

@@ -260,7 +260,7 @@ struct QueryParser {
 }
 
 impl QueryParser {
-    /// Parses adjacent words and `OR`, which bind weakest.
+    /// Parses adjacent words and `OR`, which bind weakest; `None` if there are no words.
     fn parse_any(&mut self) -> Result<Option<Query>, String> {
         let mut parts = Vec::new();
         loop {

@@ -23,7 +23,7 @@ pub struct CollectedOutput {
 }
 
 impl BoundedOutput {
-    /// Creates a collector that keeps `each` bytes of the start and `each` of the end.
+    /// Creates a collector that keeps `limit` bytes of the start and `limit` bytes of the end.
     pub fn new(limit: usize) -> Self {
         Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }

@@ -285,7 +285,7 @@ mod linux {
         }
 
         /// Returns the number of processes and threads of the machine, from the field `RUNNING/TOTAL` of
-        /// `/proc/loadavg`.
+        /// `/proc/loadavg`; `None` if the field cannot be read.
         pub(super) fn all_tasks(&self) -> Option<u64> {
             let mut line = [0_u8; 128];
             let read = self.load.read_at(&mut line, 0).ok()?;

@@ -88,7 +88,7 @@ impl Sandbox {
     }
 }
 
-/// Returns the folder of the user's items (`language.md` 1).
+/// Returns the user's `.ai` (`language.md` 1); `None` if the folder does not exist.
 fn user_items() -> Option<PathBuf> {
     Some(user_space::root()?.join(".ai")).filter(|folder| folder.is_dir())
 }

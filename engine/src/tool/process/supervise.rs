@@ -37,7 +37,7 @@ const SANDBOX_ARGUMENT: &str = "__confine";
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 /// The exit code if the sandbox cannot be applied.
 const SANDBOX_FAILED: u8 = 126;
-/// Output drain timeout for orphaned descendants.
+/// Time for orphaned descendants to end by themselves after the program has ended. Then they are killed.
 const ORPHAN_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The exit code if the program cannot be started, as in shells.
 const START_FAILED: u8 = 127;

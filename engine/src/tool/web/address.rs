@@ -32,7 +32,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, third, fourth, fifth, sixth, seventh, eighth] = address.segments();
     let embedded = |high: u16, low: u16| is_public_v4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
     match (first, second, third, fourth, fifth, sixth) {
-        // An embedded IPv4 address decides.
+        // The embedded IPv4 address determines the result.
         (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => embedded(seventh, eighth),
         (0x2002, ..) => embedded(second, third),
         // Teredo, documentation and benchmark addresses are not public, nor is any address outside the global unicast

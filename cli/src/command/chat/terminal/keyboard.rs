@@ -62,7 +62,7 @@ impl ChatTerminal {
                 self.edited();
             }
             KeyAction::Clear if self.is_leaving => {
-                // A signal ends the process even if a call does not stop.
+                // The chat is already closing. The signal ends the process even if a call does not stop.
                 kill_process(getpid(), Signal::TERM)?;
             }
             KeyAction::Clear if may_leave => self.leave(),

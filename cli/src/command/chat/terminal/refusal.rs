@@ -25,7 +25,8 @@ impl ChatTerminal {
         self.hint = Some(HINT);
     }
 
-    /// Ends the message of a refusal before the call is refused; the editor has its earlier text again.
+    /// Restores the earlier text of the editor and discards the text that was typed for the refusal. Does nothing while
+    /// a message waits for the record of the refusal.
     pub(super) fn end_refusal(&mut self) {
         if let Some(refusal) = self.refusal.take_if(|refusal| refusal.message.is_none()) {
             self.editor.set_text(&refusal.draft);
@@ -54,7 +55,7 @@ impl ChatTerminal {
     /// Performs the action of a key in the message of a refusal.
     pub(super) fn refusal_key(&mut self, key: KeyEvent, action: KeyAction) {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.message.is_some()) {
-            // The answer is on its way.
+            // The refusal was sent and is not recorded yet: its message can no longer be edited.
             return;
         }
         if action == KeyAction::Send && !self.editor.break_at_backslash() {

@@ -45,7 +45,7 @@ impl TypedCommands {
                 if answer.send(response).is_err() {
                     return;
                 }
-                // The next command concerns the changed session.
+                // The next command must act on the changed session, so it waits for the change.
                 if let Some(sent) = sent.filter(|_| changes_session && is_idle) {
                     handler.control.settled(&sent, thread.as_deref()).await;
                 }

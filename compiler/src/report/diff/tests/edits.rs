@@ -421,7 +421,8 @@ fn open(world: &MapWorld<'_>, id: &str) -> Option<Compilation> {
 }
 
 /// Removes or changes each line of each file, and compares the results that still compile. Makes only one of three
-/// edits per line, selected by the line number, because each comparison compiles the project again.
+/// edits per line, selected by the line number, because each comparison compiles the project again. Returns the number
+/// of comparisons.
 fn holds_for_each_line(files: &Files, id: &str) -> usize {
     let old = world(files);
     let was = open(&old, id).unwrap();

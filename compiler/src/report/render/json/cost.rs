@@ -35,7 +35,7 @@ pub struct ForecastReport {
     pub first: RunEstimateReport,
     /// A run with replies and results of typical length, in which the constant prefix is read from the cache.
     pub typical: RunEstimateReport,
-    /// Upper bound on every run, with its children, hooks, retries, compaction and handoffs.
+    /// Upper bound on the cost of every run, including children, hooks, retries, compaction and handoffs.
     pub worst: WorstCaseReport,
     /// Bounds on the turns of every run.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub struct RunEstimateReport {
     pub input: u64,
     pub cached: u64,
     pub output: u64,
-    /// Dollars; null where the model has no price.
+    /// The cost in dollars; null if the model has no price.
     pub cost: Option<Value>,
     /// `done`, a limit's name, or `context window`.
     pub stopped: String,
@@ -86,7 +86,7 @@ pub struct RunEstimateReport {
 /// Upper bound on the cost of a tree of threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstCaseReport {
-    /// Dollars; null if no model has a price, or if nothing bounds the cost.
+    /// The bound in dollars; null if no model has a price, or if nothing bounds the cost.
     pub cost: Option<Value>,
     /// The part that sets the bound: the limit `spend`; `prices` if every call is free or no model has prices; `raise`
     /// if a hook may raise the limit, so that nothing bounds the cost.
@@ -120,9 +120,9 @@ pub struct TurnBoundsReport {
 /// Tokens at the start of every request that are byte-identical each time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixReport {
-    /// Identical in every thread.
+    /// Tokens that are identical in every thread.
     pub constant: u64,
-    /// Identical in every turn of one thread.
+    /// Tokens that are identical in every turn of one thread.
     pub per_thread: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Layout of a drawing. Cycles are cut where a depth-first walk in drawing order closes them; every box gets a layer
-//! below all its predecessors; an edge that spans several layers gets a point in each. `rust-sugiyama` orders the
-//! layers and assigns the positions within them.
+//! Layout of a drawing. A depth-first walk in drawing order cuts each cycle at the edge that closes it. Every box gets
+//! a layer below the layers of all its predecessors. An edge that spans several layers gets a bend point in each of
+//! them. `rust-sugiyama` orders the boxes and points of each layer and assigns their positions within the layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::drawing::{Drawing, DrawnEdge, DrawnNode, NodeShape, one_line};
 pub const MAX_ELEMENTS: usize = 3_000;
 /// Height of a box in pixels.
 pub const BOX_HEIGHT: f64 = 28.0;
-/// Gap between two layers.
+/// Gap between two layers, in pixels.
 const LAYER_GAP: f64 = 46.0;
 /// Gap between two layers that are drawn side by side, with room for the edge labels.
 const LEFT_TO_RIGHT_LAYER_GAP: f64 = 170.0;
-/// Gap between two boxes of a layer.
+/// Gap between two boxes of a layer, in pixels.
 const BOX_GAP: f64 = 26.0;
 const MARGIN: f64 = 24.0;
 /// Width beyond which the next connected component starts a new row.
 const MAX_ROW_WIDTH: f64 = 1_600.0;
-/// Width of a character of the font.
+/// Width of a character of the font, in pixels.
 const CHARACTER_WIDTH: f64 = 7.3;
 const MAX_LABEL_CHARS: usize = 44;
 
@@ -40,7 +40,7 @@ pub struct Point {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DrawingLayout {
     pub nodes: Vec<Point>,
-    /// Empty for an edge whose ends do not exist.
+    /// The points of each edge; empty for an edge whose ends do not exist.
     pub edges: Vec<Vec<Point>>,
     pub width: f64,
     pub height: f64,
@@ -96,7 +96,7 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let routes = routes(count, &forward, &layers)?;
     let mut widths: Vec<f64> = drawing.nodes.iter().map(box_width).collect();
     widths.resize(count + routes.points, 4.0);
-    // Extent of each box within its layer.
+    // Size of each box along its layer.
     let mut spans = widths.clone();
     if drawing.is_horizontal {
         spans.iter_mut().take(count).for_each(|span| *span = BOX_HEIGHT);
@@ -106,7 +106,8 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let starts = starts(drawing, &layers);
     let (across, parts) = columns(&spans, &routes.steps);
     let mut points = vec![Point::default(); widths.len()];
-    // Position of the next component in its row, start of the row, depth of the row, and total extent.
+    // Positions of the next component in the current row and of the row itself, depth of the row, and length of the
+    // longest row.
     let (mut beside, mut below, mut row_depth, mut reach) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
     for part in parts {
         let edge = |v: &usize, sign: f64| Some(across.get(v)? + sign * spans.get(*v)? / 2.0);
@@ -210,7 +211,7 @@ fn set(state: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// Returns the layer of each box: the length of the longest path to it.
+/// Returns the layer of each box: the length of the longest path that leads to the box.
 fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     let mut into = vec![0usize; count];
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -276,7 +277,7 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
     Ok(routes)
 }
 
-/// Returns the position of each vertex across its layer, relative to its component, and the components in the order of
+/// Returns the position of each vertex within its layer, relative to its component, and the components in the order of
 /// their first boxes.
 fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, Vec<Vec<usize>>) {
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -308,7 +309,7 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     (across, parts)
 }
 
-/// Returns the points of one edge, from the border of one box to that of the other.
+/// Returns the points of one edge, from the border of its first box to the border of its second box.
 fn edge_points(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
     let (from, to) = ends;
     let count = drawing.nodes.len();

@@ -93,7 +93,7 @@ pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
 #[derive(Debug, Clone)]
 pub struct Call {
     pub thread: String,
-    /// Nano-dollars.
+    /// Price of the call, in nano-dollars.
     pub billed: u64,
     /// True if the provider reported more than is possible.
     pub misreported: bool,
@@ -154,7 +154,7 @@ impl Draws {
     }
 }
 
-/// Returns the bytes of the largest body that a wire makes of the request.
+/// Returns the size of the largest body that any wire makes of the request, in bytes.
 fn body_bytes(request: &Request) -> u64 {
     let wires = [Wire::Anthropic, Wire::OpenaiChat, Wire::OpenaiResponses, Wire::Gemini];
     let of = |wire| encode(&ProviderSettings::with_defaults("test", wire), request).unwrap().len();

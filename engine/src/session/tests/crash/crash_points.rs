@@ -23,7 +23,7 @@ struct RemainingStates {
     to: u64,
     seen: BTreeSet<u64>,
     left: Vec<(u64, SimulatedDisk)>,
-    /// Hashes of registry contents, by the hash of their bytes.
+    /// The hash of the rows of each registry, by the hash of the registry's bytes.
     registries: BTreeMap<u64, u64>,
 }
 

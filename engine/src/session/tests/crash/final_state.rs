@@ -383,8 +383,8 @@ impl EventNormalizer<'_> {
     }
 }
 
-/// Removes the time spent waiting for an approval, and the money of descendants that still live, from a cost. The clock
-/// and the scheduler determine them, and a crash changes them.
+/// Removes from a cost the time spent waiting for an approval, and the money of descendants that still live. Both
+/// values depend on the clock and the scheduler, and a crash changes them.
 fn omit_waiting(event: &mut Value) {
     event["cost"]["asked_ms"] = Value::Null;
     event["cost"]["outstanding"] = Value::Null;

@@ -96,7 +96,8 @@ impl FileNode {
                 }
                 continue;
             };
-            // Decides once for the whole write, or separately for each unit.
+            // The random number decides for the whole write whether it survives (0 or 1), or for each unit separately
+            // (2).
             let whole = rng.next(3);
             for (offset, bytes) in parts(offset, &bytes, end) {
                 let part = part_of(offset, end);

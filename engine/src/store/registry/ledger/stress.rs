@@ -21,9 +21,9 @@ fn amount(rng: &mut SplitMix, most: u64) -> Nanos {
 #[derive(Default)]
 struct KnownForest {
     threads: Vec<String>,
-    /// Open attempts, with their worst cases.
+    /// Attempts whose settlement is neither accepted nor pending: the thread, the attempt and its worst case.
     open_attempts: Vec<(String, String, u64)>,
-    /// The worst cases of all attempts that were never settled.
+    /// The thread and the worst case of each attempt without an accepted settlement, by attempt.
     open: BTreeMap<String, (String, u64)>,
     /// Nano-dollars of accepted settlements.
     settled: u64,

@@ -12,11 +12,12 @@ use crate::thread_id::ThreadId;
 #[derive(Debug)]
 pub struct FoldedThread {
     pub row: ThreadRow,
-    /// Child by spawn number.
+    /// Children by spawn number.
     pub children: BTreeMap<u64, ThreadId>,
     /// Ledger steps of the thread, each with its time in milliseconds since 1970.
     pub steps: Vec<(i64, LedgerStep)>,
-    /// The reservation of a thread that continues another one after a handoff, in nano-dollars.
+    /// The reservation of a thread that continues another one after a handoff, in nano-dollars; `None` for any other
+    /// thread.
     pub handed_off: Option<u64>,
     /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
@@ -29,7 +30,8 @@ struct RegistryFold {
     /// The spend limit; `ceiling` is the highest value to which the limit can be raised.
     spend: u64,
     ceiling: u64,
-    /// Attempts that are only known to be intended: the model call may have been made.
+    /// Attempts that are only known to be intended: the model call may have been made. Each has the time of its intent,
+    /// and its worst case in nano-dollars.
     intended: BTreeMap<(u64, u32), (i64, u64)>,
     ended_at: Option<i64>,
 }
@@ -185,7 +187,7 @@ impl RegistryFold {
         for (attempt, (ts, worst_case)) in std::mem::take(&mut self.intended) {
             self.issue(ts, attempt, worst_case);
         }
-        // A suspended thread keeps its account, because it continues once approved.
+        // A suspended thread and a closed session keep their accounts, because both can continue.
         if let Some(ts) = self.ended_at
             && !self.row.status.is_parked()
         {

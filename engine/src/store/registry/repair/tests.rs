@@ -160,7 +160,7 @@ fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
     [root, first, second, other].iter().map(|writer| writer.id.clone()).collect()
 }
 
-/// Dumps the registry's data about threads, except for the field that only the writer of a row knows.
+/// Dumps the registry's data about threads, except the field `synced`, which only the writer of a row knows.
 fn state(registry: &Registry, threads: &[ThreadId]) -> Vec<String> {
     let mut state = Vec::new();
     for thread in threads {

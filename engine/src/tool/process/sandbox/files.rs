@@ -216,7 +216,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Returns true if every user can read a folder and everything in it.
+    /// Returns true if every user can read a folder and everything in it; false for a folder that is too large or too
+    /// deep to search.
     fn is_public(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<bool> {
         for name in names(folder)? {
             self.entries += 1;

@@ -108,8 +108,8 @@ fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut 
     }
 }
 
-/// Opens a folder. If a program has removed permissions of the folder's owner, restores them first: an unreadable
-/// folder can still contain names that other programs use.
+/// Opens a folder; `None` for a file or a link. If a program has removed permissions of the folder's owner, restores
+/// them first: an unreadable folder can still contain names that other programs use.
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
@@ -125,7 +125,7 @@ fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
 }
 
 /// Renames an entry to a name that no program reads as configuration, and returns the name. Deletes an entry that
-/// cannot be renamed.
+/// cannot be renamed, and then returns `None`.
 fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
     let plain = name.to_string_lossy();
     let plain = plain.trim_start_matches('.');

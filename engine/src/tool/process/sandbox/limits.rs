@@ -46,7 +46,8 @@ pub fn drop_privileges() -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective: permitted, permitted, inheritable })?)
 }
 
-/// Returns the number of processes and threads of the machine, from the field `RUNNING/TOTAL` of `/proc/loadavg`.
+/// Returns the number of processes and threads of the machine, from the field `RUNNING/TOTAL` of `/proc/loadavg`;
+/// `None` if the field cannot be read.
 fn all_tasks() -> Option<u64> {
     let line = std::fs::read_to_string("/proc/loadavg").ok()?;
     line.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()

@@ -181,7 +181,7 @@ pub const CLASSES: &[SyscallClass] = &[
         ("modify_ldt", 154, NONE), ("iopl", 172, NONE), ("ioperm", 173, NONE), ("lookup_dcookie", 212, 18),
         ("nfsservctl", 180, 42),
     ] },
-    // The machine itself.
+    // Calls that control the whole machine.
     SyscallClass { verdict: SyscallVerdict::Refuse, calls: &[
         ("reboot", 169, 142), ("kexec_load", 246, 104), ("kexec_file_load", 320, 294),
         ("init_module", 175, 105), ("finit_module", 313, 273), ("delete_module", 176, 106),
