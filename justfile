@@ -32,9 +32,9 @@ docs:
 tokenizers:
     cargo test -p rye-compiler --features tokenizers --lib -- count:: plan_names_its_tokenizer
 
-# Claims of check, plan and its matrix against an evaluator of their own, on many generated projects.
-differential projects="1000":
-    RYE_DIFFERENTIAL={{projects}} cargo test --profile bench -p rye-compiler --test differential --test diff_directions --test fix_slips -- --nocapture
+# Claims of check, plan and its matrix against an evaluator of their own, on many generated projects. Another seed gives other projects.
+differential projects="1000" seed="0":
+    RYE_DIFFERENTIAL={{projects}} RYE_DIFFERENTIAL_SEED={{seed}} cargo test --profile bench -p rye-compiler --test differential --test diff_directions --test fix_slips -- --nocapture
 
 # The money theorem on many random trees of threads, their sums, and the number of events of each kind. Another seed gives other trees.
 money cases="100000" seed="0":

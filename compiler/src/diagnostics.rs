@@ -4,6 +4,7 @@
 mod capability;
 pub mod codes;
 mod config;
+mod consequence;
 mod context;
 mod extends;
 mod foreign_words;
@@ -291,6 +292,7 @@ impl Diagnostics {
     /// Sorts by file, then span, then code, and removes duplicates.
     pub fn sort(&mut self, sources: &Sources) {
         self.drop_repeated_absences();
+        consequence::drop_consequences(&mut self.all);
         let all = std::mem::take(&mut self.all);
         let mut keyed: Vec<_> = all
             .into_iter()

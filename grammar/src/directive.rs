@@ -22,6 +22,8 @@ pub struct DirectiveTree {
     pub root: Option<Element>,
     /// The span of the fence, from its opening backticks to the end of its closing line.
     pub fence: Option<Span>,
+    /// True if errors hide parts of the fence from the tree, so that a missing declaration is no further mistake.
+    pub is_incomplete: bool,
     /// The text after the fence, verbatim except for leading blank lines and trailing white space.
     pub body: Spanned<String>,
 }
@@ -35,11 +37,13 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     let all = find_fences(text, start);
     let real = choose_metadata_fence(source, text, &all, &mut errors);
     let whole = real.map(|fence| fence.whole.clone());
+    let mut is_incomplete = false;
     let (root, fence, body) = match real {
         Some(fence) => {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
             let xml = xml::parse(source, text, xml_range(text, fence, content));
+            is_incomplete = xml.errors.iter().any(|error| error.loses_content);
             // An unclosed fence also contains the body. XML errors in the body mean nothing, so only the missing end is
             // reported.
             if fence.closed || xml.tree.is_some() && xml.errors.is_empty() {
@@ -55,7 +59,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
     check_control_characters(source, text, &body, &mut errors);
     let (title, prose) = heading_and_prose(source, text, before, &all);
     let body = trim_range(source, text, body);
-    Parsed { tree: DirectiveTree { signature, title, prose, root, fence, body }, errors }
+    Parsed { tree: DirectiveTree { signature, title, prose, root, fence, is_incomplete, body }, errors }
 }
 
 fn span(source: SourceId, range: &Range<usize>) -> Span {

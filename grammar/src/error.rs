@@ -18,6 +18,10 @@ pub struct SyntaxError {
     pub help: Option<String>,
     /// The span of the first occurrence, if this one is a duplicate.
     pub other: Option<Span>,
+    /// Replacements that correct the error without a decision by the user; empty if there is none.
+    pub replacements: Box<[(Span, String)]>,
+    /// True if the tree lacks parts of the text because of this error, so that a missing part is no further mistake.
+    pub loses_content: bool,
 }
 
 /// The language whose syntax is violated.
@@ -54,7 +58,16 @@ impl SyntaxKind {
 
     /// Creates an error of this kind. `label` is the text under the span.
     pub fn error(self, span: Span, message: impl Into<String>, label: impl Into<String>) -> SyntaxError {
-        SyntaxError { kind: self, message: message.into(), span, label: label.into(), help: None, other: None }
+        SyntaxError {
+            kind: self,
+            message: message.into(),
+            span,
+            label: label.into(),
+            help: None,
+            other: None,
+            replacements: Box::default(),
+            loses_content: false,
+        }
     }
 }
 
@@ -88,9 +101,23 @@ impl SyntaxError {
         Self { other: Some(other), ..self }
     }
 
+    /// Adds a replacement that corrects the error.
+    #[must_use]
+    pub fn with_replacement(self, span: Span, text: impl Into<String>) -> Self {
+        let mut all = self.replacements.into_vec();
+        all.push((span, text.into()));
+        Self { replacements: all.into(), ..self }
+    }
+
+    /// Marks the tree as incomplete.
+    #[must_use]
+    pub fn with_lost_content(self) -> Self {
+        Self { loses_content: true, ..self }
+    }
+
     /// Replaces the span with `limit`. Callers use this if offsets in the parsed text are not offsets in its source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
-        Self { span: limit, ..self }
+        Self { span: limit, replacements: Box::default(), ..self }
     }
 }

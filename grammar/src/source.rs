@@ -45,19 +45,35 @@ impl Source {
     }
 }
 
-/// The error for bytes that are not UTF-8, with the offset of the first invalid byte.
+/// The error for bytes that are not UTF-8, with the place of the first invalid byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the file is not valid UTF-8 (first bad byte at offset {offset})")]
+#[error("{}", if *.is_utf16 { "the file is UTF-16, not UTF-8".to_owned() } else { format!("the file is not valid UTF-8 (first bad byte in line {line}, column {column})") })]
 pub struct InvalidUtf8 {
     pub offset: usize,
+    pub line: usize,
+    /// In characters.
+    pub column: usize,
+    /// True if the file starts with a byte order mark of UTF-16.
+    pub is_utf16: bool,
+}
+
+impl InvalidUtf8 {
+    fn locate(bytes: &[u8], offset: usize) -> Self {
+        let before = bytes.get(..offset).and_then(|valid| std::str::from_utf8(valid).ok()).unwrap_or_default();
+        let before = before.strip_prefix('\u{feff}').unwrap_or(before);
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
+        let is_utf16 = bytes.starts_with(&[0xFF, 0xFE]) || bytes.starts_with(&[0xFE, 0xFF]);
+        Self { offset, line, column, is_utf16 }
+    }
 }
 
 /// Decodes a file's bytes as UTF-8 and drops a byte order mark. Control characters are left for the parsers to report.
 ///
 /// # Errors
-/// Returns [`InvalidUtf8`] with the offset into `bytes`.
+/// Returns [`InvalidUtf8`] with the place in `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
-    let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8 { offset: e.valid_up_to() })?;
+    let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8::locate(bytes, e.valid_up_to()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 

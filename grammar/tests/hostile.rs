@@ -66,8 +66,10 @@ fn check(text: &str) {
 #[test]
 fn invalid_utf8_is_rejected() {
     assert_eq!(decode(b"\xEF\xBB\xBFa\r\n").unwrap(), "a\r\n");
-    assert_eq!(decode(b"ab\xFFc"), Err(InvalidUtf8 { offset: 2 }));
-    assert_eq!(decode(b"\xEF\xBB\xBFab\xC3"), Err(InvalidUtf8 { offset: 5 }));
+    assert_eq!(decode(b"ab\xFFc"), Err(InvalidUtf8 { offset: 2, line: 1, column: 3, is_utf16: false }));
+    assert_eq!(decode(b"\xEF\xBB\xBFab\xC3"), Err(InvalidUtf8 { offset: 5, line: 1, column: 3, is_utf16: false }));
+    assert_eq!(decode(b"a\n\xC3\xA9\xFF"), Err(InvalidUtf8 { offset: 4, line: 2, column: 2, is_utf16: false }));
+    assert!(decode(b"\xFF\xFEa\0").is_err_and(|invalid| invalid.is_utf16));
     assert_eq!(decode(b"").unwrap(), "");
     assert_eq!(decode("\u{feff}\u{feff}".as_bytes()).unwrap(), "\u{feff}");
 }

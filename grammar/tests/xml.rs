@@ -100,14 +100,14 @@ fn malformed_documents_are_reported_at_their_place() {
         ("<a></b></a>", &[("</b>", "unmatched")]),
         ("<a><b><c></a>", &[("c", "never closed"), ("b", "never closed")]),
         ("<a", &[("<a", "tag is never closed")]),
-        ("<a x=\"1>", &[("<a x=\"1>", "tag is never closed")]),
-        ("<a><!-- x</a>", &[("<!-- x</a>", "comment is never closed"), ("a", "never closed")]),
-        ("<a><![CDATA[ x</a>", &[("<![CDATA[ x</a>", "CDATA section is never closed"), ("a", "never closed")]),
+        ("<a x=\"1>", &[("\"", "quote in this tag is never closed"), ("a", "never closed")]),
+        ("<a><!-- x</a>", &[("<!-- x</a>", "comment is never closed")]),
+        ("<a><![CDATA[ x</a>", &[("<![CDATA[", "CDATA section is never closed")]),
         ("<a>1 < 2</a>", &[("<", "must be escaped")]),
         ("<a>1 <2</a>", &[("<", "must be escaped")]),
         ("<a>x<y && z</a>", &[("&", "is not allowed in a tag")]),
         ("<a>x<y and z</a>", &[("and", "no value")]),
-        ("<a>x && y</a>", &[("&", "must be escaped"), ("&", "must be escaped")]),
+        ("<a>x && y</a>", &[("&&", "`&` in text must be escaped")]),
         ("<a>&nbsp;&bad</a>", &[("&nbsp;", "unknown reference"), ("&", "must be escaped")]),
         ("<a>&#0;</a>", &[("&#0;", "unknown reference")]),
         ("<a x=1/>", &[("1", "not in quotes")]),
@@ -126,6 +126,12 @@ fn malformed_documents_are_reported_at_their_place() {
         ("<a>\u{1}</a>", &[("\u{1}", "is not allowed in XML")]),
         ("<a>\0</a>", &[("\0", "is not allowed in XML")]),
         ("<a>\u{FFFE}</a>", &[("\u{FFFE}", "is not allowed in XML")]),
+        ("<a>1 < 2 && 3 <4</a>", &[("< 2 && 3 <", "`<` and `&` in text must be escaped")]),
+        ("<a>1 < 2<b>3 < 4</b></a>", &[("<", "must be escaped"), ("<", "must be escaped")]),
+        ("<a><b x='1 y='2'/></a>", &[("'", "quote in this tag is never closed")]),
+        ("<a><b></a></b>", &[("b", "`</b>` comes after the end of the element around it")]),
+        ("<a><items>x</item></a>", &[("</item>", "`</item>` does not end `<items>`")]),
+        ("<a><items>x<items></a>", &[("items", "`<items>` is inside `<items>`, and neither is closed")]),
         ("<a></ a></a>", &[("</ a>", "not an end tag")]),
         ("<a><></a>", &[("<", "must be escaped")]),
     ];
@@ -149,6 +155,32 @@ fn a_comparison_in_text_gets_the_hint() {
     assert!(help("<when>a && b</when>").contains("`and`"));
 }
 
+/// Each row: the text, then the text that the replacements of its errors give.
+#[test]
+fn replacements_correct_unescaped_characters_and_misspelled_end_tags() {
+    for (text, want) in [
+        ("<a>1 < 2 && x</a>", "<a>1 &lt; 2 &amp;&amp; x</a>"),
+        ("<a><items>x</item></a>", "<a><items>x</items></a>"),
+        ("<a><![CDATA[1 < 2</a>", "<a><![CDATA[1 < 2]]></a>"),
+    ] {
+        let mut all: Vec<_> = read(text).errors.into_iter().flat_map(|error| error.replacements.into_vec()).collect();
+        all.sort_by_key(|(span, _)| span.start);
+        let mut fixed = text.to_owned();
+        for (span, instead) in all.iter().rev() {
+            fixed.replace_range(span.range(), instead);
+        }
+        assert_eq!(fixed, want);
+        assert_eq!(read(&fixed).errors, [], "{fixed}");
+    }
+}
+
+#[test]
+fn lost_content_is_marked() {
+    let loses = |text: &str| read(text).errors.iter().any(|error| error.loses_content);
+    assert!(loses("<a><b></a>") && loses("<a><!-- x</a>") && loses("<a x='1/>"));
+    assert!(!loses("<a>1 < 2</a>") && !loses("<a x='1' x='2'/>") && !loses("<a><items></item></a>"));
+}
+
 #[test]
 fn valid_parts_are_kept_after_an_error() {
     let tree = |text: &str| show(&read(text).tree.unwrap());
@@ -170,6 +202,10 @@ fn limits() {
     let attributes: String = (0..65).map(|i| format!(" a{i}='x'")).collect();
     assert!(read(&format!("<a{attributes}/>")).errors.first().unwrap().to_string().contains("64 attributes"));
     assert!(read(&"<a/>".repeat(10_000)).errors.len() <= 20);
+    for many in ["& ", "< "] {
+        let errors = read(&format!("<a>{}</a>", many.repeat(1_000_000))).errors;
+        assert!(errors.len() == 1 && errors.iter().all(|error| error.replacements.is_empty()), "{many}");
+    }
 }
 
 /// Generates documents from fragments of valid and invalid markup.

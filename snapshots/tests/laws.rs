@@ -5,6 +5,7 @@
 mod laws {
     pub mod circles;
     pub mod codes;
+    pub mod help_texts;
     pub mod house;
     pub mod lifecycle;
     pub mod links;

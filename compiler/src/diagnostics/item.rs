@@ -67,7 +67,7 @@ pub enum ItemError {
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" for items other than `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
-    Unreadable { path: String, reason: String },
+    Unreadable { path: String, reason: String, span: Option<Span> },
     #[error("{} `{id}` has two files: `{first}` and `{second}`", kind.as_str())]
     Ambiguous { kind: ItemKind, id: String, first: String, second: String },
     /// The content of a file does not match the file's signature.
@@ -121,7 +121,7 @@ pub enum ItemError {
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
     /// Front matter of a file of another client.
     #[error("the front matter of this {} is invalid: {reason}", kind.as_str())]
-    InvalidFrontMatter { kind: ItemKind, reason: String, span: Span },
+    InvalidFrontMatter { kind: ItemKind, reason: String, help: Option<String>, span: Span },
 }
 
 /// Returns the text after the first path: the number of the other files and the verb.
@@ -266,7 +266,7 @@ impl Problem for ItemError {
             Self::ServerTask { .. } => Some(
                 "rye does not support MCP tasks, so no thread is offered this tool: use another tool, or configure the server to allow direct calls (it declares `execution.taskSupport: required`)".into(),
             ),
-            Self::Unreadable { .. } => Some("replace the file with a readable UTF-8 text file that lies inside its space, or remove it".into()),
+            Self::Unreadable { span, .. } => Some(unreadable_help(span.is_some()).into()),
             Self::Unrecognized { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
@@ -290,8 +290,8 @@ impl Problem for ItemError {
             }),
             Self::Shadows { tokens, .. } => Some(token_difference_help(*tokens)),
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
-            Self::InvalidFrontMatter { .. } => {
-                Some("quote values that contain `:`, `[` or quotes; until then, all lines are plain text".into())
+            Self::InvalidFrontMatter { help, .. } => {
+                help.as_ref().map(|help| format!("{help}; until then, all lines are plain text"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
@@ -369,13 +369,22 @@ impl Problem for ItemError {
             | Self::ToolValue { span, label: text, .. }
             | Self::ServerSchema { span, label: text, .. }
             | Self::ServerTask { span, label: text, .. } => vec![new_label(*span, text.clone())],
+            Self::Unreadable { span: Some(span), .. } => vec![new_label(*span, "the first bad byte")],
             Self::UntrustedKey { .. }
             | Self::OtherKind { .. }
-            | Self::Unreadable { .. }
+            | Self::Unreadable { span: None, .. }
             | Self::Ambiguous { .. }
             | Self::UnrecognizedProgram { .. }
             | Self::Unrecognized { .. } => Vec::new(),
         }
+    }
+}
+
+fn unreadable_help(is_encoding: bool) -> &'static str {
+    if is_encoding {
+        "save the file as UTF-8, or remove it: `iconv -f WINDOWS-1252 -t UTF-8` converts Western European text"
+    } else {
+        "replace the file with a readable UTF-8 text file that lies inside its space, or remove it"
     }
 }
 

@@ -10,9 +10,18 @@ pub enum SpawnError {
     /// `circle` begins and ends with the same directive; each of `spans` names the next directive of the circle.
     #[error("{}, and only the default limit `depth` ends the recursion", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
-    /// `capability` is a shortest capability that the child grants and the parent does not.
-    #[error("`{parent}` starts `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
-    ExceedsParent { parent: String, child: String, capability: String, span: Span, grant: Span, granted: Span },
+    /// `capability` is a shortest capability that the child grants and the parent does not. `verb` is `starts`, or `may
+    /// start` if only a grant names the child.
+    #[error("`{parent}` {verb} `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
+    ExceedsParent {
+        parent: String,
+        child: String,
+        verb: &'static str,
+        capability: String,
+        span: Span,
+        grant: Span,
+        granted: Span,
+    },
     /// A limit of 0 allows the parent no children; `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
@@ -142,8 +151,8 @@ impl Problem for SpawnError {
                 let next = circle.iter().skip(1).take(MAX_SHOWN_STEPS);
                 next.zip(spans).map(|(id, span)| new_label(*span, format!("starts `{id}`"))).collect()
             }
-            Self::ExceedsParent { parent, child, span, grant, granted, .. } => vec![
-                new_label(*span, format!("`{child}` is started here")),
+            Self::ExceedsParent { parent, child, verb, span, grant, granted, .. } => vec![
+                new_label(*span, format!("`{parent}` {verb} `{child}` here")),
                 new_label(*grant, "this will be refused"),
                 new_label(*granted, format!("all that `{parent}` has")),
             ],

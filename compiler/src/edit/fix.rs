@@ -20,6 +20,11 @@ pub struct Fix {
 
 /// Returns the fix of a diagnostic, if it is safe. The diagnostic's span must cover exactly the replaced word.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
+    if let Diagnostic::Syntax(error) = diagnostic {
+        let source = error.replacements.first()?.0.source;
+        let edits = error.replacements.iter().map(|(span, text)| Edit::new(span.range(), text)).collect();
+        return Some(Fix { source, edits });
+    }
     let (word, span, instead) = find_replacement(diagnostic)?;
     let source = sources.get(span.source)?;
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {

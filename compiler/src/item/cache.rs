@@ -415,14 +415,22 @@ impl<'w> Items<'w> {
         let path = located.space.display(&located.path);
         if is_too_long(&located) {
             let reason = format!("it has {} bytes, and {MAX_ITEM_BYTES} are allowed", located.bytes.len());
-            self.report(FaultSource::Item(located.kind, located.id), ItemError::Unreadable { path, reason });
+            self.report(
+                FaultSource::Item(located.kind, located.id),
+                ItemError::Unreadable { path, reason, span: None },
+            );
             return None;
         }
         let text: Arc<str> = match source::decode(&located.bytes) {
             Ok(text) => text.into(),
             Err(invalid) => {
                 let about = FaultSource::Item(located.kind, located.id);
-                self.report(about, ItemError::Unreadable { path, reason: invalid.to_string() });
+                // Invalid bytes become replacement characters, so that a label shows the line.
+                let shown = String::from_utf8_lossy(&located.bytes);
+                let source = self.cache.sources.borrow_mut().add(Source::new(path.as_str(), shown.as_ref()));
+                let end = invalid.offset + char::REPLACEMENT_CHARACTER.len_utf8();
+                let span = Some(Span::new(source, invalid.offset, end));
+                self.report(about, ItemError::Unreadable { path, reason: invalid.to_string(), span });
                 return None;
             }
         };

@@ -48,6 +48,8 @@ pub struct Directive {
     pub body_sizes: TextSizes,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.
     pub body_template: InputsText,
+    /// True if syntax errors hide declarations, so that a missing declaration is no further mistake.
+    pub is_incomplete: bool,
 }
 
 /// The model requested by `<model>`; the provider files resolve it.

@@ -16,6 +16,8 @@ pub struct FrontMatter<'t> {
     is_own: bool,
     /// True if the front matter of a file in `.ai/` cannot be parsed, which is reported.
     pub is_broken: bool,
+    /// True if the front matter cannot be parsed, which is reported.
+    pub has_errors: bool,
     metadata: Option<Node>,
     /// The `key: value` lines of front matter that is not valid YAML, in files of other clients.
     lines: BTreeMap<&'t str, Spanned<String>>,
@@ -34,7 +36,8 @@ impl<'t> FrontMatter<'t> {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
         let (is_own, metadata) = (is_own(file), parsed.tree.metadata);
         let mut lines = BTreeMap::new();
-        let is_broken = is_own && !parsed.errors.is_empty();
+        let has_errors = !parsed.errors.is_empty();
+        let is_broken = is_own && has_errors;
         if is_own {
             found.syntax(parsed.errors);
             let entries = metadata.as_ref().map(Node::entries).unwrap_or_default();
@@ -47,10 +50,11 @@ impl<'t> FrontMatter<'t> {
             found.extend(parsed.errors.into_iter().map(|error| ItemError::InvalidFrontMatter {
                 kind: file.kind,
                 reason: error.message,
+                help: error.help,
                 span: error.span,
             }));
         }
-        Self { text, is_own, is_broken, metadata, lines, body: parsed.tree.body }
+        Self { text, is_own, is_broken, has_errors, metadata, lines, body: parsed.tree.body }
     }
 
     /// Returns the value of a key; `None` if it is missing or empty, or, in a file of `.ai/`, not a string.

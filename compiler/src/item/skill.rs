@@ -67,13 +67,20 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let name = front.string("name", found);
     let is_hidden = front.flag("disable-model-invocation", found);
     let description = front.string("description", found);
+    let has_errors = front.has_errors;
     let body = front.body;
     let start = Span::new(file.source, 0, 0);
     let Some(description) = description else {
+        // The error of the front matter may hide the description, and the name too.
+        if has_errors {
+            return None;
+        }
         found.push(SkillError::NoDescription { id: file.id.to_string(), is_own, span: start });
         return None;
     };
-    check_name(&file, name, is_own, found);
+    if !(has_errors && name.is_none()) {
+        check_name(&file, name, is_own, found);
+    }
     let length = description.node.chars().count();
     if length > MAX_DESCRIPTION_LENGTH {
         found.push(SkillError::Description {

@@ -184,6 +184,8 @@ fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
     let inputs = parameters.as_ref().and_then(|read| mapping(read, &["inputs"]));
     let is_start = item.as_ref().is_some_and(|(id, _)| id == THREAD_DIRECTIVE);
     let arguments = parameters.filter(|_| primary == Primary::Execute);
+    // Another check reports the type `skill` in a call that accepts no skill.
+    let kind = kind.filter(|kind| primary == Primary::Fetch || *kind != ItemType::Skill);
     let item = kind.zip(item).map(|(kind, (id, at))| BodyCall { primary, kind, id, at, by_tool: false, arguments });
     let started = started.filter(|_| is_start).map(|(id, at)| BodyCall {
         primary,
@@ -315,14 +317,21 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     let kind = call.kind.kind();
     // An id with a placeholder cannot be looked up.
     let Ok(id) = ItemId::parse(&call.id) else {
-        if let Some(meant) = guess_misspelled_id(&call.id).filter(|_| items.is_listed(kind)) {
+        if is_literal_id(&call.id) && items.is_listed(kind) {
+            let meant = guess_misspelled_id(&call.id);
+            let nearest = || {
+                let words = call.id.replace('.', "/");
+                items.nearest(kind, meant.as_ref().map_or(words.as_str(), ItemId::as_str))
+            };
             found.push(ItemError::UnknownCall {
                 what: kind.as_str(),
                 id: call.id.clone(),
                 span,
-                suggestion: Some(meant.to_string())
-                    .filter(|_| items.exists(kind, &meant))
-                    .or_else(|| items.nearest(kind, meant.as_str())),
+                suggestion: meant
+                    .as_ref()
+                    .filter(|id| items.exists(kind, id))
+                    .map(ToString::to_string)
+                    .or_else(nearest),
             });
         }
         return;
@@ -342,6 +351,12 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
         return;
     }
     check_granted(composed, call.primary, call.kind, &id, span, found);
+}
+
+/// Returns true if a text that is no id is meant as one: a placeholder such as `{input:x}`, `<id>` or `...` is not.
+fn is_literal_id(text: &str) -> bool {
+    let is_id_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    text.chars().all(is_id_char) && text.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
 /// Returns the id that a text with dots probably means: `rye.bash.bash`, or a path with an extension.
@@ -478,6 +493,22 @@ mod tests {
         for text in ["{input:tool}", "rye/${x}", "../a", "a/.b/c"] {
             assert_eq!(meant(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn placeholders_are_no_literal_ids() {
+        for text in ["rye/file.system/read", "./rye/bash/bash", "../x", "/a"] {
+            assert!(is_literal_id(text), "{text}");
+        }
+        for text in ["{input:tool}", "rye/${x}", "...", "…", "<id>", "rye/file-system/*", ""] {
+            assert!(!is_literal_id(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn skill_is_no_type_of_an_executed_item() {
+        assert_eq!(ids(Primary::Execute, "(item_type='skill', item_id='sum')"), []);
+        assert_eq!(ids(Primary::Fetch, "(item_type='skill', item_id='sum')"), [(ItemType::Skill, "sum".to_owned())]);
     }
 
     #[test]

@@ -288,9 +288,9 @@ pub fn check_condition_types(
     }
 }
 
-/// Reports an input that the directive's chain does not declare.
+/// Reports an input that the directive's chain does not declare, unless errors hide declarations of the chain.
 pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
-    if !own.inputs.contains_key(name) {
+    if !own.inputs.contains_key(name) && !own.chain.iter().any(|link| link.is_incomplete) {
         found.push(InterfaceError::UnknownInput {
             name: name.to_owned(),
             directive: own.id.to_string(),

@@ -354,6 +354,9 @@ pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, 
     for argument in &call.arguments {
         let name = &argument.name.node;
         let Some(field) = callee.inputs.get(name) else {
+            if callee.chain.iter().any(|link| link.is_incomplete) {
+                continue;
+            }
             found.push(InterfaceError::UnknownInput {
                 name: name.clone(),
                 directive: id.to_string(),

@@ -18,6 +18,8 @@ pub struct Expected {
     pub layers: Vec<(String, bool)>,
     /// Verdicts of hooks that collect text, by id.
     pub verdicts: BTreeMap<String, OracleVerdict>,
+    /// Hooks that fire at some depth of the thread.
+    pub firing: BTreeSet<String>,
     /// The inputs with defaults.
     pub inputs: Map<String, Value>,
     /// The hook that sets the route.
@@ -45,10 +47,14 @@ pub enum Refused {
     Invalid,
 }
 
-/// The facts before a run.
+/// Depths of threads that conditions are evaluated at. Generated conditions compare the depth with smaller numbers.
+const DEPTHS: std::ops::RangeInclusive<u64> = 0..=16;
+
+/// The facts before a run, or at the start of a thread of a known depth.
 struct Before<'f> {
     inputs: &'f Map<String, Value>,
     has_extends: bool,
+    depth: Option<u64>,
 }
 
 impl OracleFacts for Before<'_> {
@@ -56,7 +62,7 @@ impl OracleFacts for Before<'_> {
         match path {
             "directive" => Reading::Value(json!("main")),
             "has_extends" => Reading::Value(json!(self.has_extends)),
-            "depth" => Reading::Unknown,
+            "depth" => self.depth.map_or(Reading::Unknown, |depth| Reading::Value(json!(depth))),
             other => self.inputs.read(other.strip_prefix("inputs.").unwrap()),
         }
     }
@@ -128,7 +134,8 @@ impl RandomProject {
     /// Returns the expected plan of `main` with these inputs.
     pub fn expected(&self, given: &Map<String, Value>) -> Result<Expected, Refused> {
         let leaf = self.directive("main");
-        let routing = Before { inputs: &self.routing_inputs(given), has_extends: leaf.extends.is_some() };
+        let has_extends = leaf.extends.is_some();
+        let routing = Before { inputs: &self.routing_inputs(given), has_extends, depth: None };
         let truth = |condition: &Option<OracleCondition>, facts: &dyn OracleFacts| -> Truth {
             condition.as_ref().map_or(Some(true), |condition| condition.evaluate(facts))
         };
@@ -153,7 +160,8 @@ impl RandomProject {
         let is_suppressed = |id: &str| suppressed.iter().any(|known| *known == id);
         let mut hooks: Vec<&RandomHook> = chain.iter().rev().flat_map(|link| &link.hooks).collect();
         hooks.extend(self.hooks.iter().filter(|hook| matches!(hook.action, RandomAction::Fetch(_))));
-        let facts = Before { inputs: &inputs, has_extends: leaf.extends.is_some() };
+        let at_depth = |depth| Before { inputs: &inputs, has_extends, depth };
+        let facts = at_depth(None);
         let mut verdicts: Vec<(&RandomHook, String, OracleVerdict)> = Vec::new();
         for hook in hooks {
             let RandomAction::Fetch(n) = hook.action else { continue };
@@ -172,9 +180,15 @@ impl RandomProject {
         let removes = |id: &&String| brought.contains(*id) || declared.contains(*id);
         let suppressed = suppressed.iter().copied().filter(removes).cloned().collect();
         let layers = sections(&chain, &mut verdicts, &is_suppressed);
+        let fires = |hook: &RandomHook| {
+            DEPTHS.into_iter().any(|depth| truth(&hook.condition, &at_depth(Some(depth))) == Some(true))
+        };
+        let is_live = |verdict| matches!(verdict, OracleVerdict::Fires | OracleVerdict::Depends);
+        let firing = verdicts.iter().filter(|(hook, _, verdict)| is_live(*verdict) && fires(hook));
+        let firing = firing.map(|(hook, ..)| hook.id.clone()).collect();
         let chain = chain.iter().map(|link| link.id.clone()).collect();
         let verdicts = verdicts.into_iter().map(|(hook, _, verdict)| (hook.id.clone(), verdict)).collect();
-        Ok(Expected { chain, layers, verdicts, inputs, route, suppressed })
+        Ok(Expected { chain, layers, verdicts, firing, inputs, route, suppressed })
     }
 }
 

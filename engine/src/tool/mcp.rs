@@ -5,6 +5,7 @@
 pub mod config;
 mod connection;
 pub mod listing;
+mod mcp_json;
 mod task_support;
 mod task_support_http;
 

@@ -220,9 +220,12 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
     }
     match token {
         "=" | ":=" | "is" | "eq" => return Some("equality is written `==`"),
-        "=<" => return Some("write `<=`"),
-        "=>" => return Some("write `>=`"),
-        "<>" | "ne" => return Some("inequality is written `!=`"),
+        "=<" | "≤" => return Some("write `<=`"),
+        "=>" | "≥" => return Some("write `>=`"),
+        "<>" | "ne" | "≠" => return Some("inequality is written `!=`"),
+        "“" | "”" | "‘" | "’" | "„" | "«" | "»" => {
+            return Some("texts are in straight quotes: `\"text\"` or `'text'`");
+        }
         "&" | "AND" | "And" => return Some("write `&&` or `and`"),
         "|" | "OR" | "Or" => return Some("write `||` or `or`"),
         "NOT" | "Not" => return Some("write `!` or `not`"),

@@ -7,12 +7,12 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::chars::{is_name_start, is_space, name_len, push_normalized_text, resolve_reference};
-use super::tag::{self, ESCAPE_LT, find_invalid_char, reference_error};
+use super::tag::{self, ESCAPE_BOTH, ESCAPE_LT, find_invalid_char, reference_error};
 use super::{Element, XmlNode};
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{describe_char, shorten};
+use crate::text::{closest_word, describe_char, shorten};
 
 /// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
@@ -27,15 +27,26 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// as far as it could be parsed; `None` if there is no element.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
-    let mut tree = TreeBuilder { source, text, end, open: Vec::new(), root: None, skipped: 0, errors: Vec::new() };
+    let mut tree = TreeBuilder {
+        source,
+        text,
+        end,
+        open: Vec::new(),
+        root: None,
+        skipped: 0,
+        errors: Vec::new(),
+        unescaped: None,
+        unclosed: Vec::new(),
+        is_cut: false,
+    };
     if let Some((at, c)) = text.get(range.start..end).and_then(find_invalid_char) {
         let at = range.start + at;
         tree.syntax_error(
             at,
             at + c.len_utf8(),
             format!("{} is not allowed in XML", describe_char(c)),
-            "remove it",
-            None,
+            "not allowed",
+            Some("remove the character"),
         );
     }
     let mut from = range.start;
@@ -61,6 +72,12 @@ struct TreeBuilder<'t> {
     /// Number of open elements beyond [`MAX_DEPTH`], which are not kept.
     skipped: usize,
     errors: Vec<SyntaxError>,
+    /// The index in `errors` of the last error about an unescaped character, and the start of the character's text.
+    unescaped: Option<(usize, usize)>,
+    /// Names of elements that an outer end tag closed, with the indexes of their errors.
+    unclosed: Vec<(String, usize)>,
+    /// True if the rest of the text could not be parsed, so that its end tags are not missing.
+    is_cut: bool,
 }
 
 impl<'t> TreeBuilder<'t> {
@@ -154,32 +171,133 @@ impl<'t> TreeBuilder<'t> {
         if rest.starts_with('&') {
             return Some(self.unescaped_ampersand(start));
         }
+        let line = rest.lines().next().map_or(1, str::len);
         let (what, close) = if rest.starts_with("<!--") {
             ("this comment", "-->")
+        } else if rest.starts_with("<![CDATA[") {
+            return self.unclosed_cdata(start, line);
         } else if rest.starts_with("<![") {
             ("this CDATA section", "]]>")
         } else if rest.starts_with("<?") {
             ("this instruction", "?>")
         } else if rest.starts_with("</") || rest.get(1..).is_some_and(|r| r.starts_with(is_name_start)) {
+            if let Some(resume) = self.unclosed_quote(start) {
+                return Some(resume);
+            }
             ("this tag", ">")
         } else {
             return Some(self.unescaped_angle(start));
         };
-        let line = rest.lines().next().map_or(1, str::len);
         let help = format!("add `{close}`");
-        self.syntax_error(start, start + line, format!("{what} is never closed"), "opened here", Some(&help));
+        self.cut(start, start + line, &format!("{what} is never closed"), &help);
         None
+    }
+
+    /// Reports an error after which the rest of the text cannot be parsed.
+    fn cut(&mut self, start: usize, end: usize, message: &str, help: &str) {
+        self.is_cut = true;
+        let error = xml_error(self.span(start, end), message.to_owned(), "opened here", Some(help));
+        self.errors.push(error.with_lost_content());
+    }
+
+    /// Reports a CDATA section without an end. Its text ends before the next end tag, where parsing restarts.
+    fn unclosed_cdata(&mut self, start: usize, line: usize) -> Option<usize> {
+        let from = start + "<![CDATA[".len();
+        let message = "this CDATA section is never closed";
+        let Some(len) = self.raw(from, self.end).find("</").filter(|_| !self.open.is_empty()) else {
+            self.cut(start, start + line, message, "add `]]>`");
+            return None;
+        };
+        let end = from + len;
+        let error = xml_error(self.span(start, from), message.to_owned(), "opened here", Some("add `]]>` at its end"));
+        self.errors.push(error.with_replacement(self.span(end, end), "]]>"));
+        self.push_text(start, end, |into, raw| {
+            push_normalized_text(into, raw.get(from - start..).unwrap_or_default());
+        });
+        Some(end)
+    }
+
+    /// Reports a tag of one line in which a quote is never closed, and keeps the element without its attributes. Returns
+    /// the offset after the tag; `None` if the tag has another fault.
+    fn unclosed_quote(&mut self, start: usize) -> Option<usize> {
+        let line = self.raw(start, self.end).lines().next()?;
+        let tag = line.get(..=line.find('>')?)?;
+        let inside = tag.get(1..)?;
+        let quote = ['"', '\''].into_iter().find(|quote| inside.matches(*quote).count() % 2 == 1)?;
+        // A value that ends with `=` contains the name of the next attribute: its own quote is missing.
+        let mut at = 0;
+        let opening = loop {
+            let open = at + tag.get(at..)?.find(quote)?;
+            let Some(len) = tag.get(open + 1..)?.find(quote) else { break open };
+            if tag.get(open + 1..open + 1 + len)?.ends_with('=') {
+                break open;
+            }
+            at = open + 1 + len + 1;
+        };
+        let end = start + tag.len();
+        let error = xml_error(
+            self.span(start + opening, start + opening + 1),
+            "a quote in this tag is never closed".into(),
+            "opened here",
+            Some("add the closing quote"),
+        );
+        self.errors.push(error.with_lost_content());
+        let name = inside.get(..name_len(inside)).filter(|name| !name.is_empty())?;
+        let name = Spanned::new(name.to_owned(), self.span(start + 1, start + 1 + name.len()));
+        let element = Element { name, attributes: Vec::new(), children: Vec::new(), span: self.span(start, end) };
+        if tag.ends_with("/>") || self.open.len() == MAX_DEPTH {
+            self.attach_element(element);
+        } else {
+            self.open.push(element);
+        }
+        Some(end)
     }
 
     /// Reports a `<` that starts no markup, and reads it as text. Returns the offset after it.
     fn unescaped_angle(&mut self, start: usize) -> usize {
-        self.syntax_error(start, start + 1, "a `<` in text must be escaped".into(), "opens no tag", Some(ESCAPE_LT));
-        self.push_text(start, start + 1, String::push_str);
-        start + 1
+        let message = "a `<` in text must be escaped".to_owned();
+        self.unescaped_char(start, xml_error(self.span(start, start + 1), message, "opens no tag", Some(ESCAPE_LT)))
     }
 
     fn unescaped_ampersand(&mut self, start: usize) -> usize {
-        self.errors.push(reference_error(self.span(start, start + 1), None));
+        self.unescaped_char(start, reference_error(self.span(start, start + 1), None))
+    }
+
+    /// Adds the error of a character of text, or extends the error of an earlier character of the same text. Keeps the
+    /// character and returns the offset after it.
+    fn unescaped_char(&mut self, start: usize, error: SyntaxError) -> usize {
+        let escaped = if self.raw(start, start + 1) == "<" { "&lt;" } else { "&amp;" };
+        let text_start = match self.open.last().and_then(|parent| parent.children.last()) {
+            Some(XmlNode::Text(text)) => text.span.start as usize,
+            Some(XmlNode::Element(_) | XmlNode::Comment(_)) | None => start,
+        };
+        let span = self.span(start, start + 1);
+        let earlier = self.unescaped.filter(|(_, text)| *text == text_start && !self.open.is_empty());
+        if let Some(earlier) = earlier.and_then(|(index, _)| self.errors.get_mut(index)) {
+            if earlier.replacements.len() >= MAX_ERRORS {
+                // The text is no XML. Replacing some of its characters would correct nothing.
+                *earlier = SyntaxError { replacements: Box::default(), loses_content: true, ..earlier.clone() };
+                self.is_cut = true;
+                return self.end;
+            }
+            earlier.span = earlier.span.join(span);
+            *earlier = earlier.clone().with_replacement(span, escaped);
+            let count = earlier.replacements.len();
+            let is_mixed = earlier.replacements.iter().any(|(_, other)| other != escaped);
+            let what = if is_mixed {
+                "`<` and `&`"
+            } else if escaped == "&lt;" {
+                "`<`"
+            } else {
+                "`&`"
+            };
+            earlier.message = format!("{what} in text must be escaped");
+            earlier.label = format!("{count} characters to escape");
+            earlier.help = Some(ESCAPE_BOTH.to_owned());
+        } else {
+            self.errors.push(error.with_replacement(span, escaped));
+            self.unescaped = Some((self.errors.len() - 1, text_start));
+        }
         self.push_text(start, start + 1, String::push_str);
         start + 1
     }
@@ -250,26 +368,68 @@ impl<'t> TreeBuilder<'t> {
     /// Closes the innermost open element with the name `name`; reports every open element inside it.
     fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
-            let message = format!("unmatched `</{}>`", shorten(name));
-            let help = self.open.last().map(|e| format!("`<{}>` is the element open here", shorten(&e.name.node)));
-            self.syntax_error(start, end, message, "no such element is open", help.as_deref());
-            return;
+            return self.report_unmatched_end(name, start, end);
         };
+        let mut reported = false;
         while self.open.len() > depth {
             let Some(mut element) = self.open.pop() else { return };
             let inner = self.open.len() > depth;
             if inner {
-                let help = format!("add `</{}>` before `</{}>`", shorten(&element.name.node), shorten(name));
-                self.never_closed(&element, &help);
+                let is_in_its_like = self.open.last().is_some_and(|outer| outer.name.node == element.name.node);
+                if is_in_its_like && !reported {
+                    self.report_repeated_start(&element);
+                    reported = true;
+                } else if !reported || !is_like_its_inner(&element) {
+                    let help = format!("add `</{}>` before `</{}>`", shorten(&element.name.node), shorten(name));
+                    self.unclosed.push((element.name.node.clone(), self.errors.len()));
+                    self.never_closed(&element, &help);
+                }
             }
             element.span = element.span.join(self.span(start, if inner { start } else { end }));
             self.attach_element(element);
         }
     }
 
+    /// Reports a start tag directly inside an element of the same name, where neither is closed.
+    fn report_repeated_start(&mut self, element: &Element) {
+        let name = shorten(&element.name.node);
+        let error = xml_error(
+            element.name.span,
+            format!("`<{name}>` is inside `<{name}>`, and neither is closed"),
+            "starts a second one",
+            Some(&format!("write `</{name}>` if this tag ends the element")),
+        );
+        self.errors.push(error.with_lost_content());
+    }
+
+    /// Reports an end tag without a start tag. If it is misspelled, the innermost open element ends here. If the element
+    /// has been closed by an outer end tag, the error about that is extended.
+    fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
+        if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
+            let (_, index) = self.unclosed.remove(at);
+            if let Some(error) = self.errors.get_mut(index) {
+                error.message = format!("`</{}>` comes after the end of the element around it", shorten(name));
+                error.help = Some("swap the two end tags: an element ends inside the one that contains it".into());
+            }
+            return;
+        }
+        let open = self.open.last().map(|element| element.name.node.clone());
+        if let Some(open) = open.as_deref().filter(|open| is_misspelling(name, open)) {
+            let message = format!("`</{}>` does not end `<{}>`", shorten(name), shorten(open));
+            let help = format!("write `</{}>`", shorten(open));
+            let error = xml_error(self.span(start, end), message, "another name", Some(&help));
+            self.errors.push(error.with_replacement(self.span(start, end), format!("</{open}>")));
+            return self.close(open, start, end);
+        }
+        let message = format!("unmatched `</{}>`", shorten(name));
+        let help = open.map(|open| format!("remove it, or open the element: `<{}>` is open here", shorten(&open)));
+        let help = help.unwrap_or_else(|| "remove it".to_owned());
+        self.syntax_error(start, end, message, "no such element is open", Some(&help));
+    }
+
     fn never_closed(&mut self, element: &Element, help: &str) {
         let message = format!("`<{}>` is never closed", shorten(&element.name.node));
-        self.errors.push(xml_error(element.name.span, message, "opened here", Some(help)));
+        self.errors.push(xml_error(element.name.span, message, "opened here", Some(help)).with_lost_content());
     }
 
     fn attach_element(&mut self, element: Element) {
@@ -412,7 +572,7 @@ impl<'t> TreeBuilder<'t> {
     }
 
     fn finish(mut self, start: usize) -> Parsed<Option<Element>> {
-        let stopped = self.errors.len() >= MAX_ERRORS;
+        let stopped = self.is_cut || self.errors.len() >= MAX_ERRORS;
         while let Some(mut element) = self.open.pop() {
             if !stopped && self.errors.len() < MAX_ERRORS {
                 let help = format!("add `</{}>`", shorten(&element.name.node));
@@ -426,4 +586,15 @@ impl<'t> TreeBuilder<'t> {
         }
         Parsed { tree: self.root, errors: self.errors }
     }
+}
+
+/// Returns true if an unclosed element directly contains an element of its own name.
+fn is_like_its_inner(element: &Element) -> bool {
+    element.elements().last().is_some_and(|inner| inner.name.node == element.name.node)
+}
+
+/// Returns true if the name of an end tag is probably a misspelling of an element's name. Short names are all similar.
+fn is_misspelling(name: &str, of: &str) -> bool {
+    const MIN_LENGTH: usize = 3;
+    name.len() >= MIN_LENGTH && of.len() > MIN_LENGTH && closest_word(name, &[of]).is_some()
 }

@@ -8,6 +8,8 @@ use crate::span::{SourceId, Span, Spanned};
 use crate::text::{describe_char, shorten};
 
 pub(super) const ESCAPE_LT: &str = "write `&lt;` for a `<` in text, or put the text into `<![CDATA[ … ]]>`";
+pub(super) const ESCAPE_BOTH: &str =
+    "write `&lt;` for `<` and `&amp;` for `&`, or put the text into `<![CDATA[ … ]]>`; a condition may use `and`";
 pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may use `and`";
 
 /// A parsed start tag.

@@ -12,6 +12,10 @@ use crate::text::shorten;
 /// The message of the library error that reports nesting beyond the limit.
 pub(super) const TOO_DEEP_MESSAGE: &str = "too deep";
 
+const NOT_UNDERSTOOD: &str = "not understood here";
+const TAB_MESSAGE: &str = "a tab cannot indent here";
+const TAB_HELP: &str = "indent with spaces: YAML does not allow tabs";
+
 pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<&str>) -> SyntaxError {
     SyntaxKind::Yaml.error(span, message, label).with_help_if(help)
 }
@@ -25,9 +29,66 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     let error = error.without_snippet();
     let (start, end) = error.location().map_or((0, 0), |place| spans.byte_range(place));
     let (message, label, help) = error_text(error);
+    if (message.ends_with("found a tab") || label == NOT_UNDERSTOOD)
+        && let Some(at) = indenting_tab(spans.text, start)
+    {
+        return yaml_error(spans.span(at, at + 1), TAB_MESSAGE.to_owned(), "a tab", Some(TAB_HELP));
+    }
+    if message.starts_with("illegal placement of")
+        && let Some((at, bracket)) = unclosed_bracket(spans.text, start)
+    {
+        let message = format!("this `{bracket}` is never closed");
+        let help = format!("add `{}`", if bracket == '[' { ']' } else { '}' });
+        return yaml_error(spans.span(at, at + 1), message, "opened here", Some(&help));
+    }
     let span = spans.span(start, end);
     let span = if span.is_empty() { span_at(spans, start) } else { span };
     yaml_error(span, message, label, help)
+}
+
+/// Returns the offset of a tab that indents the line of `from`, the line before it or the line after it.
+fn indenting_tab(text: &str, from: usize) -> Option<usize> {
+    let line_start = |until: usize| text.get(..until).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let start = line_start(line_start(from).saturating_sub(1));
+    let mut at = start;
+    for line in text.get(start..)?.split_inclusive('\n').take(3) {
+        let indentation = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(tab) = line.get(..indentation)?.find('\t') {
+            return Some(at + tab);
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// Returns the innermost bracket that is open at an offset, if an earlier line opens it. A quote is recognized only at
+/// the start of a value, because an apostrophe inside a text is no quote.
+fn unclosed_bracket(text: &str, until: usize) -> Option<(usize, char)> {
+    let before = text.get(..until)?;
+    let mut open: Vec<(usize, char)> = Vec::new();
+    let mut at = 0;
+    for line in before.split_inclusive('\n') {
+        let (mut quote, mut previous) = (None, ' ');
+        for (offset, c) in line.char_indices() {
+            let starts_value = previous.is_whitespace() || matches!(previous, '[' | '{' | ',' | ':');
+            let is_quoted = quote.is_some();
+            if quote == Some(c) {
+                quote = None;
+            } else if !is_quoted {
+                match c {
+                    '"' | '\'' if starts_value => quote = Some(c),
+                    '#' if previous.is_whitespace() => break,
+                    '[' | '{' => open.push((at + offset, c)),
+                    ']' | '}' => drop(open.pop()),
+                    _ => {}
+                }
+            }
+            previous = c;
+        }
+        at += line.len();
+    }
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    open.pop().filter(|(at, _)| *at < line)
 }
 
 /// Returns the span of the character at an offset; the span of white space is empty. An offset in the white space at
@@ -88,15 +149,21 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
                 return (message, "one level too many", Some("flatten the value"));
             }
             if message.starts_with("tabs disallowed") {
+                return (TAB_MESSAGE.to_owned(), "a tab", Some(TAB_HELP));
+            }
+            if message.starts_with("unexpected character: `\\u{0}`") {
+                return ("a NUL character is not allowed".to_owned(), "not allowed", Some("remove the character"));
+            }
+            if message == "invalid indentation in multiline quoted scalar" {
                 return (
-                    "a tab cannot indent here".to_owned(),
-                    "a tab",
-                    Some("indent with spaces: YAML does not allow tabs"),
+                    "a quoted text continues on this line, which is indented less".to_owned(),
+                    "inside the quotes of an earlier line",
+                    Some("close the quote on the line where the text ends, or indent its further lines"),
                 );
             }
             let help =
                 "check the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
-            (message, "not understood here", Some(help))
+            (message, NOT_UNDERSTOOD, Some(help))
         }
     }
 }

@@ -99,9 +99,11 @@ pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, f
 
 pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
     match error {
-        WorldError::Unreadable { path, reason } => ItemError::Unreadable { path, reason },
+        WorldError::Unreadable { path, reason } => ItemError::Unreadable { path, reason, span: None },
         WorldError::Ambiguous { id, first, second } => ItemError::Ambiguous { kind, id, first, second },
-        WorldError::Escapes { path } => ItemError::Unreadable { path, reason: "it leaves its space".into() },
+        WorldError::Escapes { path } => {
+            ItemError::Unreadable { path, reason: "it leaves its space".into(), span: None }
+        }
         WorldError::Signature { path, reason } => ItemError::Signature { path, reason, span: None },
         WorldError::Unsigned { path } => ItemError::Unsigned { path, span: None },
         WorldError::UntrustedKey { path, key_id } => ItemError::UntrustedKey { path, key_id, others: Vec::new() },

@@ -96,6 +96,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         body,
         body_sizes: TextSizes::default(),
         body_template,
+        is_incomplete: tree.is_incomplete,
         file,
     })
 }

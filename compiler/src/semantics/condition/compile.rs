@@ -63,7 +63,10 @@ impl Compiler<'_> {
             CompareOp::Eq => Comparison::Eq,
             CompareOp::Ne => Comparison::Ne,
             CompareOp::In => Comparison::In,
-            CompareOp::Contains => Comparison::Contains,
+            CompareOp::Contains => {
+                self.check_searchable(left, "contains nothing", "a string, a list or an object can contain a value");
+                Comparison::Contains
+            }
             CompareOp::Lt => self.check_order(whole, Comparison::Lt, left, right),
             CompareOp::Lte => self.check_order(whole, Comparison::Lte, left, right),
             CompareOp::Gt => self.check_order(whole, Comparison::Gt, left, right),
@@ -88,7 +91,18 @@ impl Compiler<'_> {
         op
     }
 
+    /// Reports a path whose declared type has no text and no elements.
+    fn check_searchable(&mut self, left: &Expr, fault: &str, help: &str) {
+        if let ExprKind::Path(path) = &left.kind
+            && let Some(known) = (self.types)(path)
+            && (known.is_numeric() || known == Type::Boolean)
+        {
+            self.error(left, format!("`{path}` is {} and {fault}", with_article(known)), Some(help.into()));
+        }
+    }
+
     fn matches(&mut self, left: &Expr, right: &Expr) -> CompiledNode {
+        self.check_searchable(left, "matches no pattern", "a pattern is compared with a string");
         let left = Box::new(self.value(left));
         let ExprKind::Literal(Value::String(pattern)) = &right.kind else {
             self.error(

@@ -24,11 +24,15 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
     let mut reported: BTreeSet<Span> = BTreeSet::new();
     for node in &graph.nodes {
-        for edge in &node.edges {
+        for edge in node.edges.iter().chain(&node.granted) {
             let (link, start) = (edge.link, edge.start);
             let Some(children) = graph.child(edge).filter(|_| !reported.contains(&start.span)) else { continue };
-            let problem = no_children_error(node.id, link, start);
-            let problem = problem.or_else(|| excess_error(node.id, link, start, children, &mut proved));
+            let refused = no_children_error(node.id, link, start);
+            if refused.is_some() && start.by == SpawnSource::Grant {
+                // The limit of 0 itself is reported.
+                continue;
+            }
+            let problem = refused.or_else(|| excess_error(node.id, link, start, children, &mut proved));
             if let Some(problem) = problem {
                 reported.insert(start.span);
                 found.push(problem);
@@ -89,7 +93,8 @@ fn excess_error<'n>(
         .into(),
         SpawnSource::Body { .. } | SpawnSource::Grant => {
             let (parent, child) = (parent.to_string(), start.to.to_string());
-            SpawnError::ExceedsParent { parent, child, capability, span, grant, granted }.into()
+            let verb = if start.by == SpawnSource::Grant { "may start" } else { "starts" };
+            SpawnError::ExceedsParent { parent, child, verb, capability, span, grant, granted }.into()
         }
     })
 }

@@ -2,7 +2,6 @@
 //! `mcp.yaml` overrides a server of the same name in `.mcp.json`. `${NAME}` is filled in when the server is started.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,10 +19,9 @@ use rye_grammar::{Source, Sources, Span, yaml};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::mcp_json;
 use crate::tool::environment::provider_keys;
 
-/// Maximum size of `.mcp.json`, in bytes.
-const MAX_MCP_JSON_BYTES: u64 = 1 << 20;
 /// Default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -260,18 +258,19 @@ impl From<&str> for ServerFault {
 pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, ServersError> {
     let mut all = BTreeMap::new();
     let keys = provider_keys(items);
-    if let Some(text) = mcp_json(project).map_err(|message| ServersError { message, place: None })? {
+    if let Some(text) = mcp_json::read_text(project).map_err(|message| ServersError { message, place: None })? {
         let mut sources = Sources::default();
         let source = sources.add(Source::new(".mcp.json", text.as_str()));
         let parsed = yaml::parse(source, &text);
         if let Some(error) = parsed.errors.first() {
             return Err(ServersError::at(format!("`.mcp.json` cannot be read: {error}"), error.span, &sources));
         }
-        let other = parsed.tree.entries().iter().find(|entry| entry.key.node == "servers");
+        let other = parsed.tree.entries().iter().find(|entry| mcp_json::is_like_mcp_servers(&entry.key.node));
         if let Some(node) = parsed.tree.get("mcpServers") {
             read_section(node, ".mcp.json", &sources, &|_| true, &mut all)?;
         } else if let Some(entry) = other {
-            let message = "`.mcp.json` has the unknown key `servers`; write `mcpServers`".to_owned();
+            let key = entry.key.node.escape_debug();
+            let message = format!("`.mcp.json` has the unknown key `{key}`; write `mcpServers`");
             return Err(ServersError::at(message, entry.key.span, &sources));
         }
     }
@@ -306,23 +305,6 @@ fn is_of_project(sources: &Sources, node: &Node) -> bool {
         Kind::List(items) => items.iter().any(|item| is_of_project(sources, item)),
         Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::String(_) => false,
     }
-}
-
-/// Returns the text of `.mcp.json`; `None` if there is none.
-fn mcp_json(project: &Path) -> Result<Option<String>, String> {
-    let path = project.join(".mcp.json");
-    let metadata = match std::fs::symlink_metadata(&path) {
-        Ok(metadata) => metadata,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(format!("`.mcp.json` cannot be read: {e}")),
-    };
-    if !metadata.is_file() || metadata.len() > MAX_MCP_JSON_BYTES {
-        return Err("`.mcp.json` is not a regular file, or too large".into());
-    }
-    let mut text = String::new();
-    let read = std::fs::File::open(&path).and_then(|file| file.take(MAX_MCP_JSON_BYTES + 1).read_to_string(&mut text));
-    read.map_err(|e| format!("`.mcp.json` cannot be read: {e}"))?;
-    Ok(Some(text))
 }
 
 fn read_section(
@@ -404,6 +386,11 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Ser
     Ok(McpServer { name, transport, timeout, origin: origin.to_owned(), of_project: true, keys: Vec::new() })
 }
 
+fn fault_of_transport(kind: Option<(&Node, &str)>) -> Result<(), ServerFault> {
+    let fault = kind.and_then(|(kind, word)| Some(ServerFault::at(kind, mcp_json::misspelled_transport(word)?)));
+    fault.map_or(Ok(()), Err)
+}
+
 /// Reads the program or the address of a server.
 fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
     let kind = node.get("type").and_then(|kind| Some((kind, kind.as_str()?)));
@@ -415,6 +402,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
                     format!("`type` is `{word}`, but the server has a `command`: write its `url`, or remove `type`");
                 return Err(ServerFault::at(kind, message));
             }
+            fault_of_transport(kind)?;
             if let Some((args, text)) = node.get("args").and_then(|args| Some((args, args.as_str()?)))
                 && text.trim().contains(char::is_whitespace)
             {
@@ -448,6 +436,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
                 let message = "`type` is `stdio`, but the server has a `url`: write its `command`, or remove `type`";
                 return Err(ServerFault::at(kind, message));
             }
+            fault_of_transport(kind)?;
             let fault_of_url = |message: String| ServerFault { message, span: node.get("url").map(|url| url.span) };
             if node.get("type").and_then(Node::as_str) == Some("sse") {
                 return Err(

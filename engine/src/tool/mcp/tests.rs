@@ -302,6 +302,22 @@ fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String,
 }
 
 #[test]
+fn misspelled_names_of_mcp_json_are_reported() {
+    for (json, message) in [
+        (r#"{"mcpServer": {"a": {"command": "x"}}}"#, "unknown key `mcpServer`; write `mcpServers`"),
+        (r#"{"mcp_servers": {"a": {"command": "x"}}}"#, "unknown key `mcp_servers`; write `mcpServers`"),
+        (r#"{"mcpServers": {"a": {"type": "stdo", "command": "x"}}}"#, "did you mean `stdio`?"),
+        (r#"{"mcpServers": {"a": {"type": "htp", "url": "https://a.example/mcp"}}}"#, "did you mean `http`?"),
+    ] {
+        let error = configured(Some(json), None).unwrap_err();
+        assert!(error.message.contains(message), "{json}: {}", error.message);
+    }
+    for json in [r#"{"inputs": [], "mcpServers": {}}"#, r#"{"mcpServers": {"a": {"type": "local", "command": "x"}}}"#] {
+        configured(Some(json), None).unwrap();
+    }
+}
+
+#[test]
 fn servers_of_both_files_are_merged() {
     let json = r#"{"mcpServers": {"every thing": {"command": "npx", "args": ["-y", "x"], "env": {"A": "${B}"}},
         "web": {"type": "http", "url": "https://a.example/mcp", "headers": {"X": "1"}}}}"#;

@@ -1,0 +1,193 @@
+//! Consequences of a misspelled word: a required part that is missing because its key is misspelled, an input that is
+//! unused because its placeholder is misspelled, a call that is not granted because its pattern is misspelled. Only the
+//! mistake itself is reported.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "few diagnostics are a consequence of others")]
+
+use std::collections::BTreeSet;
+
+use rye_grammar::{SourceId, Span, SyntaxKind};
+
+use super::{
+    CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, SkillError,
+    SpawnError,
+};
+use crate::semantics::glob;
+
+/// Removes diagnostics that disappear once another diagnostic of the same file is corrected.
+pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
+    let mut dropped = missing_beside_misspelled(all);
+    dropped.extend(hidden_by_patterns(all));
+    dropped.extend(repeated_or_unusable_settings(all));
+    dropped.extend(conditions_of_unknown_values(all));
+    let mut index = 0;
+    all.retain(|_| {
+        index += 1;
+        !dropped.contains(&(index - 1))
+    });
+}
+
+/// Returns the file and the offset of a diagnostic's first label.
+fn place(one: &Diagnostic) -> Option<(SourceId, u32)> {
+    one.labels().first().map(|label| (label.span.source, label.span.start))
+}
+
+/// Returns the diagnostics about missing or unused words for which the same file has a misspelling of the word. Each
+/// misspelling explains the nearest one.
+fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let mut dropped = BTreeSet::new();
+    let mut absent: Option<Vec<(usize, String, SourceId, u32)>> = None;
+    for one in all {
+        let Some((word, (source, at))) = intended_word(one).zip(place(one)) else { continue };
+        let absent = absent.get_or_insert_with(|| {
+            let named = |(index, one): (usize, &Diagnostic)| {
+                let (source, at) = place(one)?;
+                Some((index, absent_word(one)?, source, at))
+            };
+            all.iter().enumerate().filter_map(named).collect()
+        });
+        let of_word = absent
+            .iter()
+            .filter(|(index, other, file, _)| *other == word && *file == source && !dropped.contains(index));
+        dropped.extend(of_word.min_by_key(|(.., other)| other.abs_diff(at)).map(|(index, ..)| *index));
+    }
+    dropped
+}
+
+/// Returns the word that a misspelled one stands for.
+fn intended_word(one: &Diagnostic) -> Option<String> {
+    match one {
+        Diagnostic::Item(ItemError::UnknownKey { suggestion, .. })
+        | Diagnostic::Interface(
+            InterfaceError::UnknownInput { suggestion, .. } | InterfaceError::UnknownParameter { suggestion, .. },
+        ) => suggestion.clone(),
+        Diagnostic::Item(ItemError::ToolKey { help, .. }) => {
+            help.as_deref()?.strip_prefix("did you mean `")?.split('`').next().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the word that is reported as missing or unused.
+fn absent_word(one: &Diagnostic) -> Option<String> {
+    match one {
+        Diagnostic::Item(ItemError::Missing { what: text, .. } | ItemError::ToolMissing { message: text, .. }) => {
+            text.split('`').nth(1).map(str::to_owned)
+        }
+        Diagnostic::Config(ConfigError::Invalid { key, found, .. }) if found == "missing" => {
+            key.rsplit('.').next().map(str::to_owned)
+        }
+        Diagnostic::Skill(SkillError::NoDescription { .. }) => Some("description".to_owned()),
+        Diagnostic::Interface(
+            InterfaceError::MissingInput { name, .. }
+            | InterfaceError::MissingParameter { name, .. }
+            | InterfaceError::UnusedInput { name, .. },
+        ) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// Returns the refused calls of files in which a pattern of the grants is invalid, or misspelled and meant to allow the
+/// call.
+fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let invalid: BTreeSet<SourceId> = all
+        .iter()
+        .filter(|one| matches!(one, Diagnostic::Syntax(error) if error.kind == SyntaxKind::Capability))
+        .filter_map(|one| Some(place(one)?.0))
+        .collect();
+    let misspelled: Vec<(SourceId, &str)> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Capability(CapabilityError::MatchesNothing { suggestion, span, .. }) => {
+                Some((span.source, suggestion.as_deref()?))
+            }
+            _ => None,
+        })
+        .collect();
+    if invalid.is_empty() && misspelled.is_empty() {
+        return BTreeSet::new();
+    }
+    let is_hidden = |one: &Diagnostic| {
+        let (capability, granted) = match one {
+            Diagnostic::Capability(CapabilityError::UngrantedCall { capability, granted, .. })
+            | Diagnostic::Spawn(SpawnError::ExceedsParent { capability, granted, .. }) => (capability, granted.source),
+            _ => return false,
+        };
+        let allows = |(source, meant): &(SourceId, &str)| *source == granted && glob::matches(meant, capability);
+        invalid.contains(&granted) || misspelled.iter().any(allows)
+    };
+    all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns settings that are reported as missing twice, and settings that cannot be used because the model that they
+/// name has an error.
+fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let mut missing = BTreeSet::new();
+    let mut dropped = BTreeSet::new();
+    let invalid = |one: &Diagnostic| match one {
+        Diagnostic::Config(ConfigError::Invalid { file, key, found, .. }) => {
+            Some((file.clone(), key.clone(), found.clone()))
+        }
+        _ => None,
+    };
+    let faults: Vec<_> = all.iter().enumerate().filter_map(|(index, one)| Some((index, invalid(one)?))).collect();
+    let windows: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Config(ConfigError::Implausible { key, .. }) => {
+                key.strip_prefix("models.")?.strip_suffix(".context_window")
+            }
+            _ => None,
+        })
+        .collect();
+    for (index, (file, key, found)) in &faults {
+        let is_repeated = found == "missing" && !missing.insert((file, key));
+        let model = found.trim_matches('`');
+        let names_broken_model = key.starts_with("tiers.")
+            && faults.iter().any(|(_, (other, broken, _))| {
+                other == file && broken.strip_prefix("models.").is_some_and(|rest| is_key_of(rest, model))
+            });
+        let exceeds_odd_window = key
+            .strip_prefix("models.")
+            .and_then(|rest| rest.strip_suffix(".max_output"))
+            .is_some_and(|model| windows.contains(model));
+        if is_repeated || names_broken_model || exceeds_odd_window {
+            dropped.insert(*index);
+        }
+    }
+    // An implausible window is too small for a continuation too.
+    let is_ceiling = |one: &Diagnostic| matches!(one, Diagnostic::Context(ContextError::Ceiling { .. }));
+    if !windows.is_empty() {
+        dropped.extend(all.iter().enumerate().filter(|(_, one)| is_ceiling(one)).map(|(index, _)| index));
+    }
+    dropped
+}
+
+/// Returns true if `key` is a key of the model: `small.context_window` of `small`.
+fn is_key_of(key: &str, model: &str) -> bool {
+    key.strip_prefix(model).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Returns the reports of hooks that never fire because their condition compares with a value that does not exist.
+fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let values: Vec<Span> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Hook(
+                HookError::UnknownCall { span, .. }
+                | HookError::UnknownValue { span, .. }
+                | HookError::Wildcard { span, .. }
+                | HookError::DelimitedPattern { span, .. },
+            ) => Some(*span),
+            _ => None,
+        })
+        .collect();
+    let contains = |outer: &Span, inner: &Span| {
+        outer.source == inner.source && outer.start <= inner.start && inner.end <= outer.end
+    };
+    let is_explained = |one: &Diagnostic| match one {
+        Diagnostic::Hook(HookError::Never { span, .. }) => values.iter().any(|value| contains(span, value)),
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
+}
