@@ -126,7 +126,9 @@ fn options_set_the_model_the_budget_and_the_mode() {
     }
     for (id, value, reason) in [
         ("speed", "fast", "unknown option `speed`"),
-        ("budget", "much", "not an amount of dollars"),
+        ("budget", "much", "`budget` must be an amount of dollars above 0"),
+        ("budget", "-1", "`budget` must be an amount of dollars above 0"),
+        ("budget", "0", "`budget` must be an amount of dollars above 0"),
         ("budget", "900", "allow at most $5 for a prompt"),
         ("model", "absent/absent", "unknown provider `absent`"),
     ] {

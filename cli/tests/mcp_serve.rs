@@ -399,16 +399,86 @@ fn half_open_connections_delay_no_request() {
     let place = place();
     let server = HttpServer::new(&place, &[], None);
     let session = server.session();
-    // Opens more connections than the server holds, each with an incomplete request head.
-    let open = |_| {
-        let mut stream = TcpStream::connect(&server.address).unwrap();
-        stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: x\r\n").unwrap();
-        stream
-    };
-    let half_open: Vec<TcpStream> = (0..200).map(open).collect();
-    let started = Instant::now();
-    assert!(is_note(&session.ask(2, "tools/call", &read())));
-    // Without eviction, the server would read no head before the timeout of 10 seconds.
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
-    drop(half_open);
+    // Opens more connections than the server holds, each with an incomplete request head or body.
+    let token = server.authorization.as_deref().unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nhost: x\r\n".to_owned();
+    let body = format!("{head}authorization: {token}\r\ncontent-length: 100\r\n\r\n{{");
+    for (id, part) in [(2, head), (3, body)] {
+        let open = |_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.write_all(part.as_bytes()).unwrap();
+            stream
+        };
+        let half_open: Vec<TcpStream> = (0..200).map(open).collect();
+        let started = Instant::now();
+        assert!(is_note(&session.ask(id, "tools/call", &read())));
+        // Without eviction, the server would read no request before the timeout of 10 seconds.
+        assert!(started.elapsed() < Duration::from_secs(8), "{part}: {:?}", started.elapsed());
+        drop(half_open);
+    }
+}
+
+#[test]
+fn messages_before_the_handshake_and_cancellations_of_unknown_requests_have_no_effect() {
+    let place = place();
+    for early in [
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 5, "result": {}}),
+        json!({"jsonrpc": "2.0", "method": "initialize", "params": initialize_params(&json!({}))}),
+    ] {
+        let mut client = McpClient::after(&place, &[early.clone(), request(77, "ping", &json!({})), early]);
+        assert_eq!(client.response(&json!(77))["result"], json!({}));
+        for unknown in [json!(4_000), json!("x"), json!(-1), json!(null), json!({})] {
+            let params = json!({"requestId": unknown});
+            client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+        }
+        assert!(is_note(&client.ask("tools/call", &read())));
+        assert_eq!(client.others, Vec::<Value>::new());
+        client.leave();
+    }
+}
+
+#[test]
+fn request_to_another_host_or_from_another_origin_is_refused_before_its_body_is_read() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let hello = request(1, "initialize", &initialize_params(&json!({}))).to_string();
+    let token = ("authorization", server.authorization.as_deref().unwrap());
+    let port = server.address.rsplit(':').next().unwrap();
+    for body in [hello.as_str(), "xx"] {
+        for target in ["http://evil.test/mcp", "http://127.0.0.1.evil.test/mcp"] {
+            let refused = server.send("POST", target, &[token], body.as_bytes());
+            assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("another host"), "{target}: {refused}");
+        }
+        for origin in ["http://evil.test", "null", "https://localhost", "http://localhost:1"] {
+            let refused = server.send("POST", "/mcp", &[token, ("origin", origin)], body.as_bytes());
+            assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("another origin"), "{origin}: {refused}");
+        }
+    }
+    for target in [format!("http://{}/mcp", server.address), format!("http://LOCALHOST:{port}/mcp")] {
+        let origin = format!("http://localhost:{port}");
+        let answer = server.send("POST", &target, &[token, ("origin", &origin)], hello.as_bytes());
+        assert!(answer.contains("serverInfo"), "{target}: {answer}");
+    }
+}
+
+#[test]
+fn clients_over_http_and_their_simultaneous_requests_get_their_own_responses() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let sessions = [server.session(), server.session()];
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..16)
+            .map(|n| {
+                let session = &sessions[n % 2];
+                let id = u64::try_from(n / 2).unwrap() + 10;
+                scope.spawn(move || (id, session.ask(id, "tools/call", &read())))
+            })
+            .collect();
+        for one in asked {
+            let (id, answer) = one.join().unwrap();
+            assert!(answer["id"] == id && is_note(&answer), "{id}: {answer}");
+        }
+    });
 }

@@ -371,6 +371,31 @@ pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
 /// Maximum number of words in a list.
 const MAX_LISTED_WORDS: usize = 60;
 
+/// Words for a list in a help text: as many as the list shows, and the number of all. A file can cause thousands of
+/// errors that each list hundreds of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WordList {
+    words: Vec<String>,
+    more: usize,
+}
+
+impl WordList {
+    pub fn new<'w>(words: impl ExactSizeIterator<Item = &'w String>) -> Self {
+        let more = words.len().saturating_sub(MAX_LISTED_WORDS);
+        Self { words: words.take(MAX_LISTED_WORDS).cloned().collect(), more }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Joins the words in backticks with commas, and counts the rest.
+    fn quoted(&self) -> String {
+        let shown = quote_list(&self.words);
+        if self.more == 0 { shown } else { format!("{shown} and {} more", self.more) }
+    }
+}
+
 /// Joins up to `most` words, and counts the rest.
 fn quote_list_up_to(words: &[impl AsRef<str>], most: usize) -> String {
     let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();

@@ -6,6 +6,7 @@
 mod cached;
 mod context_files;
 mod folders;
+mod links;
 mod listing;
 mod signing;
 mod watcher;
@@ -30,7 +31,8 @@ use crate::keys::{SignatureError, SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
 use crate::user_space;
 pub use cached::CachedWorld;
-use folders::FolderCache;
+use folders::{FolderCache, FolderEntry};
+use links::refuse_protected_target;
 use listing::Listing;
 pub use signing::{FileSignature, SignaturePolicy};
 pub use watcher::{FileChange, Watcher};
@@ -136,7 +138,7 @@ impl DiskWorld {
             let listing = self.listing(space, dir, kind)?;
             let highest = kind.highest(listing.paths(id).iter().cloned());
             if let Some(path) = highest
-                && let Some(bytes) = self.read_listed_file(space, dir, &path)?
+                && let Some(bytes) = self.read_listed_file(space, dir, &path, listing.is_linked(&path))?
             {
                 found.push((path, bytes));
             }
@@ -144,7 +146,7 @@ impl DiskWorld {
         }
         if let Some(listing) = listed {
             for path in listing.paths(id) {
-                if let Some(bytes) = self.read_listed_file(space, dir, path)? {
+                if let Some(bytes) = self.read_listed_file(space, dir, path, listing.is_linked(path))? {
                     found.push((path.clone(), bytes));
                 }
             }
@@ -162,15 +164,25 @@ impl DiskWorld {
     /// Returns the bytes of a file; `None` if there is none. Reads the names of its folder once, so that only files
     /// that exist are opened.
     fn read_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
-        if !self.folders.may_contain(space, dir, path) {
-            return Ok(None);
+        match self.folders.entry(space, dir, path) {
+            FolderEntry::Missing => Ok(None),
+            FolderEntry::Direct => self.read_listed_file(space, dir, path, false),
+            FolderEntry::Unknown => self.read_listed_file(space, dir, path, true),
         }
-        self.read_listed_file(space, dir, path)
     }
 
     /// Returns the bytes of a file that a listing names; `None` if the file is gone. The names of its folder are known
-    /// already.
-    fn read_listed_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
+    /// already. `may_be_linked` is true if the file may be reached through a link.
+    fn read_listed_file(
+        &self,
+        space: Space,
+        dir: &Dir,
+        path: &str,
+        may_be_linked: bool,
+    ) -> Result<Option<Vec<u8>>, WorldError> {
+        if may_be_linked && space == Space::Project {
+            refuse_protected_target(dir, path, &space.display(path))?;
+        }
         if let Some((bytes, metadata)) = read_file(space, dir, path)? {
             self.refuse_secret(space, path, &metadata)?;
             return Ok(Some(bytes));
@@ -345,7 +357,11 @@ impl World for DiskWorld {
         if !is_skill {
             return Err(WorldError::Escapes { path: space.display(&shown) });
         }
-        let Some((bytes, metadata)) = read_file(*space, &dir.open_dir(&real).map_err(fail)?, path.as_str())? else {
+        let opened = dir.open_dir(&real).map_err(fail)?;
+        if *space == Space::Project {
+            refuse_protected_target(&opened, path.as_str(), &shown)?;
+        }
+        let Some((bytes, metadata)) = read_file(*space, &opened, path.as_str())? else {
             return Ok(None);
         };
         self.refuse_secret(*space, &shown, &metadata)?;

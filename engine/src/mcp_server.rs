@@ -91,14 +91,15 @@ impl DirectiveServer {
     pub async fn stdio(&self) -> Result<(), String> {
         let (input, output, _guard) = stdio::open_standard_streams();
         let (transport, mut ended) = LineTransport::open(input, output);
-        let service = match self.client_side().serve(transport).await {
-            Ok(service) => service,
-            // A client that closes the input before the handshake is not an error.
-            Err(_) if *ended.borrow() => return Ok(()),
-            Err(rmcp::service::ServerInitializeError::ExpectedInitializeRequest(_)) => {
-                return Err("the client's first message is not `initialize`".to_owned());
+        let service = loop {
+            match self.client_side().serve(transport.clone()).await {
+                Ok(service) => break service,
+                // A notification or a response before the handshake has no effect.
+                Err(rmcp::service::ServerInitializeError::ExpectedInitializeRequest(_)) => {}
+                // A client that closes the input before the handshake is not an error.
+                Err(_) if *ended.borrow() => return Ok(()),
+                Err(error) => return Err(error.to_string()),
             }
-            Err(error) => return Err(error.to_string()),
         };
         let waited = service.waiting();
         tokio::pin!(waited);

@@ -4,8 +4,23 @@ use rye_compiler::compile::SpawnParent;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
 
 use crate::error::EngineError;
-use crate::event::Opened;
+use crate::event::{Opened, ThreadOrigin};
 use crate::thread_id::ThreadId;
+
+/// Returns the limits of a parent that bound the plan of a child. The remaining time of the parent bounds the child at
+/// run time only, so that equal parents give equal plans at any speed.
+pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
+    // The duration of a session does not depend on the time either, and it exceeds that of a prompt.
+    let duration_seconds = match launch.origin {
+        ThreadOrigin::Run | ThreadOrigin::Chat => launch.limits.duration_seconds,
+        ThreadOrigin::Child
+        | ThreadOrigin::Handoff
+        | ThreadOrigin::Resume
+        | ThreadOrigin::Fork
+        | ThreadOrigin::Replan => plan.limits.duration_seconds,
+    };
+    PlanLimits { duration_seconds, ..launch.limits }
+}
 
 /// A thread as the parent of others.
 #[derive(Debug, Clone)]
@@ -29,7 +44,7 @@ impl ParentThread {
 
     /// Returns the bounds with which children are compiled.
     pub fn bounds(&self) -> SpawnParent {
-        SpawnParent { limits: self.launch.limits, capabilities: self.plan.capabilities.clone() }
+        SpawnParent { limits: spawn_limits(&self.launch, &self.plan), capabilities: self.plan.capabilities.clone() }
     }
 
     /// Bounds the limits of a child by the limits of this thread.

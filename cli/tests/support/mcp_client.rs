@@ -36,6 +36,25 @@ pub struct McpClient {
 
 impl McpClient {
     pub fn new(place: &TestProject, args: &[&str], capabilities: &Value) -> Self {
+        let mut client = Self::spawn(place, args);
+        client.shake_hands(capabilities);
+        client
+    }
+
+    /// Sends these messages before the handshake.
+    pub fn after(place: &TestProject, early: &[Value]) -> Self {
+        let mut client = Self::spawn(place, &[]);
+        early.iter().for_each(|message| client.send(message));
+        client.shake_hands(&json!({}));
+        client
+    }
+
+    fn shake_hands(&mut self, capabilities: &Value) {
+        self.ask("initialize", &initialize_params(capabilities));
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+
+    fn spawn(place: &TestProject, args: &[&str]) -> Self {
         let mut child = place
             .command(&[&["mcp", "serve"], args].concat())
             .stdin(Stdio::piped())
@@ -52,10 +71,7 @@ impl McpClient {
                 }
             }
         });
-        let mut client = Self { child, to, from, last_id: 0, others: Vec::new() };
-        client.ask("initialize", &initialize_params(capabilities));
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        client
+        Self { child, to, from, last_id: 0, others: Vec::new() }
     }
 
     pub fn send(&mut self, message: &Value) {

@@ -3,19 +3,13 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
+use super::{Label, Problem, Severity, WordList, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
     /// `span` is `None` if the caller passed the input, not a file.
     #[error("`{directive}` has no input `{name}`")]
-    UnknownInput {
-        name: String,
-        directive: String,
-        span: Option<Span>,
-        suggestion: Option<String>,
-        declared: Vec<String>,
-    },
+    UnknownInput { name: String, directive: String, span: Option<Span>, suggestion: Option<String>, declared: WordList },
     /// A hook of a hook file reads an input that no directive declares.
     #[error("no directive has an input `{name}`")]
     UndeclaredInput { name: String, span: Span, suggestion: Option<String>, declared: Vec<String> },
@@ -115,7 +109,7 @@ impl Problem for InterfaceError {
                 Some(if declared.is_empty() {
                     format!("declare it: `<inputs><input name=\"{name}\" type=\"string\">…</input></inputs>`")
                 } else {
-                    format!("declared: {}", quote_list(declared))
+                    format!("declared: {}", declared.quoted())
                 })
             }),
             Self::UndeclaredInput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {

@@ -86,4 +86,14 @@ mod tests {
         assert_eq!(closest("hook", ["hook_conditions", "hooks"]), Some("hooks".into()));
         assert_eq!(closest("dur", ["duration_seconds", "dur_a"]), None);
     }
+
+    #[test]
+    fn list_of_words_holds_no_more_than_it_shows() {
+        let names: Vec<String> = (0..500).map(|n| format!("a{n}")).collect();
+        let list = crate::diagnostics::WordList::new(names.iter());
+        let text = list.quoted();
+        assert!(text.starts_with("`a0`, `a1`") && text.ends_with("`a59` and 440 more"), "{text}");
+        assert_eq!(list.words.len(), 60);
+        assert_eq!(crate::diagnostics::WordList::new(names[..2].iter()).quoted(), "`a0`, `a1`");
+    }
 }

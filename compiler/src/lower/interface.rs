@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::phrases::{format_value, quote_list};
 use crate::compose::WithOrigin;
-use crate::diagnostics::{Diagnostics, InterfaceError, closest};
+use crate::diagnostics::{Diagnostics, InterfaceError, WordList, closest};
 use crate::item;
 use crate::plan::InterfaceField;
 use crate::semantics::value::{Type, are_equal};
@@ -38,7 +38,7 @@ pub fn resolve_inputs(
             directive: directive.to_string(),
             span: None,
             suggestion: closest(name, declared.keys().map(String::as_str)),
-            declared: declared.keys().cloned().collect(),
+            declared: WordList::new(declared.keys()),
         });
     }
     let mut values = Map::new();

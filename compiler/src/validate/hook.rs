@@ -8,7 +8,7 @@ use rye_grammar::{ItemId, Span, Spanned, template};
 use serde_json::{Map, Value};
 
 use crate::compose::{Composed, report_unknown};
-use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, closest};
+use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, WordList, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::directive::FieldDecl;
 use crate::item::{HookDecl, Items};
@@ -288,15 +288,20 @@ pub fn check_condition_types(
     }
 }
 
+/// Maximum number of errors with a search for the closest name.
+const MAX_SUGGESTIONS: usize = 1_000;
+
 /// Reports an input that the directive's chain does not declare, unless errors hide declarations of the chain.
 pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) && !own.chain.iter().any(|link| link.is_incomplete) {
+        // A search compares all names, so that thousands of unknown names would cost the product of both numbers.
+        let near = || closest(name, own.inputs.keys().map(String::as_str));
         found.push(InterfaceError::UnknownInput {
             name: name.to_owned(),
             directive: own.id.to_string(),
             span: Some(span),
-            suggestion: closest(name, own.inputs.keys().map(String::as_str)),
-            declared: own.inputs.keys().cloned().collect(),
+            suggestion: (found.len() < MAX_SUGGESTIONS).then(near).flatten(),
+            declared: WordList::new(own.inputs.keys()),
         });
     }
 }

@@ -9,7 +9,7 @@ use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::{Map, Value};
 
 use crate::compose::{Composed, ComposedHook, HookScope, compose_all};
-use crate::diagnostics::{Diagnostics, InterfaceError, closest};
+use crate::diagnostics::{Diagnostics, InterfaceError, WordList, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
 use crate::item::{Dependency, HookDecl, Items, shorten};
@@ -362,7 +362,7 @@ pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, 
                 directive: id.to_string(),
                 span: Some(argument.name.span),
                 suggestion: closest(name, callee.inputs.keys().map(String::as_str)),
-                declared: callee.inputs.keys().cloned().collect(),
+                declared: WordList::new(callee.inputs.keys()),
             });
             continue;
         };

@@ -7,6 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt};
 use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_FILE, WorldError};
 
+use super::links::refuse_protected_target;
 use super::{DiskWorld, read_file};
 
 /// Maximum number of folders above the project.
@@ -32,6 +33,7 @@ impl DiskWorld {
         let Some(((_, dir), root)) = project else { return Ok(found) };
         found.extend(self.files_above(root)?);
         for name in CONTEXT_FILE_NAMES {
+            refuse_protected_target(dir, name, name)?;
             if let Some((bytes, metadata)) = read_file(Space::Project, dir, name)? {
                 self.refuse_secret(Space::Project, name, &metadata)?;
                 found.push(ContextFile { space: Space::Project, path: name.into(), bytes: bytes.into() });
@@ -77,6 +79,7 @@ impl DiskWorld {
     fn read_above(&self, repository: &Dir, path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
         let unreadable = |reason: &str| WorldError::Unreadable { path: shown.to_owned(), reason: reason.to_owned() };
         let Some(relative) = path.to_str() else { return Ok(None) };
+        refuse_protected_target(repository, relative, shown)?;
         let read = read_file(Space::Project, repository, relative).map_err(|error| match error {
             WorldError::Unreadable { reason, .. } => unreadable(&reason),
             WorldError::Escapes { .. } => unreadable("it links out of the git repository"),

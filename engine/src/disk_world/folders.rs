@@ -1,11 +1,13 @@
 //! The names of the files in folders of a space, read once, so that no missing file is looked up on the disk.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::rc::Rc;
 
 use cap_std::fs::Dir;
+use rustix::fs::FileType;
 use rye_compiler::world::Space;
 
 use super::listing::folder_entries;
@@ -26,19 +28,34 @@ pub(super) struct FolderCache {
 
 enum FolderNames {
     Missing,
-    Listed(BTreeSet<Box<str>>),
+    /// The names, each true for a file that is reached through a link.
+    Listed(BTreeMap<Box<str>, bool>),
     /// The names are not known: the folder is too large, or its names cannot be read.
     Unknown,
 }
 
+/// A file, as the names in its folder show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FolderEntry {
+    Missing,
+    /// The file exists, and no link leads to it.
+    Direct,
+    /// The file may be missing, or may be reached through a link.
+    Unknown,
+}
+
 impl FolderCache {
-    /// Returns false if the file certainly does not exist, and true if it may exist.
-    pub(super) fn may_contain(&self, space: Space, dir: &Dir, path: &str) -> bool {
-        let Some((folder, name)) = path.rsplit_once('/') else { return true };
+    /// Looks up a file in the names of its folder.
+    pub(super) fn entry(&self, space: Space, dir: &Dir, path: &str) -> FolderEntry {
+        let Some((folder, name)) = path.rsplit_once('/') else { return FolderEntry::Unknown };
         match &*self.names(space, dir, folder) {
-            FolderNames::Missing => false,
-            FolderNames::Listed(names) => names.contains(name),
-            FolderNames::Unknown => true,
+            FolderNames::Missing => FolderEntry::Missing,
+            FolderNames::Listed(names) => match names.get(name) {
+                None => FolderEntry::Missing,
+                Some(false) => FolderEntry::Direct,
+                Some(true) => FolderEntry::Unknown,
+            },
+            FolderNames::Unknown => FolderEntry::Unknown,
         }
     }
 
@@ -81,12 +98,14 @@ fn read_names(dir: &Dir, folder: &str) -> FolderNames {
         // The lookup of the file reports the reason.
         Err(_) => return FolderNames::Unknown,
     };
-    let mut names = BTreeSet::new();
+    let is_linked_folder = dir.canonicalize(folder).map_or(true, |real| real != Path::new(folder));
+    let mut names = BTreeMap::new();
     for entry in entries {
         let Ok(entry) = entry else { return FolderNames::Unknown };
         // A name that is not Unicode is not the name of an item.
         if let Ok(name) = entry.file_name().to_str() {
-            names.insert(Box::from(name));
+            let is_direct = matches!(entry.file_type(), FileType::RegularFile | FileType::Directory);
+            names.insert(Box::from(name), is_linked_folder || !is_direct);
         }
         if names.len() > MAX_FOLDER_NAMES {
             return FolderNames::Unknown;

@@ -1,7 +1,8 @@
 //! A listing of the items of one kind in a space, made without reading the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
@@ -18,6 +19,8 @@ pub(super) struct Listing {
     others: Vec<Arc<str>>,
     /// True if a listed file or folder is a symbolic link. Its content can change under another path.
     pub(super) has_links: bool,
+    /// Files that are reached through a link.
+    linked: BTreeSet<Arc<str>>,
 }
 
 /// Lists the entries directly in `.ai/`, except hidden entries.
@@ -58,9 +61,12 @@ impl Listing {
         let mut items: BTreeMap<ItemId, Vec<Arc<str>>> = BTreeMap::new();
         let mut others = Vec::new();
         let mut has_links = false;
-        let roots = kind.folders().iter().map(|root| (root.trim_end_matches('/').to_owned(), 0_usize));
-        let mut folders: Vec<_> = roots.collect();
-        while let Some((folder, depth)) = folders.pop() {
+        let mut linked = BTreeSet::new();
+        let roots = kind.folders().iter().map(|root| root.trim_end_matches('/').to_owned());
+        // A missing folder has no files. Each folder is true if it is reached through a link.
+        let is_direct = |root: &str| dir.canonicalize(root).map_or(true, |real| real == Path::new(root));
+        let mut folders: Vec<_> = roots.map(|root| (!is_direct(&root), root, 0_usize)).collect();
+        while let Some((in_link, folder, depth)) = folders.pop() {
             let is_own = folder.starts_with(".ai/");
             let entries = match folder_entries(dir, &folder) {
                 Ok(entries) => entries,
@@ -77,10 +83,12 @@ impl Listing {
                 let path = format!("{folder}/{name}");
                 // For a link, the type of its target is used; a link that leaves the space is refused. Some file
                 // systems do not report the type.
+                let mut is_linked = in_link;
                 let is_folder = match entry.file_type() {
                     FileType::Directory => true,
                     kind @ (FileType::Symlink | FileType::Unknown) => {
-                        has_links |= kind == FileType::Symlink || is_link(dir, &path);
+                        is_linked |= kind == FileType::Symlink || is_link(dir, &path);
+                        has_links |= is_linked;
                         match dir.metadata(&path) {
                             Ok(metadata) => metadata.is_dir(),
                             Err(error) if is_own => return Err(super::open_error(space, &path, &error)),
@@ -101,16 +109,20 @@ impl Listing {
                 if is_folder && kind == ItemKind::Skill {
                     // A deeper folder, or a hidden one, holds no skill.
                     if depth < MAX_SKILL_DEPTH && !name.starts_with('.') && name != "node_modules" {
-                        folders.push((path, depth + 1));
+                        folders.push((is_linked, path, depth + 1));
                     }
                 } else if is_folder {
                     if depth == MAX_FOLDER_DEPTH {
                         let reason = format!("it is nested more than {MAX_FOLDER_DEPTH} folders deep");
                         return Err(WorldError::Unreadable { path: space.display(&path), reason });
                     }
-                    folders.push((path, depth + 1));
+                    folders.push((is_linked, path, depth + 1));
                 } else if let Some((_, id)) = ItemKind::of_path(&path) {
-                    items.entry(id).or_default().push(path.into());
+                    let path: Arc<str> = path.into();
+                    if is_linked {
+                        linked.insert(path.clone());
+                    }
+                    items.entry(id).or_default().push(path);
                 } else {
                     others.push(path.into());
                 }
@@ -119,7 +131,12 @@ impl Listing {
         for paths in items.values_mut() {
             paths.sort();
         }
-        Ok(Self { items, others, has_links })
+        Ok(Self { items, others, has_links, linked })
+    }
+
+    /// Returns true if a listed file is reached through a link.
+    pub(super) fn is_linked(&self, path: &str) -> bool {
+        self.linked.contains(path)
     }
 
     pub(super) fn paths(&self, id: &ItemId) -> &[Arc<str>] {

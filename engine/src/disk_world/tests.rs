@@ -379,6 +379,95 @@ fn link_of_a_context_file_above_the_project_cannot_leave_the_repository() {
 }
 
 #[test]
+fn link_to_a_protected_file_reaches_no_model() {
+    let (outside, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let repository = outside.path().join("repository");
+    let project = repository.join("part");
+    for (root, path) in [
+        (&repository, ".git/config"),
+        (&repository, ".env"),
+        (&repository, "part/.ai/state/objects/x"),
+        (&project, ".git/config"),
+        (&project, ".env"),
+        (&project, ".ENV.local"),
+        (&project, "deep/.envrc"),
+        (&project, ".ai/state/objects/x"),
+        (&project, ".ai/keys/trusted/x"),
+        (&project, ".ai/trust/x"),
+        (&project, "notes.md"),
+        (&project, ".ai/knowledge/real.md"),
+        (&project, ".ai/prompts/real.md"),
+        (&project, ".agents/skills/s/SKILL.md"),
+        (&project, ".agents/skills/s/.env"),
+    ] {
+        write(root, path, "secret");
+    }
+    let protected = [
+        ".git/config",
+        ".env",
+        ".ENV.local",
+        "deep/.envrc",
+        ".ai/state/objects/x",
+        ".ai/keys/trusted/x",
+        ".ai/trust/x",
+    ];
+    let is_refused = |error: &WorldError| matches!(error, WorldError::Unreadable { reason, .. } if reason.contains("links to") || reason.contains(".ai/keys"));
+    for target in protected {
+        for (link, up) in [("AGENTS.md", ""), ("CLAUDE.md", ""), ("alias.md", "")] {
+            symlink(format!("{up}{target}"), project.join(link)).unwrap();
+            if link == "alias.md" {
+                symlink("alias.md", project.join("AGENTS.md")).unwrap();
+            }
+            let error = world(&project, Some(user.path())).context_files().unwrap_err();
+            assert!(is_refused(&error), "{link} -> {target}: {error}");
+            fs::remove_file(project.join(link)).unwrap();
+            fs::remove_file(project.join("AGENTS.md")).ok();
+        }
+        for (folder, kind) in
+            [("knowledge", ItemKind::Knowledge), ("directives", ItemKind::Directive), ("tools", ItemKind::Tool)]
+        {
+            let link = project.join(".ai").join(folder).join(if kind == ItemKind::Tool { "x.yaml" } else { "x.md" });
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(format!("../../{target}"), &link).unwrap();
+            // The file is found by its id, and by its listing.
+            let direct = world(&project, None).candidates(kind, &id("x")).unwrap_err();
+            let listed = world(&project, None);
+            listed.list(kind).unwrap();
+            let listed = listed.candidates(kind, &id("x")).unwrap_err();
+            assert!(is_refused(&direct) && is_refused(&listed), "{folder} -> {target}: {direct} {listed}");
+            fs::remove_file(link).unwrap();
+        }
+    }
+    // A folder on the way may be the link.
+    symlink("../state/objects", project.join(".ai/knowledge/folder")).unwrap();
+    write(&project, ".ai/state/objects/y.md", "secret");
+    for is_listed in [false, true] {
+        let world = world(&project, None);
+        if is_listed {
+            world.list(ItemKind::Knowledge).unwrap();
+        }
+        assert!(is_refused(&world.candidates(ItemKind::Knowledge, &id("folder/y")).unwrap_err()), "{is_listed}");
+    }
+    fs::remove_dir_all(project.join(".git")).unwrap();
+    for target in [".git/config", ".env", "part/.ai/state/objects/x"] {
+        symlink(target, repository.join("AGENTS.md")).unwrap();
+        let error = world(&project, None).context_files().unwrap_err();
+        assert!(is_refused(&error), "../AGENTS.md -> {target}: {error}");
+        fs::remove_file(repository.join("AGENTS.md")).unwrap();
+    }
+    let world = |project: &Path| world(project, None);
+    symlink(".env", project.join(".agents/skills/s/more.md")).unwrap();
+    let skills = world(&project);
+    let skill = skills.candidates(ItemKind::Skill, &id("s")).unwrap().remove(0);
+    assert!(is_refused(&skills.read_skill_file(&skill, &SkillPath::parse("more.md").unwrap()).unwrap_err()));
+    // Other links within the project stay.
+    symlink("notes.md", project.join("AGENTS.md")).unwrap();
+    assert_eq!(world(&project).context_files().unwrap().len(), 1);
+    symlink("../../notes.md", project.join(".ai/knowledge/notes.md")).unwrap();
+    assert_eq!(world(&project).candidates(ItemKind::Knowledge, &id("notes")).unwrap().len(), 1);
+}
+
+#[test]
 fn link_of_a_context_file_cannot_leave_the_project() {
     let (outside, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(outside.path(), "secret.md", "secret");

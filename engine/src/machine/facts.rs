@@ -25,7 +25,7 @@ pub(super) fn point_facts(
         HookPoint::ResolveExtends => put("inputs", inputs(state)),
         HookPoint::BuildSystemPrompt => {
             put("directive_body", prompt::body(plan).into());
-            put("limits", limits(state));
+            put("limits", limits(plan, state));
             put("inputs", inputs(state));
         }
         HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
@@ -123,7 +123,7 @@ fn started(facts: &mut Map<String, Value>, plan: &Plan, state: &ThreadState) {
     let own = launch.and_then(|l| l.grants.first());
     let grants: Vec<&str> = own.into_iter().flatten().map(|g| g.pattern.as_str()).collect();
     facts.insert("directive_body".into(), prompt::body(plan).into());
-    facts.insert("limits".into(), limits(state));
+    facts.insert("limits".into(), limits(plan, state));
     facts.insert("inputs".into(), inputs(state));
     facts.insert("project_path".into(), project(state));
     facts.insert("depth".into(), state.limits.depth.into());
@@ -144,12 +144,20 @@ fn project(state: &ThreadState) -> Value {
     state.launch.as_ref().map_or(Value::Null, |l| l.project_path.clone().into())
 }
 
-fn limits(state: &ThreadState) -> Value {
+fn limits(plan: &Plan, state: &ThreadState) -> Value {
     let l = &state.limits;
     json!({
         "turns": l.turns, "tokens": l.tokens, "spend": dollars(l.spend), "spawns": l.spawns, "depth": l.depth,
-        "duration_seconds": l.duration_seconds, "output": l.output,
+        "duration_seconds": stated_duration_seconds(plan, state), "output": l.output,
     })
+}
+
+/// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or a raised one. The time
+/// that the parent has left bounds a thread too, but it depends on the speed of earlier steps.
+pub(super) fn stated_duration_seconds(plan: &Plan, state: &ThreadState) -> u64 {
+    let (planned, current) = (plan.limits.duration_seconds, state.thread_limits.duration_seconds);
+    let at_launch = state.launch.as_ref().map_or(current, |launch| launch.limits.duration_seconds);
+    if current > at_launch { planned.max(current) } else { planned }
 }
 
 fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
 
 use super::effect::ModelCall;
+use super::facts;
 use super::prompt_bounds::offered_tools;
 use super::state::{ChildState, ThreadState};
 use crate::event::ContextOperation;
@@ -61,7 +62,7 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
         attempt: state.failures,
         thread: launch.map(|launch| launch.thread_id.clone()).unwrap_or_default(),
         spawn: parent.map(|parent| parent.spawn),
-        duration_seconds: parent.and(launch).map(|launch| launch.limits.duration_seconds),
+        duration_seconds: parent.map(|_| facts::stated_duration_seconds(plan, state)),
         children: state.children.iter().filter_map(started).collect(),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -30,6 +30,8 @@ use super::{ClientSide, MAX_MESSAGE_BYTES};
 
 /// The path that clients connect to.
 pub const MCP_PATH: &str = "/mcp";
+/// The names of this machine, as in URLs.
+const OWN_HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of concurrent sessions.
@@ -97,6 +99,8 @@ impl AccessToken {
 /// A server on a port.
 struct HttpServer {
     token: AccessToken,
+    /// The origins of this server.
+    origins: [String; 3],
     service: StreamableHttpService<ClientSide, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
@@ -141,8 +145,9 @@ impl Drop for OpenResponse {
 pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: AccessToken) -> Result<(), String> {
     let port = listener.local_addr().map_err(|e| e.to_string())?.port();
     // Only the origins of this server are allowed; a request from a web page has a different origin.
-    let own = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("http://{host}:{port}"));
-    let mut config = StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(own);
+    let origins = OWN_HOSTS.map(|host| format!("http://{host}:{port}"));
+    let mut config =
+        StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(origins.clone());
     config.max_request_body_bytes = MAX_MESSAGE_BYTES;
     // Sessions run in tasks of their own; they end with this future.
     let _ends = config.cancellation_token.clone().drop_guard();
@@ -152,7 +157,7 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
     let sessions = Arc::new(sessions);
     let service = StreamableHttpService::new(move || Ok(client.for_session()), Arc::clone(&sessions), config);
     let (uses, requests, starting) = (Arc::default(), OpenRequests::default(), tokio::sync::Mutex::default());
-    let server = Arc::new(HttpServer { token, service, sessions, uses, requests, starting });
+    let server = Arc::new(HttpServer { token, origins, service, sessions, uses, requests, starting });
     let mut connections = Connections::new(MAX_CONNECTIONS);
     loop {
         let (stream, _) = listener.accept().await.map_err(|e| e.to_string())?;
@@ -161,9 +166,13 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
             let mut connection = hyper::server::conn::http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
             let answer = service_fn(|request| async {
-                let answering = state.answer();
-                let response = server.answer(request).await;
-                Ok::<_, Infallible>(hold_until_sent(response, answering))
+                Ok::<_, Infallible>(match server.receive(request).await {
+                    Ok(received) => {
+                        let answering = state.answer();
+                        hold_until_sent(server.answer(received).await, answering)
+                    }
+                    Err(refused) => *refused,
+                })
             });
             // A broken connection only affects its client.
             connection.serve_connection(TokioIo::new(stream), answer).await.ok();
@@ -184,9 +193,39 @@ fn hold_until_sent<G: Send + Sync + 'static>(response: Response<HttpBody>, guard
 }
 
 impl HttpServer {
-    async fn answer(&self, request: Request<Incoming>) -> Response<HttpBody> {
+    /// Checks the head of a request and reads its body. Until the body has arrived, the connection waits, so that a new
+    /// one may replace it.
+    async fn receive(&self, request: Request<Incoming>) -> Result<Request<Bytes>, Box<Response<HttpBody>>> {
+        if let Some(refused) = self.refuse_head(&request) {
+            return Err(Box::new(refused));
+        }
+        let (head, body) = request.into_parts();
+        let body = if head.method == Method::POST {
+            read_body(body).await.map_err(|(status, error)| Box::new(error_response(status, &error)))?
+        } else {
+            Bytes::new()
+        };
+        Ok(Request::from_parts(head, body))
+    }
+
+    /// Returns the refusal of a request with another path or host, from a page of another origin, or without the token.
+    fn refuse_head(&self, request: &Request<Incoming>) -> Option<Response<HttpBody>> {
         if request.uri().path() != MCP_PATH {
-            return error_response(StatusCode::NOT_FOUND, &MessageError::refused(format!("the path is `{MCP_PATH}`")));
+            return Some(error_response(
+                StatusCode::NOT_FOUND,
+                &MessageError::refused(format!("the path is `{MCP_PATH}`")),
+            ));
+        }
+        // The host of an absolute target replaces the header `host` (RFC 9112, 3.2.2).
+        let host = request.uri().host();
+        if host.is_some_and(|host| !OWN_HOSTS.iter().any(|own| own.eq_ignore_ascii_case(host))) {
+            let error = MessageError::refused("the target of the request names another host");
+            return Some(error_response(StatusCode::FORBIDDEN, &error));
+        }
+        let origin = request.headers().get(ORIGIN).map(HeaderValue::as_bytes);
+        if origin.is_some_and(|origin| !self.origins.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(origin))) {
+            let error = MessageError::refused("the header `origin` names another origin");
+            return Some(error_response(StatusCode::FORBIDDEN, &error));
         }
         if !self.token.allows(request.headers().get(AUTHORIZATION)) {
             let error = MessageError::refused(
@@ -194,17 +233,13 @@ impl HttpServer {
             );
             let mut response = error_response(StatusCode::UNAUTHORIZED, &error);
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return response;
+            return Some(response);
         }
+        None
+    }
+
+    async fn answer(&self, request: Request<Bytes>) -> Response<HttpBody> {
         let (head, body) = request.into_parts();
-        let body = if head.method == Method::POST {
-            match read_body(body).await {
-                Ok(body) => body,
-                Err((status, error)) => return error_response(status, &error),
-            }
-        } else {
-            Bytes::new()
-        };
         let session = head.headers.get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let mut starts_session = false;
         let mut open_request = None;

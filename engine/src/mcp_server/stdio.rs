@@ -84,11 +84,17 @@ fn file_identity(stream: BorrowedFd<'_>) -> Option<(u64, u64)> {
     rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// The server's end of a pair of streams.
+/// The server's end of a pair of streams. Clones share the streams.
 pub(super) struct LineTransport<W> {
-    received: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    received: Arc<Mutex<mpsc::Receiver<RxJsonRpcMessage<RoleServer>>>>,
     output: Arc<Mutex<W>>,
     requests: OpenRequests,
+}
+
+impl<W> Clone for LineTransport<W> {
+    fn clone(&self) -> Self {
+        Self { received: Arc::clone(&self.received), output: Arc::clone(&self.output), requests: self.requests.clone() }
+    }
 }
 
 /// The name of the only session of standard streams.
@@ -110,7 +116,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
             }
             ended.send_replace(true);
         });
-        (Self { received, output, requests }, is_ended)
+        (Self { received: Arc::new(Mutex::new(received)), output, requests }, is_ended)
     }
 }
 
@@ -127,7 +133,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for LineTrans
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        self.received.recv().await
+        self.received.lock().await.recv().await
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {

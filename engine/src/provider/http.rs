@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url, redirect};
 use rye_compiler::diagnostics::breaks_line;
@@ -119,10 +118,10 @@ impl Endpoint {
         let response = match wait_at_most(self.timeouts.answer, self.send(body)).await {
             None => {
                 let seconds = self.timeouts.answer.as_secs_f64();
-                return Err(CallError::new(
-                    FailedStage::Timeout,
-                    format!("{host} did not answer within {seconds} seconds"),
-                ));
+                return Err(CallError {
+                    cut: Some(CutStream { sent, received: 0 }),
+                    ..CallError::new(FailedStage::Timeout, format!("{host} did not answer within {seconds} seconds"))
+                });
             }
             Some(Err(error)) => return Err(error),
             Some(Ok(response)) => response,
@@ -141,29 +140,23 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// Sends a request. If the server closes an idle connection before any byte of an answer, sends the request again
-    /// at once on a fresh connection, because the server did not accept it.
+    /// Sends a request. A connection may break after the server has read the request, and the client does not see how
+    /// much of the headers arrived, so the cost of such a request is unknown. If the server has answered before, the
+    /// connection may have been an idle one that the server closed, so the error permits another attempt at once.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
-        let known = is_known_origin(&self.url);
-        let request =
-            |client: &Client, body: Bytes| client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let body = Bytes::from(body);
-        // The clone shares the bytes.
-        let again = known.then(|| body.clone());
-        let error = match request(client_for(&self.url)?, body).send().await {
+        let cut = CutStream { sent: length(body.len()), received: 0 };
+        let client = client_for(&self.url)?;
+        match client.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await {
             Ok(response) => {
                 add_known_origin(&self.url);
-                return Ok(response);
+                Ok(response)
             }
-            Err(error) => error,
-        };
-        let lost = !(error.is_connect() || error.is_timeout() || error.is_builder());
-        match again.filter(|_| lost) {
-            Some(body) => {
-                let fresh = build_fresh_client(&self.url)?;
-                request(&fresh, body).send().await.map_err(|error| self.send_error(&error))
+            Err(error) if error.is_builder() || error.is_connect() => Err(self.send_error(&error)),
+            Err(error) => {
+                let at_once = !error.is_timeout() && is_known_origin(&self.url);
+                let headers = at_once.then(|| ("retry-after-ms".to_owned(), "0".to_owned())).into_iter().collect();
+                Err(CallError { headers, cut: Some(cut), ..self.send_error(&error) })
             }
-            None => Err(self.send_error(&error)),
         }
     }
 
@@ -413,19 +406,6 @@ fn client_for(url: &Url) -> Result<&'static Client, CallError> {
         LOOPBACK_TLS.get_or_init(|| build_client(reqwest::ClientBuilder::no_proxy))
     };
     client.as_ref().map_err(|cause| setup_error(format!("no HTTP client: {cause}")))
-}
-
-/// Returns a client without idle connections, for a URL that [`client_for`] has connected to.
-fn build_fresh_client(url: &Url) -> Result<Client, CallError> {
-    let client = build_client(|builder| {
-        let builder = builder.pool_max_idle_per_host(0);
-        match (is_loopback(url), url.scheme()) {
-            (true, "http") => builder.no_proxy().tls_certs_only([]),
-            (true, _) => builder.no_proxy(),
-            (false, _) => builder,
-        }
-    });
-    client.map_err(|cause| setup_error(format!("no HTTP client: {cause}")))
 }
 
 /// Origins that have answered, so that a request to them may use an idle connection.

@@ -234,6 +234,7 @@ pub(super) const NO_OUTPUT: &str = "(no output)";
 
 mod encode;
 mod normalize;
+mod repeated_keys;
 mod surrogate_decoder;
 
 pub(super) use encode::{EncodedGroup, EncodedItems, encode_body, encode_items};

@@ -28,6 +28,7 @@ use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
 use crate::machine::{Fact, HookChild, HookRun, SpawnResult};
 use crate::message::ToolCall;
+use crate::parent_thread::spawn_limits;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{StoreError, ThreadRow, layout};
 use crate::thread::{Cost, RunResult, Status};
@@ -416,8 +417,10 @@ impl EngineContext {
                 starts.push(one.start);
             }
         }
-        let requests: Vec<CompileRequest> =
-            starts.into_iter().map(|start| request(parent, parent.launch.limits, start)).collect();
+        let requests: Vec<CompileRequest> = starts
+            .into_iter()
+            .map(|start| request(parent, spawn_limits(&parent.launch, &parent.plan), start))
+            .collect();
         let engine = Arc::clone(self);
         let compiled = self.with_world(move |world| {
             let one = |request: &CompileRequest| {
@@ -583,7 +586,10 @@ fn child_init(
 
 /// Renders the compile errors of a directive, for the model.
 fn render_compile_errors(diagnostics: &[&Diagnostic]) -> String {
-    let errors: Vec<String> =
-        diagnostics.iter().filter(|d| d.is_error()).take(3).map(|d| format!("{}: {}", d.code(), d.message())).collect();
+    let shown = |d: &&Diagnostic| match d.help() {
+        Some(help) => format!("{}: {} ({help})", d.code(), d.message()),
+        None => format!("{}: {}", d.code(), d.message()),
+    };
+    let errors: Vec<String> = diagnostics.iter().filter(|d| d.is_error()).take(3).map(|d| shown(d)).collect();
     format!("the directive does not compile: {}", errors.join("; "))
 }

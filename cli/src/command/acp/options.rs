@@ -144,8 +144,11 @@ pub fn option_request(id: &str, value: &SessionConfigOptionValue, confirm: bool)
         MODE => mode_request(&value, confirm),
         MODEL => Ok(ChatVerb::Model { model: value, confirm }),
         BUDGET => match Nanos::parse(&value) {
-            Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
-            Err(_) => Err(format!("`{}` is not an amount of dollars", value.escape_debug())),
+            Ok(spend) if spend > Nanos::ZERO => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
+            Ok(_) | Err(_) => {
+                let value: String = value.escape_debug().take(60).collect();
+                Err(format!("`{BUDGET}` must be an amount of dollars above 0, such as `0.25`, not `{value}`"))
+            }
         },
         _ => Err(format!("unknown option `{}`: use `{MODE}`, `{MODEL}` or `{BUDGET}`", id.escape_debug())),
     }

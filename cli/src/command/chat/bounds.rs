@@ -5,6 +5,7 @@ use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{ChatMode, PromptBounds};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
+use serde_json::Value;
 
 /// Splits the bounds of a prompt from its text; `None` if the text has none.
 ///
@@ -45,6 +46,44 @@ fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
     let amount = Nanos::parse(amount).ok().filter(|_| is_number)?;
     let text = text.trim_start();
     (!text.is_empty()).then_some((amount, text))
+}
+
+/// Reads an amount of dollars from a field of a request.
+///
+/// # Errors
+/// Returns the accepted form if the value is no number, not above 0 or too large.
+pub fn read_dollars(field: &str, value: &Value) -> Result<Nanos, String> {
+    let amount = Nanos::from_json(value).ok().filter(|amount| *amount > Nanos::ZERO);
+    amount.ok_or_else(|| {
+        let shown = excerpt(value);
+        format!("`{field}` must be a number of dollars above 0 and below 9 billion, such as 0.25, not `{shown}`")
+    })
+}
+
+/// Reads the value of a raised limit, in the unit that the limit is stored in.
+///
+/// # Errors
+/// Returns the accepted form if the limit cannot be raised or the value does not fit.
+pub fn read_raised_limit(limit: &str, value: &Value) -> Result<u64, String> {
+    match limit {
+        "spend" => read_dollars("value", value).map(Nanos::to_u64),
+        "turns" | "tokens" | "spawns" | "duration_seconds" => {
+            value.as_u64().filter(|value| *value > 0).ok_or_else(|| {
+                format!("`value` must be a whole number above 0 for the limit `{limit}`, not `{}`", excerpt(value))
+            })
+        }
+        _ => Err(format!(
+            "`limit` must be `turns`, `tokens`, `spend`, `spawns` or `duration_seconds`, not `{}`",
+            limit.escape_debug().take(MAX_EXCERPT_CHARS).collect::<String>()
+        )),
+    }
+}
+
+/// Maximum characters shown of a refused value.
+const MAX_EXCERPT_CHARS: usize = 60;
+
+fn excerpt(value: &Value) -> String {
+    value.to_string().chars().take(MAX_EXCERPT_CHARS).collect()
 }
 
 /// Returns true if a text starts with `$` and a number, which may be signed.
@@ -93,6 +132,8 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -119,6 +160,33 @@ mod tests {
         }
         for typed in ["/with", "/with x", "/with rye.fetch.*", "$1 /with rye.fetch.*"] {
             assert!(split_bounds(typed).unwrap().is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn amount_of_a_request_is_a_number_of_dollars_above_zero() {
+        assert_eq!(read_dollars("spend", &json!(0.25)).map(Nanos::to_u64), Ok(250_000_000));
+        for value in [json!(-1), json!(0), json!(1e-30), json!(1e300), json!("0.1"), json!([]), json!({}), json!(true)]
+        {
+            let error = read_dollars("spend", &value).unwrap_err();
+            assert!(error.starts_with("`spend` must be a number of dollars above 0"), "{error}");
+            assert!(error.ends_with(&format!("not `{value}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn raised_limit_has_a_known_name_and_a_value_above_zero() {
+        assert_eq!(read_raised_limit("turns", &json!(9)), Ok(9));
+        assert_eq!(read_raised_limit("spend", &json!(0.5)), Ok(500_000_000));
+        for value in [json!(-1), json!(0), json!(1.5), json!("9"), json!(null), json!(1e30)] {
+            for limit in ["turns", "tokens", "spawns", "duration_seconds"] {
+                let error = read_raised_limit(limit, &value).unwrap_err();
+                assert!(error.contains("`value` must be a whole number above 0"), "{error}");
+            }
+        }
+        assert!(read_raised_limit("spend", &json!(-1)).unwrap_err().starts_with("`value` must be a number of dollars"));
+        for limit in ["depth", "output", "", "Turns"] {
+            assert!(read_raised_limit(limit, &json!(9)).unwrap_err().starts_with("`limit` must be `turns`"), "{limit}");
         }
     }
 }

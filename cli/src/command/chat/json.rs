@@ -288,9 +288,37 @@ impl ChatRequest {
             return Err(Box::new(ChatResponse::refused(Value::Null, None, "the line is not a JSON object".to_owned())));
         };
         let id = fields.remove("id").unwrap_or_default();
-        let verb = serde_json::from_value(Value::Object(fields))
-            .map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error.to_string())))?;
+        let verb = ChatVerb::read(fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;
         Ok(Self { id, verb })
+    }
+}
+
+impl ChatVerb {
+    /// Reads the fields of a request.
+    ///
+    /// # Errors
+    /// The field that does not fit, and the accepted form.
+    fn read(fields: serde_json::Map<String, Value>) -> Result<Self, String> {
+        let error = match serde_json::from_value::<Self>(Value::Object(fields.clone())) {
+            Ok(verb) => return Ok(verb),
+            Err(error) => error.to_string(),
+        };
+        let parse = |without: &str| {
+            let mut rest = fields.clone();
+            rest.remove(without);
+            serde_json::from_value::<Self>(Value::Object(rest)).map_err(|error| error.to_string())
+        };
+        // The parser does not name the field of a wrong value. Without that field, it accepts the request or misses it.
+        let is_wrong = |name: &&String| match parse(name) {
+            Ok(_) => true,
+            Err(other) => other == format!("missing field `{name}`"),
+        };
+        let names = || fields.keys().filter(|name| *name != "type");
+        let form = error.replace("expected u64", "expected a whole number from 0");
+        match names().find(is_wrong).filter(|_| !error.starts_with("unknown field")) {
+            Some(name) => Err(format!("`{}`: {form}", name.escape_debug())),
+            None => Err(form),
+        }
     }
 }
 
@@ -464,6 +492,33 @@ mod tests {
                 Ok(request) => assert!(!request.verb.name().is_empty()),
                 Err(response) => assert!(response.error.is_some(), "{line}"),
             }
+        }
+    }
+
+    #[test]
+    fn wrong_value_is_reported_with_its_field_and_the_accepted_form() {
+        for (line, error) in [
+            (r#"{"type":"fork","prompt":-1}"#, "`prompt`: invalid value: integer `-1`, expected a whole number from 0"),
+            (
+                r#"{"type":"fork","prompt":1.5}"#,
+                "`prompt`: invalid type: floating point `1.5`, expected a whole number",
+            ),
+            (r#"{"type":"rewind","prompt":2,"files":7}"#, "`files`: "),
+            (r#"{"type":"answer","question":"4","approve":true}"#, "`question`: invalid type: string"),
+            (r#"{"type":"answer","question":4,"approve":"yes"}"#, "`approve`: invalid type: string"),
+            (r#"{"type":"prompt","message":7}"#, "`message`: invalid type: integer `7`, expected a string"),
+            (r#"{"type":"prompt","message":"a","with":"rye.*"}"#, "`with`: "),
+            (r#"{"type":"prompt","message":"a","delivery":"later"}"#, "`delivery`: unknown variant `later`"),
+            (r#"{"type":"mode","mode":"all"}"#, "`mode`: unknown variant `all`"),
+            (
+                r#"{"type":"budget","spend":0.2,"confirm":1}"#,
+                "`confirm`: invalid type: integer `1`, expected a boolean",
+            ),
+            (r#"{"type":"close","x":1}"#, "unknown field `x`"),
+            (r#"{"type":"prompt"}"#, "missing field `message`"),
+        ] {
+            let response = ChatRequest::parse(line).unwrap_err();
+            assert!(response.error.as_deref().unwrap().starts_with(error), "{line}: {response:?}");
         }
     }
 }

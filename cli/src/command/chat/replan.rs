@@ -91,7 +91,7 @@ fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
     let ceiling = plan.limit_ceilings.get(&LimitName::Spend).copied();
     let most = session.into_iter().chain(ceiling).min().map(Nanos::from_u64);
     match most {
-        _ if spend == Nanos::ZERO => Err("the budget must be more than $0".to_owned()),
+        _ if spend <= Nanos::ZERO => Err("the budget must be more than $0".to_owned()),
         Some(most) if spend > most => Err(format!("the session and the settings allow at most ${most} for a prompt")),
         Some(_) | None => Ok(()),
     }

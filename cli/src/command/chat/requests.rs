@@ -17,7 +17,7 @@ use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
-use super::bounds::check_bounds;
+use super::bounds::{check_bounds, read_dollars, read_raised_limit};
 use super::commands::{command_name, list_commands};
 use super::help::help;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
@@ -95,7 +95,7 @@ impl RequestHandler {
             ChatVerb::Model { model, confirm } => self.replan(&PlanRequest::Model(model), confirm).await,
             ChatVerb::Mode { mode, confirm } => self.set_mode(mode.into(), confirm).await,
             ChatVerb::Budget { spend, confirm } => {
-                let spend = Nanos::from_json(&spend).map_err(|_| "`spend` must be an amount of dollars".to_owned())?;
+                let spend = read_dollars("spend", &spend)?;
                 self.replan(&PlanRequest::Budget(spend), confirm).await
             }
             ChatVerb::Reload { confirm } => self.replan(&PlanRequest::Reload, confirm).await,
@@ -202,8 +202,7 @@ impl RequestHandler {
     }
 
     fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {
-        let value = if limit == "spend" { Nanos::from_json(value).ok().map(Nanos::to_u64) } else { value.as_u64() };
-        let value = value.ok_or_else(|| format!("`value` must be an amount in the unit of `{limit}`"))?;
+        let value = read_raised_limit(&limit, value)?;
         self.send(ControlMessage::Raise { limit, value })
     }
 
@@ -414,8 +413,7 @@ impl RequestHandler {
 }
 
 fn read_bounds(spend: Option<&Value>, with: Vec<String>) -> Result<PromptBounds, String> {
-    let spend = spend.map(Nanos::from_json).transpose();
-    let spend = spend.map_err(|_| "`spend` must be an amount of dollars".to_owned())?;
+    let spend = spend.map(|spend| read_dollars("spend", spend)).transpose()?;
     Ok(PromptBounds { spend: spend.map(Nanos::to_u64), with })
 }
 

@@ -225,8 +225,48 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
         let error = replied.unwrap_err();
         assert_eq!((error.cut.is_some(), error.usage), (unknown, None), "{status} {text}: {error:?}");
     }
-    let (_, replied) = ask(Wire::OpenaiChat, Vec::new()).await;
-    assert_eq!(replied.unwrap_err().cut, None, "no answer at all");
+}
+
+#[tokio::test]
+async fn answer_without_whole_headers_has_an_unknown_cost_on_every_wire() {
+    let headers = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    let long = format!("{headers}x: {}", "a".repeat(1_000_000));
+    let cases: [(&str, Vec<super::fake::ServerMove>); 5] = [
+        ("no byte", Vec::new()),
+        ("cut within the status", vec![send(&headers[..12])]),
+        ("cut within the headers", vec![send(headers)]),
+        ("headers above the client's bound", vec![send(long)]),
+        ("headers that cannot be read", vec![send("HTTP/1.1 2x0 OK\r\n\r\n")]),
+    ];
+    for (wire, ..) in STREAMS {
+        for (case, moves) in &cases {
+            let (sent, replied) = ask(wire, moves.clone()).await;
+            let error = replied.unwrap_err();
+            assert_eq!(
+                (error.stage, error.cut),
+                (FailedStage::Connect, Some(CutStream { sent, received: 0 })),
+                "{case}"
+            );
+        }
+        let (noticed, headers) = (std::sync::Arc::new(tokio::sync::Notify::new()), send(headers));
+        noticed.notify_one();
+        let stalled = ask(wire, vec![headers, super::fake::ServerMove::Stay]);
+        let (sent, replied) = crate::provider::http::TEST_TIMEOUT_SIGNAL.scope(noticed, stalled).await;
+        let error = replied.unwrap_err();
+        assert_eq!(
+            (error.stage, error.cut),
+            (FailedStage::Timeout, Some(CutStream { sent, received: 0 })),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn request_without_a_connection_costs_nothing() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let provider = connect_provider(&settings(Wire::OpenaiChat, &format!("http://127.0.0.1:{port}"))).unwrap();
+    let error = provider.call(&minimal_request(), &|_| {}).await.unwrap_err();
+    assert_eq!((error.stage, error.cut), (FailedStage::Connect, None), "{error:?}");
 }
 
 /// Returns the stream with every number after these keys replaced.
@@ -335,7 +375,9 @@ async fn reply_with_unusable_counts_has_an_unknown_cost_on_every_wire() {
         let (_, replied) = ask(wire, whole(stream)).await;
         let usage = replied.unwrap();
         assert_eq!(usage.uncounted, None, "{wire:?}: {usage:?}");
-        for value in ["100.0", "\"100\"", "-1", "null", "{}", "0"] {
+        for value in
+            ["100.0", "1e3", "\"100\"", "-1", "null", "true", "{}", "[]", "{\"a\":100}", "18446744073709551616", "0"]
+        {
             for keys in [[input, output].concat(), input.to_vec(), output.to_vec()] {
                 let text = with_counts(stream, &keys, value);
                 assert_ne!(text, stream, "{wire:?}: no count of {keys:?}");
@@ -345,5 +387,25 @@ async fn reply_with_unusable_counts_has_an_unknown_cost_on_every_wire() {
                 assert_eq!(reply.uncounted, Some(CutStream { sent, received }), "{wire:?}: {keys:?} = {value}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn larger_count_of_a_repeated_key_is_booked_and_named_on_every_wire() {
+    for ((wire, stream, ..), (_, input, output)) in STREAMS.into_iter().zip(COUNTS) {
+        let (counted, reported) = (output[0], 9_007_199_254_740_993_u64);
+        for (first, last) in [(reported, 1), (1, reported)] {
+            let text = with_counts(stream, &[counted], &format!("{first},\"{counted}\":{last}"));
+            let (_, replied) = ask(wire, vec![chunked(), chunk(text.as_bytes()), last_chunk()]).await;
+            let reply = replied.unwrap();
+            // Gemini counts thoughts apart from the candidates.
+            assert!(reply.usage.output >= reported, "{wire:?}: {:?}", reply.usage);
+            assert_eq!(reply.uncounted, None, "{wire:?}");
+            let named = reply.unread.iter().any(|kind| kind.starts_with("repeated key ") && kind.ends_with(counted));
+            assert!(named, "{wire:?}: {:?}", reply.unread);
+        }
+        let text = with_counts(stream, &input[..1], &format!("\"1\",\"{}\":1", input[0]));
+        let (_, replied) = ask(wire, vec![chunked(), chunk(text.as_bytes()), last_chunk()]).await;
+        assert!(replied.unwrap().uncounted.is_some(), "{wire:?}: a value that is no count");
     }
 }

@@ -1,13 +1,15 @@
 //! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
-//! the basic plane over two events. The two halves are joined; a single half becomes U+FFFD.
+//! the basic plane over two events. The two halves are joined; a single half becomes U+FFFD. Repeated keys of usage
+//! reports are merged here too, because they also concern the text of an event and no wire.
 
-use super::ReplyDecoder;
+use super::repeated_keys::merge_repeated_keys;
+use super::{ReplyDecoder, UnreadKinds};
 use crate::exchange::{CallError, Delta, Reply, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::sse::SseEvent;
 use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_halves, to_mark};
 
-/// A decoder that also reads events with lone surrogate escapes.
+/// A decoder that also reads events with lone surrogate escapes and with repeated keys in usage reports.
 #[derive(Debug, Default)]
 pub struct SurrogateDecoder<D> {
     decoder: D,
@@ -15,21 +17,23 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a character, if it ended the last displayed piece.
     pending: Option<u32>,
+    /// The repeated keys of usage reports.
+    repeated_keys: UnreadKinds,
 }
 
 impl<D> SurrogateDecoder<D> {
     pub fn new(decoder: D) -> Self {
-        Self { decoder, repaired: false, pending: None }
+        Self { decoder, repaired: false, pending: None, repeated_keys: UnreadKinds::default() }
     }
 }
 
 impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
-        let deltas = match mark_lone_halves(&event.data) {
-            Some(data) => {
-                self.repaired = true;
-                self.decoder.push(&SseEvent { name: event.name.clone(), data })
-            }
+        let marked = mark_lone_halves(&event.data);
+        self.repaired |= marked.is_some();
+        let merged = merge_repeated_keys(marked.as_deref().unwrap_or(&event.data), &mut self.repeated_keys);
+        let deltas = match merged.or(marked) {
+            Some(data) => self.decoder.push(&SseEvent { name: event.name.clone(), data }),
             None => self.decoder.push(event),
         };
         if !self.repaired {
@@ -56,6 +60,7 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
         if repaired {
             reply.content.iter_mut().for_each(join_in_block);
         }
+        reply.unread.extend(self.repeated_keys.into_vec());
         Ok(reply)
     }
 }

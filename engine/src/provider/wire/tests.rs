@@ -357,13 +357,16 @@ fn a_provider_without_a_key_variable_needs_no_key() {
 }
 
 #[tokio::test]
-async fn request_that_an_idle_connection_lost_is_sent_again() {
+async fn request_that_an_idle_connection_lost_fails_with_permission_to_repeat_at_once() {
     let answer = [chunked(), chunk(ANTHROPIC.as_bytes()), last_chunk()];
     // The first connection answers the first request, and closes without an answer to the second request.
     let first = [answer.to_vec(), vec![ServerMove::Next]].concat();
     let server = ScriptedServer::start_each(vec![first, answer.to_vec()]);
     let provider = connect_provider(&settings(Wire::Anthropic, &server.url)).unwrap();
     call(&*provider).await.1.unwrap();
+    let error = call(&*provider).await.1.unwrap_err();
+    assert_eq!((error.stage, error.cut.is_some()), (FailedStage::Connect, true), "{error:?}");
+    assert_eq!(error.headers, [("retry-after-ms".to_owned(), "0".to_owned())]);
     call(&*provider).await.1.unwrap();
     let connections = [server.next_request(), server.next_request(), server.next_request()].map(|seen| seen.connection);
     assert_eq!(connections, [0, 0, 1]);

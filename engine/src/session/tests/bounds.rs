@@ -1,5 +1,5 @@
 //! Property: random providers against random trees of threads never bill more than was booked, and never exceed the
-//! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes and forks. If a
+//! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes, forks, crashes and rebuilt registries. If a
 //! provider reports more than is possible, the report is booked as received, the excess is recorded, and the provider
 //! is not called again.
 
@@ -35,7 +35,7 @@ fn check_cases(misreporting: bool, check: impl Fn(&Played) -> Result<(), TestCas
     let reached = RefCell::new(BTreeMap::new());
     let figures = RefCell::new(Figures::default());
     let outcome = TestRunner::new_with_rng(config, rng).run(&behavior(misreporting), |behavior: ModelBehavior| {
-        let played = runtime.block_on(play(behavior));
+        let played = play(&runtime, behavior);
         for (kind, times) in &played.reached {
             *reached.borrow_mut().entry(*kind).or_default() += times;
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::async_tools::{Gate, engine, quiet};
 use super::unrecoverable::{dies, family, is_released, object, row};
-use super::{Lab, Status};
+use super::{Lab, Status, calls, reply_text, thread};
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -147,4 +149,41 @@ async fn root_that_meets_a_full_disk_before_its_first_line_is_not_started() {
     let failure = engine.start(&lab.compile("parent"), StartOptions::default()).await.unwrap_err();
     assert!(matches!(failure, EngineError::NotStarted { .. }), "{failure:?}");
     assert!(!failure.to_string().contains("resume"), "{failure}");
+}
+
+#[tokio::test]
+async fn limits_of_a_call_that_do_not_fit_are_refused_with_the_accepted_form_and_start_nothing() {
+    let overrides = [
+        (json!({"spend": -1}), "the limit `spend` cannot be `-1` (write an amount of dollars, such as `0.10`)"),
+        (json!({"spend": 0}), "the limit `spend` cannot be `0` (write an amount of dollars above 0"),
+        (json!({"spend": 1e300}), "the limit `spend` cannot be `1e+300` ("),
+        (json!({"turns": -1}), "the limit `turns` cannot be `-1` (write a whole number"),
+        (json!({"turns": 1.5}), "the limit `turns` cannot be `1.5` ("),
+        (json!({"tokens": "9"}), "the limit `tokens` cannot be `\"9\"` ("),
+        (json!({"cost": 1}), "unknown limit `cost`; expected one of turns"),
+        (json!(7), "`limit_overrides` must be an object"),
+    ];
+    let requests = overrides.clone().map(|(limits, _)| {
+        let input = json!({"directive_name": "test/child", "limit_overrides": limits});
+        ("rye_agent_threads_thread_directive", input)
+    });
+    let lab =
+        Lab::new(move |request| Ok(if request.cue.turn == Some(0) { calls(&requests) } else { reply_text("done") }));
+    let granted = "<permissions><execute><directive>test.*</directive>\
+        <tool>rye.agent.threads.thread_directive</tool></execute></permissions>";
+    lab.directive("parent", granted, "");
+    lab.directive("child", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "parent").await;
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let mut results: Vec<_> = events
+        .iter()
+        .filter_map(|event| if let EventBody::ToolCallResult(result) = &event.body { Some(result) } else { None })
+        .collect();
+    assert_eq!(results.len(), overrides.len());
+    results.sort_by_key(|result| result.index);
+    for (result, (limits, expected)) in results.into_iter().zip(overrides) {
+        assert!(result.is_error && result.content.contains(expected), "{limits}: {}", result.content);
+    }
+    assert_eq!(engine.threads().list().unwrap().len(), 1);
 }

@@ -318,11 +318,12 @@ async fn each_failure_is_classified_recorded_and_retried_if_retryable() {
             assert_eq!((result.status, code), (Status::Error, Some(row.class)), "{what}");
             assert_eq!(result.result, None, "{what}: the text of a failed attempt is no answer");
         }
-        // Every attempt is settled: at its worst case if a stream had started, else at zero. An error as the only event of
+        // Every attempt is settled: at its worst case if the server may have accepted the request without a refusal, else at zero. An error as the only event of
         // a stream is a refusal.
         let settled = settlements(&events);
         assert_eq!(settled.len(), 1 + usize::from(retried), "{what}");
-        let began = row.counted || row.stage == FailedStage::Truncated;
+        let began =
+            row.counted || matches!(row.stage, FailedStage::Truncated | FailedStage::Connect | FailedStage::Timeout);
         let reserved = events.iter().find_map(|e| if let EventBody::Reserved(r) = &e.body { Some(r) } else { None });
         let expected = if began { reserved.unwrap().amount } else { 0 };
         assert_eq!((settled[0].unknown_outcome, settled[0].amount), (began, expected), "{what}: {:?}", settled[0]);

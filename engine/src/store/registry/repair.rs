@@ -275,11 +275,12 @@ type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 /// Replays all ledger steps: the steps of one thread in the order of its transcript, the steps of different threads by
 /// time. Clocks differ, and a parent records a child after the child has started, so a refused step may depend on a
 /// step of another thread. The thread of such a step therefore waits until no other thread can proceed; only then is
-/// the step refused.
+/// the step refused. A handoff waits too while descendants hold money that the continuation had.
 fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut ledger = Ledger::new();
     let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
     let mut waiting: Vec<&[(i64, LedgerStep)]> = folds.values().map(|folded| folded.steps.as_slice()).collect();
+    let mut handoffs_wait = true;
     while !waiting.is_empty() {
         // `ready` holds the remaining steps of each thread, by the time of the first step.
         let mut ready = BTreeMap::new();
@@ -289,9 +290,14 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
             }
         }
         let mut refusals = Vec::new();
-        let mut is_stuck = true;
+        let (mut is_stuck, mut is_delayed) = (true, false);
         while let Some(((_, index), steps)) = ready.pop_first() {
             let Some(((_, step), rest)) = steps.split_first() else { continue };
+            if handoffs_wait && is_early_handoff(&ledger, &step.operation) {
+                waiting.push(steps);
+                is_delayed = true;
+                continue;
+            }
             if step.step == LedgerStepKey::End {
                 move_survivors(&mut ledger, step.thread.as_str());
             }
@@ -315,7 +321,9 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
                 }
             }
         }
-        if is_stuck {
+        // If nothing else can proceed, the continuation gets what is left.
+        handoffs_wait = !(is_stuck && is_delayed);
+        if is_stuck && handoffs_wait {
             refused.append(&mut refusals);
             for steps in &mut waiting {
                 *steps = steps.split_first().map_or(&[], |(_, rest)| rest);
@@ -323,6 +331,13 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
         }
     }
     (ledger, answers, refused)
+}
+
+/// Returns true for a handoff whose continuation would get less money than it had: a child that ended before the
+/// handoff still has steps to replay.
+fn is_early_handoff(ledger: &Ledger, operation: &Operation) -> bool {
+    let Operation::HandOff { thread, most, .. } = operation else { return false };
+    ledger.account(thread).is_some_and(|account| account.children() > 0 && account.remaining() < *most)
 }
 
 /// Moves the live children of a thread that ends to its nearest open ancestor, or to the root if no ancestor is open, as

@@ -1,6 +1,6 @@
 //! Random providers: replies, refusals, cut streams, and counts that are missing, exact or impossible.
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use proptest::prelude::*;
 use rye_compiler::plan::PlannedModel;
@@ -42,6 +42,17 @@ pub struct ModelBehavior {
     pub resumes: u64,
     /// Index of each root's limit in [`LIMITS`].
     pub limit: usize,
+    /// The operation of the disk at which the process is killed.
+    pub crash: Option<u64>,
+    /// True if the registry is rebuilt after the crash, and again before the end.
+    pub is_repaired: bool,
+}
+
+impl ModelBehavior {
+    /// Returns a number that depends on the seed and on `n`.
+    pub fn pick(self, n: u64) -> u64 {
+        SeededJitter::new(self.seed, n, 0).up_to(u64::MAX)
+    }
 }
 
 /// The limits of the roots, in nano-dollars: from less than two calls to more than a whole tree needs.
@@ -67,10 +78,12 @@ pub const LIMITS: [u64; 16] = [
 /// Returns a strategy of behaviors; `misreporting` is true for a provider that reports impossible counts.
 pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
-    let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=2u64);
-    (kinds, tree, 0..LIMITS.len()).prop_map(move |(kinds, tree, limit)| {
+    let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=4u64);
+    let faults = (proptest::option::weighted(0.25, 20..=600u64), proptest::bool::weighted(0.15));
+    (kinds, tree, faults, 0..LIMITS.len()).prop_map(move |(kinds, tree, faults, limit)| {
         let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
         let (detaches, hooked, unavailable, resumes) = tree;
+        let (crash, is_repaired) = faults;
         let misreporting = if misreporting { 5 + seed % 30 } else { 0 };
         ModelBehavior {
             seed,
@@ -85,6 +98,8 @@ pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
             hooked,
             resumes,
             limit,
+            crash,
+            is_repaired,
         }
     })
 }
@@ -105,13 +120,13 @@ pub struct Call {
 #[derive(Default)]
 pub struct CallLog {
     pub calls: Mutex<Vec<Call>>,
-    pub engine: OnceLock<Weak<EngineContext>>,
+    pub engine: Mutex<Weak<EngineContext>>,
 }
 
 impl CallLog {
     /// Returns true if the thread's account or that of an ancestor is overspent.
     fn is_overspent(&self, thread: &str) -> bool {
-        let engine = self.engine.get().and_then(Weak::upgrade).unwrap();
+        let engine = self.engine.lock().unwrap().upgrade().unwrap();
         let mut next = Some(thread.to_owned());
         while let Some(id) = next {
             let account = engine.writer.registry().account(&ThreadId::parse(&id).unwrap()).unwrap();
@@ -186,8 +201,10 @@ impl RandomProvider {
         // Hidden reasoning may have used the whole output.
         let usage = Usage { input, output: draws.below(max_output), ..Usage::default() };
         let stages = [FailedStage::Truncated, FailedStage::StreamError, FailedStage::Timeout, FailedStage::Protocol];
-        let stage = stages[usize::try_from(draws.below(3)).unwrap()];
         let received = if draws.percent(20) { 0 } else { 1 + draws.below(4 * usage.output) };
+        let stage = stages[usize::try_from(draws.below(3)).unwrap()];
+        // A connection can also break before the headers of the answer.
+        let stage = if received == 0 && draws.percent(50) { FailedStage::Connect } else { stage };
         // A stream that starts with its usage reports the input and the first token.
         let reported = (received > 0 && draws.percent(50)).then_some(Usage { output: 1, ..usage });
         let cut = Some(CutStream { sent: input, received });

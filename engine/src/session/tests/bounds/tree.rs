@@ -8,14 +8,18 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
+use tokio::runtime::Runtime;
 
 use super::super::{Lab, reply_text};
 use super::provider::{Call, CallLog, LIMITS, ModelBehavior, RandomProviders};
 use crate::context::StartOptions;
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
-use crate::store::disk::SimulatedDisk;
-use crate::store::registry::GroupCommit;
+use crate::exchange::FailedStage;
+use crate::store::Disk;
+use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
+use crate::store::registry::{GroupCommit, Liveness, repair};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 
@@ -120,38 +124,127 @@ impl Project {
         self.compiled(&request, || compile(&*world().unwrap(), &request)).value.unwrap()
     }
 
-    /// Opens an engine on an empty disk in memory.
-    fn open(&'static self, behavior: ModelBehavior, log: &Arc<CallLog>) -> Engine {
+    /// Opens an engine on a disk in memory.
+    fn open(
+        &'static self,
+        behavior: ModelBehavior,
+        disk: &Arc<SimulatedDisk>,
+        log: &Arc<CallLog>,
+    ) -> Result<Engine, EngineError> {
         let mut options = self.lab.options();
-        options.disk = Some(Arc::new(SimulatedDisk::new()));
+        options.disk = Some(Arc::clone(disk) as Arc<dyn Disk>);
         options.group_commit = GroupCommit { next: Duration::ZERO, longest: Duration::ZERO };
         options.providers = Arc::new(RandomProviders(behavior, Arc::clone(log)));
         let compile = Arc::clone(&options.compile);
         options.compile = Arc::new(move |world, request| self.compiled(request, || compile(world, request)));
-        let engine = Engine::open(&self.lab.path(), options).unwrap();
-        log.engine.set(Arc::downgrade(&engine.inner)).unwrap();
-        engine
+        let engine = Engine::open(&self.lab.path(), options)?;
+        *log.engine.lock().unwrap() = Arc::downgrade(&engine.inner);
+        Ok(engine)
     }
 }
 
-/// Plays a tree of threads, then resumes and forks its root.
-pub async fn play(behavior: ModelBehavior) -> Played {
+/// Plays a tree of threads, then resumes and forks its threads. A crash interrupts some trees, and another process
+/// recovers them. The registry of some is rebuilt from the transcripts.
+pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
     let project = Project::of(behavior);
     let compiled = project.root(behavior);
     let log = Arc::<CallLog>::default();
-    let engine = project.open(behavior, &log);
-    let handle = engine.start(&compiled, StartOptions::default()).await.unwrap();
-    let root = super::super::thread(&handle.join().await);
-    engine.wait_idle().await;
+    let disk = Arc::new(SimulatedDisk::new());
+    let mut is_recovered = false;
+    if let Some(at) = behavior.crash {
+        disk.fail_at(at, DiskFault::PowerFailure);
+        // The runtime of a process ends with the process.
+        let process = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let played = process.block_on(async {
+            let engine = project.open(behavior, &disk, &log)?;
+            engine.start(&compiled, StartOptions::default()).await?.join().await;
+            engine.wait_idle().await;
+            Ok::<_, EngineError>(())
+        });
+        drop(process);
+        is_recovered = disk.operations() > at;
+        assert!(played.is_ok() || is_recovered, "{played:?}");
+        // The process was killed. Losses of unsynced data are the subject of the crash tests.
+        disk.restart(Survival::All);
+        if behavior.is_repaired {
+            rebuild_registry(&disk);
+        }
+    }
+    let mut played = runtime.block_on(async {
+        let engine = project.open(behavior, &disk, &log).unwrap();
+        if behavior.crash.is_some() {
+            recover(&engine).await;
+        }
+        if engine.threads().list().unwrap().is_empty() {
+            engine.start(&compiled, StartOptions::default()).await.unwrap().join().await;
+            engine.wait_idle().await;
+        }
+        let of_children = go_on(&engine, behavior).await;
+        let mut played = read(&engine, &log);
+        played.reached.insert("resume or fork of a child", of_children);
+        played
+    });
+    if behavior.is_repaired {
+        rebuild_registry(&disk);
+        let engine = runtime.block_on(async { project.open(behavior, &disk, &log).unwrap() });
+        let rebuilt = read(&engine, &log);
+        let accounts = |of: &Played| -> Vec<_> {
+            of.threads.iter().map(|one| (one.id.clone(), one.spent, one.overspend)).collect()
+        };
+        if accounts(&rebuilt) != accounts(&played) {
+            played.faults.push(format!("rebuilt as {:?}, not {:?}", accounts(&rebuilt), accounts(&played)));
+        }
+        played.faults.extend(rebuilt.faults);
+    }
+    *played.reached.entry("rebuilt registry").or_default() += u64::from(behavior.is_repaired);
+    *played.reached.entry("recovery after a crash").or_default() += u64::from(is_recovered);
+    played
+}
+
+fn rebuild_registry(disk: &Arc<SimulatedDisk>) {
+    let report = repair(&(Arc::clone(disk) as Arc<dyn Disk>)).unwrap();
+    assert!(report.unreadable.is_empty() && report.refused.is_empty(), "{report:?}");
+}
+
+/// Recovers every thread that a crash interrupted: first roots and their continuations, then the remaining children.
+async fn recover(engine: &Engine) {
+    // Each pass ends a thread.
+    for _ in 0..200 {
+        let mut open: Vec<_> = engine.threads().list().unwrap();
+        open.retain(|one| one.liveness == Liveness::Orphaned);
+        open.sort_by_key(|one| (one.row.parent.is_some(), one.row.id.clone()));
+        let Some(first) = open.into_iter().next() else { return };
+        match engine.recover(&first.row.id).await {
+            Ok(handle) => {
+                handle.join().await;
+                engine.wait_idle().await;
+            }
+            Err(EngineError::NeverStarted { .. }) => {}
+            Err(error) => panic!("{}: {error}", first.row.id),
+        }
+    }
+    panic!("threads stay orphaned");
+}
+
+/// Resumes and forks threads of a tree that has ended: the first root, and threads that the seed selects. Returns the
+/// number of children among them.
+async fn go_on(engine: &Engine, behavior: ModelBehavior) -> u64 {
+    let mut of_children = 0;
     for n in 0..behavior.resumes {
-        let again = if n % 2 == 0 { engine.resume(&root, "more").await } else { engine.fork(&root, 1, "else").await };
-        // A root without a turn cannot be forked.
+        let rows: Vec<_> = engine.threads().list().unwrap().into_iter().map(|listed| listed.row).collect();
+        let root = rows.iter().position(|row| row.parent.is_none()).unwrap_or_default();
+        let count = u64::try_from(rows.len()).unwrap();
+        let chosen = if n < 2 { root } else { usize::try_from(behavior.pick(n) % count).unwrap() };
+        let thread = &rows[chosen].id;
+        let again = if n % 2 == 0 { engine.resume(thread, "more").await } else { engine.fork(thread, 1, "else").await };
+        // A thread without a turn cannot be forked, and a thread with a continuation cannot be resumed.
         if let Ok(handle) = again {
+            of_children += u64::from(rows[chosen].parent.is_some());
             handle.join().await;
             engine.wait_idle().await;
         }
     }
-    read(&engine, &log)
+    of_children
 }
 
 fn read(engine: &Engine, log: &CallLog) -> Played {
@@ -186,7 +279,7 @@ fn read(engine: &Engine, log: &CallLog) -> Played {
 }
 
 /// The kinds of events that a full run must reach with any provider.
-pub const KINDS: [&str; 17] = [
+pub const KINDS: [&str; 21] = [
     "cut stream without usage",
     "cut stream with partial usage",
     "cut stream before its first byte",
@@ -204,6 +297,10 @@ pub const KINDS: [&str; 17] = [
     "fork",
     "spend limit",
     "refused child",
+    "connection lost before the headers",
+    "resume or fork of a child",
+    "recovery after a crash",
+    "rebuilt registry",
 ];
 
 /// The kind of event that only a misreporting provider reaches.
@@ -229,6 +326,7 @@ fn count(events: &[Event], reached: &mut BTreeMap<&'static str, u64>) {
                 );
                 add("cut stream with partial usage", cut.is_some() && failed.error.usage.is_some());
                 add("cut stream before its first byte", cut.is_some_and(|cut| cut.received == 0));
+                add("connection lost before the headers", cut.is_some() && failed.error.stage == FailedStage::Connect);
                 add("refused call", failed.error.status == Some(529));
                 add("fallback", failed.fallback.is_some());
             }

@@ -465,6 +465,43 @@ fn repair_reserves_a_child_that_only_its_own_transcript_records_and_its_live_con
 }
 
 #[test]
+fn repair_replays_a_child_that_ended_before_a_handoff_first() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    {
+        let registry = Registry::open(Arc::clone(&disk)).unwrap();
+        let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
+        root.turn(&registry, 1, Some(60));
+        // As the child of a hook: the parent records the child after its end.
+        let reserve = LedgerStep::child(&id("top-1"), 1, &id("low-1"), Some(800), 0);
+        assert!(!registry.commit(&[Change::Ledger(reserve)]).unwrap()[0].is_refused());
+        let mut child = FakeThread::open(&disk, &registry, "low-1", Some(("top-1", 1)), 110, "child", 800);
+        child.turn(&registry, 1, Some(100));
+        child.end(&registry, Status::Completed, cost(1, 100));
+        root.ts = child.ts + 10;
+        root.record(&[
+            json!({"type": "child_spawned", "spawn": 1, "thread_id": "low-1", "spend": 800}),
+            json!({"type": "child_ended", "spawn": 1, "thread_id": "low-1", "status": "completed",
+                "cost": cost(1, 100)}),
+            json!({"type": "ended", "status": "continued", "result": null, "outputs": null, "error": null,
+                "cost": cost(2, 160)}),
+        ]);
+        let hand_off = LedgerStep::hand_off(&id("top-1"), &id("top-1-2"), 840);
+        assert!(!registry.commit(&[Change::Ledger(hand_off)]).unwrap()[0].is_refused());
+        let mut next = FakeThread::open(&disk, &registry, "top-1-2", None, root.ts + 10, "handoff", 840);
+        next.record(&[json!({"type": "continues", "thread": "top-1", "at_seq": 6, "at_h": "00"})]);
+        next.turn(&registry, 1, Some(50));
+    }
+    let accounts = |registry: &Registry| -> Vec<String> {
+        let of = |text: &&str| format!("{:?}", registry.account(&id(text)).unwrap());
+        ["top-1", "low-1", "top-1-2"].iter().map(of).collect()
+    };
+    let before = accounts(&Registry::open(Arc::clone(&disk)).unwrap());
+    let repaired = repair(&disk).unwrap();
+    assert!(repaired.refused.is_empty(), "{repaired:?}");
+    assert_eq!(accounts(&Registry::open(disk).unwrap()), before);
+}
+
+#[test]
 fn verification_finds_every_changed_amount_of_the_registry() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());

@@ -1,0 +1,32 @@
+//! Files of a project that are links to files which must not reach a model: credentials, the repository, the state.
+
+use std::path::Path;
+
+use cap_std::fs::Dir;
+use rye_compiler::semantics::needs::fold_case;
+use rye_compiler::world::WorldError;
+
+/// Refuses a file that is reached through a link and lies in `.git`, in `.ai/state`, `.ai/keys` or `.ai/trust`, or is
+/// an `.env` file. A project may have another author, and its items, skills and context files become requests.
+///
+/// # Errors
+/// [`WorldError::Unreadable`] with `shown` as the path.
+pub(super) fn refuse_protected_target(dir: &Dir, path: &str, shown: &str) -> Result<(), WorldError> {
+    // A file that cannot be resolved cannot be opened either, and that error is reported.
+    let Ok(target) = dir.canonicalize(path) else { return Ok(()) };
+    if target == Path::new(path) || !is_protected(&target) {
+        return Ok(());
+    }
+    let reason = format!(
+        "it links to `{}`; a file for the model links to no `.env` file, and into neither `.git` nor `.ai/state`, \
+         `.ai/keys` or `.ai/trust`",
+        target.display().to_string().escape_debug()
+    );
+    Err(WorldError::Unreadable { path: shown.to_owned(), reason })
+}
+
+fn is_protected(target: &Path) -> bool {
+    let names: Vec<String> = target.iter().map(|name| fold_case(&name.to_string_lossy())).collect();
+    let hidden = |pair: &[String]| matches!(pair, [ai, name] if ai == ".ai" && matches!(name.as_str(), "state" | "keys" | "trust"));
+    names.iter().any(|name| name == ".git" || name.starts_with(".env")) || names.windows(2).any(hidden)
+}
