@@ -590,6 +590,6 @@ fn render_compile_errors(diagnostics: &[&Diagnostic]) -> String {
         Some(help) => format!("{}: {} ({help})", d.code(), d.message()),
         None => format!("{}: {}", d.code(), d.message()),
     };
-    let errors: Vec<String> = diagnostics.iter().filter(|d| d.is_error()).take(3).map(|d| shown(d)).collect();
+    let errors: Vec<String> = diagnostics.iter().filter(|d| d.is_error()).take(3).map(shown).collect();
     format!("the directive does not compile: {}", errors.join("; "))
 }

@@ -27,7 +27,9 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
     if found.is_empty() {
         return None;
     }
-    found.iter().for_each(|path| repeated.add(&format!("repeated key {path}")));
+    for path in found {
+        repeated.add(&format!("repeated key {path}"));
+    }
     Some(merged.to_string())
 }
 
