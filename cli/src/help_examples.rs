@@ -46,7 +46,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("threads handoff", &["rye threads handoff --last"]),
     ("threads chain", &["rye threads chain --last"]),
     ("threads search", &["rye threads search --last 'error|failed'"]),
-    ("threads prove", &["rye threads prove --last"]),
+    ("threads prove", &["rye threads prove --last", "rye threads prove --last --prompts"]),
     ("threads verify", &["rye threads verify", "rye threads verify --last"]),
     ("threads export", &["rye threads export --script --last"]),
     ("threads prune", &["rye threads prune --older-than 30"]),

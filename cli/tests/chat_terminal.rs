@@ -127,6 +127,26 @@ fn one_key_answers_one_question_and_typed_text_answers_none() {
 }
 
 #[test]
+fn approved_shape_covers_simple_commands_with_the_same_words() {
+    let bash =
+        |command: &str| format!("{{ tool_calls: [{{ name: rye_bash_bash, input: {{ command: '{command}' }} }}] }}");
+    let steps = ["mkdir out/a", "mkdir out/b", "mkdir out/c && touch out/d"].map(bash).join(", ");
+    let place = project(&format!("{steps}, {{ text: Done. }}"));
+    let mut terminal = start(&place, (120, 24));
+    terminal.press("go\r");
+    terminal.wait_for("c: `mkdir` commands in this thread");
+    terminal.press("c");
+    terminal.wait_for("simple commands that start with `mkdir` need no further approval in this thread");
+    // The second command needs no approval. The third one does more than the shape says, so its request offers none.
+    terminal.wait_for("touch out/d");
+    terminal.wait_until("the keys of the question", |rows| rows.iter().any(|row| row.contains("p: in this project]")));
+    assert!(place.project().join("out/a").is_dir() && place.project().join("out/b").is_dir());
+    terminal.press("n");
+    wait_idle(&terminal, 1);
+    assert!(!place.project().join("out/c").exists());
+}
+
+#[test]
 fn keys_before_the_question_stay_in_the_editor() {
     let place = project(&format!("{{ text: Wait., delay_ms: 1500 }}, {CALLS}, {{ text: Done. }}"));
     let mut terminal = start(&place, (100, 24));

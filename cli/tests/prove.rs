@@ -130,3 +130,84 @@ fn every_thread_of_a_chat_is_proved_until_a_source_is_lost() {
     let (code, proof) = prove(&threads[0]);
     assert_eq!((code, &proof["proved"]), (Some(1), &false.into()), "{proof}");
 }
+
+#[test]
+fn context_files_and_skills_of_a_chat_are_proved_from_their_copies() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(4, ""));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    place.write("AGENTS.md", "Use tabs.\n");
+    let skill = |text: &str| format!("---\nname: pdf\ndescription: {text}\n---\n\nRead it.\n");
+    place.write(".claude/skills/pdf/SKILL.md", &skill("Read PDF files."));
+    chat(&place, "first\n");
+    let prove = || place.json(&["threads", "prove", "--last"]);
+    let (code, proof) = prove();
+    assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"files".into()), "{proof}");
+    place.write("AGENTS.md", "Use spaces.\n");
+    place.write(".claude/skills/pdf/SKILL.md", &skill("Read and write PDF files."));
+    let (code, proof) = prove();
+    assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"kept".into()), "{proof}");
+    assert_eq!(proof["changed"], serde_json::json!(["skill pdf", "context file AGENTS.md"]), "{proof}");
+    std::fs::remove_file(place.project().join("AGENTS.md")).unwrap();
+    let (code, proof) = prove();
+    assert_eq!((code, &proof["proved"]), (Some(0), &true.into()), "{proof}");
+    // A context file of higher precedence replaces the earlier one.
+    place.write("AGENTS.override.md", "Use both.\n");
+    let (_, proof) = prove();
+    assert_eq!((&proof["proved"], proof["changed"].as_array().map(Vec::len)), (&true.into(), Some(3)), "{proof}");
+    let sources = place.project().join(".ai/state/sources");
+    let copy = files(&sources).into_iter().find(|path| path.starts_with("context-")).unwrap();
+    std::fs::write(sources.join(copy), "Use nothing.\n").unwrap();
+    let (code, proof) = prove();
+    assert_eq!((code, &proof["proved"]), (Some(1), &false.into()), "{proof}");
+}
+
+#[test]
+fn file_that_no_plan_named_leaves_the_plan_provable_from_its_copies() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(4, ""));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    chat(&place, "first\n");
+    place.write(".ai/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Read PDF files.\n---\n\nRead it.\n");
+    let (code, proof) = place.json(&["threads", "prove", "--last"]);
+    assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"kept".into()), "{proof}");
+    let shown = place.rye(&["threads", "prove", "--last"]).stdout;
+    assert!(shown.contains("other files are new or gone; the stored copies compile to the same plan"), "{shown}");
+}
+
+#[test]
+fn every_prompt_of_a_session_is_proved_and_a_changed_byte_is_found() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(8, ""));
+    place.write("script.yaml", &format!("steps: [{}]", "{ text: One. }, ".repeat(7)));
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - id: polite\n    event: input\n    condition: { path: text, op: contains, value: now }\n    \
+         action: { transform: { text: \"please: ${text}\" } }\n",
+    );
+    place.write(".ai/prompts/review.md", "---\ndescription: d\n---\nReview $1 for $2.\n");
+    place.write(".ai/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Read PDF files.\n---\n\nRead it.\n");
+    chat(
+        &place,
+        "first\ndo it now\n/review a.rs speed\n/skill:pdf a.pdf\n//literal\n/budget 0.25\nsixth\n/fork 2\nagain\n",
+    );
+    // Templates and skills are expanded again with the copies of their files.
+    place.write(".ai/prompts/review.md", "---\ndescription: d\n---\nLook at $1.\n");
+    let prove = || place.json(&["threads", "prove", "--last", "--prompts"]);
+    let (_, proof) = prove();
+    let prompts = proof["prompts"].as_array().unwrap();
+    assert_eq!((prompts.len(), proof["proved"].as_bool()), (7, Some(true)), "{proof:#}");
+    assert!(prompts.iter().all(|prompt| prompt["bytes"].as_u64() > Some(0)), "{proof:#}");
+    let shown = place.rye(&["threads", "prove", "--last", "--prompts"]).stdout;
+    assert!(shown.contains("  prompt 3 (") && shown.contains("matches: 22 bytes of text"), "{shown}");
+    assert!(place.json(&["threads", "prove", "--last"]).1["prompts"].as_array().unwrap().is_empty());
+
+    // Without the copy of the template, its prompt is not proved.
+    let sources = place.project().join(".ai/state/sources");
+    let copy = files(&sources).into_iter().find(|path| path.starts_with("prompt-")).unwrap();
+    std::fs::remove_file(sources.join(copy)).unwrap();
+    let (code, proof) = prove();
+    assert_eq!(code, Some(1), "{proof:#}");
+    let differs = proof["prompts"][2]["differs"][0].as_str().unwrap();
+    assert!(differs.starts_with("the prompt `review` has changed and no copy is stored"), "{differs}");
+}

@@ -8,7 +8,7 @@ use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
 use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
-use crate::compose::{Composed, compose};
+use crate::compose::{Composed, compose, compose_without};
 use crate::diagnostics::{Checked, Diagnostics};
 use crate::item::{FieldDecl, Items, ModelRequest};
 use crate::lower::cache::LowerContext;
@@ -144,6 +144,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
     plan.manifest = recording.manifest();
+    plan.context_files = recording.context_file_reads();
     // Groups are read for the suggestion of a diagnostic only; a plan does not depend on them.
     plan.manifest.retain(|read| read.kind != ItemKind::Config || !read.id.starts_with(GROUP_PREFIX));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
@@ -186,7 +187,8 @@ pub(crate) fn compile_with_context(
         shared.catalog().resolve(requested, &request.model).ok().map(|model| model.id)
     };
     let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
-    let composed = compose(shared.items, &request.directive, &Launch { inputs, model: &model });
+    let launch = Launch { inputs, model: &model };
+    let composed = compose_without(shared.items, &request.directive, &launch, &request.omitted);
     diagnostics.append(composed.diagnostics);
     let composed = composed.value?;
     check_composed(shared, &composed, diagnostics);

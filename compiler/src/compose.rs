@@ -139,6 +139,11 @@ pub struct ComposedHook {
 /// Composes one directive for a plan or a run. If the route depends on an unknown value, the missing inputs are
 /// reported and there is no value.
 pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
+    compose_without(items, id, launch, &[])
+}
+
+/// Composes like [`compose`], as if the directive also suppressed the parts `omitted`.
+pub fn compose_without(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>, omitted: &[String]) -> Checked<Composed> {
     let mut found = Diagnostics::new();
     let value = load_leaf(items, id, &mut found).and_then(|leaf| {
         let routing = resolve::route(items, &leaf, launch);
@@ -153,7 +158,7 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
             }
             return None;
         };
-        compose_route(items, leaf, route, launch, HookScope::All, &mut found)
+        compose_route(items, leaf, route, launch, (HookScope::All, omitted), &mut found)
     });
     Checked::new(value, found)
 }
@@ -185,7 +190,7 @@ pub fn compose_all_with(
     };
     let count = routes.len();
     let composed =
-        routes.into_iter().filter_map(|route| compose_route(items, leaf.clone(), route, launch, scope, found));
+        routes.into_iter().filter_map(|route| compose_route(items, leaf.clone(), route, launch, (scope, &[]), found));
     (composed.collect(), count)
 }
 
@@ -212,7 +217,7 @@ fn compose_route(
     leaf: Arc<Directive>,
     route: Option<Route>,
     launch: &Launch<'_>,
-    scope: HookScope,
+    (scope, omitted): (HookScope, &[String]),
     found: &mut Diagnostics,
 ) -> Option<Composed> {
     let routed = route.as_ref().map(Route::parent);
@@ -224,7 +229,7 @@ fn compose_route(
         system: Vec::new(),
         before: Vec::new(),
         after: Vec::new(),
-        suppressions: context::declared_suppressions(&chain),
+        suppressions: context::declared_suppressions(&chain, omitted),
         duplicates: Vec::new(),
         ungranted_protocols: Vec::new(),
         permissions: inherit::inherit_permissions(&chain),

@@ -97,6 +97,7 @@ pub fn lower(
     let outputs = interface::lower_fields(&composed.outputs);
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
+    remove_omitted(&mut built, &request.omitted, &mut origins);
     let fetches_skills = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
     let mut budget = ValueBudget::default();
@@ -174,11 +175,25 @@ pub fn lower(
         continuation_directive: composed.continuation.as_ref().map(|c| c.value.clone()),
         settings: PlanSettings::default(),
         manifest: Vec::new(),
+        context_files: Vec::new(),
+        omitted: request.omitted.clone(),
     };
     check_costs(shared, composed, request, (&plan, &limits), diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
+}
+
+/// Removes the tools that the user leaves out, by the name or the id of their item.
+fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins) {
+    let is_omitted = |tool: &PaletteTool| {
+        let id = tool.item_id.as_ref().map(ToString::to_string);
+        omitted.iter().any(|one| *one == *tool.name || id.as_ref() == Some(one))
+    };
+    for tool in built.tools.iter().filter(|tool| is_omitted(tool)) {
+        origins.0.shift_remove(&format!("tool.{}", tool.name));
+    }
+    built.tools.retain(|tool| !is_omitted(tool));
 }
 
 /// Offers the skills that a chat lists, or that a run is granted by name. Returns true if the thread may fetch a skill.
@@ -454,7 +469,8 @@ fn collect_notes(
     sources: &rye_grammar::Sources,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    for suppression in &composed.suppressions {
+    // The plan lists the parts that the user leaves out; only they have no place in a file.
+    for suppression in composed.suppressions.iter().filter(|suppression| suppression.origin.span.is_some()) {
         notes.push(Note::Suppressed {
             id: suppression.id.clone(),
             by: origin::plan_origin(sources, &suppression.origin),

@@ -31,8 +31,8 @@ use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
+pub use crate::world::{ContextFileRead, ManifestEntry, hex};
 use crate::world::{ItemKind, Space};
-pub use crate::world::{ManifestEntry, hex};
 pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
@@ -82,6 +82,12 @@ pub struct Plan {
     pub settings: PlanSettings,
     /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ManifestEntry>,
+    /// The context files that were read, outermost first; empty for a plan without context files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_files: Vec<ContextFileRead>,
+    /// Ids of the parts that the user leaves out of the requests of a session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<String>,
 }
 
 impl Plan {

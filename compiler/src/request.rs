@@ -20,6 +20,8 @@ pub struct CompileRequest {
     /// The thread that spawns this one, if any.
     pub parent: Option<SpawnParent>,
     pub mode: PlanMode,
+    /// Ids of parts that the user leaves out of the requests of a session: context items, hooks, skills, tools.
+    pub omitted: Vec<String>,
 }
 
 /// The bounds that a spawning thread puts on its child.
@@ -40,6 +42,7 @@ impl CompileRequest {
             model: ModelOverride::default(),
             parent: None,
             mode: PlanMode::Run,
+            omitted: Vec::new(),
         }
     }
 

@@ -12,7 +12,7 @@ use rye_grammar::tool_header::ScriptReader;
 use serde::{Deserialize, Serialize};
 
 pub use map::MapWorld;
-pub use recording::{ManifestEntry, RecordingWorld};
+pub use recording::{ContextFileRead, ManifestEntry, RecordingWorld};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

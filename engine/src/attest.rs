@@ -1,11 +1,16 @@
-//! Proof that the opening of a thread (system prompt and first message) is the opening that its plan states. The events
-//! before the opening are folded, the plan's own functions render the opening again, and the two texts are compared
-//! byte by byte. Writes nothing and starts nothing.
+//! Proofs that the messages of a thread are those that its plan and its inputs yield: the opening (system prompt and
+//! first message), and the messages of each prompt. The events before a message are folded, the functions of the
+//! machine derive the message again, and the two texts are compared byte by byte. Writes nothing and starts nothing.
 
+use std::collections::{BTreeMap, VecDeque};
+
+use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::Plan;
 
-use crate::event::{Event, EventBody};
-use crate::machine::{ThreadState, apply, opening_events};
+use crate::event::{
+    AcceptedInput, CommandRan, Event, EventBody, HookOutcome, HookPointRun, HookVerdict, MessageSource,
+};
+use crate::machine::{Fact, Signal, ThreadState, absorb, apply, opening_events, undelivered_prompt};
 use crate::message::{ContentBlock, Message, text_of};
 
 /// The result of comparing a recorded opening with the opening of the plan.
@@ -45,13 +50,165 @@ pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
             (a, b) if a == b => continue,
             _ => return OpeningCheck::Differs { what: "contributors", at: 0 },
         };
-        if a != b {
-            let at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        if let Some(at) = first_difference(&a, &b) {
             return OpeningCheck::Differs { what, at };
         }
         bytes += a.len();
     }
     OpeningCheck::AsPlanned { bytes }
+}
+
+/// The messages of one prompt, compared with their derivation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptCheck {
+    /// Number of the prompt in the session, from 1.
+    pub prompt: u64,
+    /// Size of the messages that match.
+    pub bytes: usize,
+    pub differences: Vec<PromptDifference>,
+}
+
+/// A recorded text that differs from its derivation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptDifference {
+    /// Number of the event that holds the text.
+    pub seq: u64,
+    pub what: String,
+    /// First byte that differs.
+    pub at: usize,
+}
+
+/// Derives the text of a message that calls a skill or a prompt template from the text before the expansion.
+///
+/// # Errors
+/// Returns the reason if the item's file at the time of the message is not available.
+pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
+
+/// The comparison of the prompts of a session, thread by thread: a message can be accepted in one thread and sent in
+/// the next.
+#[derive(Default)]
+pub struct PromptChecker {
+    /// The differences of accepted messages that wait, by the id of the message.
+    accepted: BTreeMap<String, Vec<PromptDifference>>,
+}
+
+impl PromptChecker {
+    /// Compares the messages of the prompts in a transcript with those that the plan and the recorded inputs yield:
+    /// each accepted text with its typed text, the answers of the hooks and the expansions, and each sent message with
+    /// the accepted texts and the recorded answers of the hooks.
+    pub fn check(&mut self, plan: &Plan, events: &[Event], expand: &ExpandAgain<'_>) -> Vec<PromptCheck> {
+        let mut state = ThreadState::new();
+        let mut checks: Vec<PromptCheck> = Vec::new();
+        let mut derived: VecDeque<EventBody> = VecDeque::new();
+        let mut intake = Intake::default();
+        for event in events {
+            let body = &event.body;
+            match body {
+                EventBody::PromptStarted(started) => {
+                    checks.push(PromptCheck { prompt: started.prompt, bytes: 0, differences: Vec::new() });
+                }
+                EventBody::HookPoint(run) if run.point == HookPoint::Input => intake.hooks = Some((**run).clone()),
+                EventBody::CommandRan(ran) => intake.command = Some((**ran).clone()),
+                EventBody::UserInput(input) => {
+                    let differences = std::mem::take(&mut intake).check(event.seq, input, expand);
+                    self.accepted.insert(input.id.clone(), differences);
+                }
+                EventBody::SystemPrompt(_) | EventBody::ContextInjected(_) | EventBody::CognitionIn(_) => {
+                    if derived.is_empty() {
+                        derived = absorb(plan, &state, Signal { at: event.ts, fact: Fact::Tick }).into();
+                    }
+                    let source = if let EventBody::CognitionIn(input) = body { Some(input.source) } else { None };
+                    let delivered = source.and_then(|source| delivered_id(&state, source));
+                    if let Some(check) = checks.last_mut() {
+                        check
+                            .differences
+                            .extend(delivered.and_then(|id| self.accepted.remove(&id)).into_iter().flatten());
+                        check.add(event.seq, derived.pop_front().as_ref(), body);
+                    }
+                }
+                _ => derived.clear(),
+            }
+            apply(&mut state, event);
+        }
+        checks
+    }
+}
+
+impl PromptCheck {
+    fn add(&mut self, seq: u64, derived: Option<&EventBody>, recorded: &EventBody) {
+        let (what, derived, recorded) = match (derived, recorded) {
+            (Some(EventBody::SystemPrompt(a)), EventBody::SystemPrompt(b)) => {
+                ("the system prompt", a.text.to_string(), b.text.to_string())
+            }
+            (Some(EventBody::CognitionIn(a)), EventBody::CognitionIn(b)) if a.source == b.source => {
+                ("the message", comparable_text(&a.message), comparable_text(&b.message))
+            }
+            (Some(a), b) if a == b => return,
+            (_, _) => {
+                let what = "a message that no step of the plan sends here".to_owned();
+                self.differences.push(PromptDifference { seq, what, at: 0 });
+                return;
+            }
+        };
+        match first_difference(&derived, &recorded) {
+            None => self.bytes += recorded.len(),
+            Some(at) => self.differences.push(PromptDifference { seq, what: what.to_owned(), at }),
+        }
+    }
+}
+
+/// The events of a message's intake, before the message is accepted.
+#[derive(Debug, Default)]
+struct Intake {
+    hooks: Option<HookPointRun>,
+    command: Option<CommandRan>,
+}
+
+impl Intake {
+    /// Compares an accepted text with its derivation from the typed text.
+    fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
+        let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));
+        let command = self.command.filter(|ran| ran.id == input.id);
+        let (text, handled) = match (&command, hooks.as_ref().map(|run| &run.answer)) {
+            (Some(ran), _) => (ran.answer.clone(), false),
+            (None, Some(HookOutcome::Transformed { text })) => (text.clone(), false),
+            (None, answer) => (input.raw.clone(), answer == Some(&HookOutcome::Handled)),
+        };
+        let mut found = Vec::new();
+        if handled != input.handled {
+            found.push(PromptDifference { seq, what: "the verdict of the `input` hooks".to_owned(), at: 0 });
+        }
+        let mut compare = |derived: &str, what: &str| {
+            let at = first_difference(derived, &input.text);
+            found.extend(at.map(|at| PromptDifference { seq, what: what.to_owned(), at }));
+        };
+        compare(&text, "the accepted text");
+        let is_transformed =
+            hooks.is_some_and(|run| run.considered.iter().any(|one| one.verdict == HookVerdict::Fired));
+        if !input.expansions.is_empty() && !is_transformed {
+            match expand(input, &input.raw) {
+                Ok(expanded) => compare(&expanded, "the text of the skill or prompt template"),
+                Err(reason) => found.push(PromptDifference { seq, what: reason, at: 0 }),
+            }
+        }
+        found
+    }
+}
+
+/// Returns the id of the waiting message that a message of this source delivers.
+fn delivered_id(state: &ThreadState, source: MessageSource) -> Option<String> {
+    let waiting = match source {
+        MessageSource::Prompt | MessageSource::Continuation => undelivered_prompt(state),
+        MessageSource::Steer => state.mailbox.steering.front(),
+        MessageSource::FollowUp => state.mailbox.follow_ups.front(),
+        MessageSource::NextTurn => state.chat.as_ref().and_then(|chat| chat.next_turn.front()),
+        MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => None,
+    };
+    waiting.map(|message| message.id.clone())
+}
+
+fn first_difference(one: &str, other: &str) -> Option<usize> {
+    (one != other).then(|| one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count())
 }
 
 /// Returns the text to compare: for a user message, the references to its images and then its text; for any other

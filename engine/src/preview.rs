@@ -48,11 +48,59 @@ pub struct Preview {
 /// A part of the next request.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ContextPart {
-    /// `system`, `first_message`, `tool`, or the kind of a message.
+    /// `system`, `first_message`, `tool`, the kind of a message, or `omitted` for a part that the user leaves out.
     pub kind: String,
     /// Id of the item or the tool, or the number of the message.
     pub id: String,
     pub tokens: u64,
+}
+
+/// The tokens and the costs of a session's requests before and after a change of its plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PlanComparison {
+    /// Estimated input tokens of the next request with the current plan.
+    pub tokens: u64,
+    /// The same with the changed plan.
+    pub tokens_after: u64,
+    /// Tokens that the provider's cache may contain now. A change of the prefix loses them once.
+    pub cached_tokens: u64,
+    /// Input cost of the next request, in nano-dollars; `None` if the model has no price.
+    pub next: Option<u64>,
+    pub next_after: Option<u64>,
+    /// Input cost of each later request, which reads the prefix from the cache.
+    pub later: Option<u64>,
+    pub later_after: Option<u64>,
+    /// Mean number of turns of a prompt of the session, at least 1.
+    pub turns_per_prompt: u64,
+}
+
+/// Compares the requests of a session with those that it would send with another plan.
+pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComparison {
+    let state = &*live.state;
+    let size = |live: &LiveState| context_parts(live).iter().map(|part| part.tokens).sum::<u64>();
+    let changed = LiveState { plan: std::sync::Arc::clone(after), state: std::sync::Arc::clone(&live.state) };
+    let (old, new) = (size(live), size(&changed));
+    // A request that the provider has measured has the better base.
+    let tokens = machine::estimate_tokens(&live.plan, state).max(old);
+    let tokens_after = tokens.saturating_add(new).saturating_sub(old);
+    let cached_tokens = cached_tokens(state).min(tokens);
+    let model = state.model(&live.plan);
+    let price = |input: u64, cache_read: u64| {
+        let usage = Usage { input, output: 0, cache_read, cache_write: 0 };
+        model.prices.as_ref().and_then(|_| cost(model, &usage)).map(Nanos::to_u64)
+    };
+    let is_same = new == old;
+    let prompts = state.chat.as_ref().map_or(0, |chat| chat.prompts).max(1);
+    PlanComparison {
+        tokens,
+        tokens_after,
+        cached_tokens,
+        next: price(tokens - cached_tokens, cached_tokens),
+        next_after: if is_same { price(tokens - cached_tokens, cached_tokens) } else { price(tokens_after, 0) },
+        later: price(0, tokens),
+        later_after: price(0, tokens_after),
+        turns_per_prompt: (state.cost.turns / prompts).max(1),
+    }
 }
 
 /// Returns the price of the request that a message would cause, after the message's expansion. During a prompt, the
@@ -214,5 +262,7 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
         id: (index + 1).to_string(),
         tokens: machine::message_tokens(by, message),
     }));
+    let omitted = |id: &String| ContextPart { kind: "omitted".to_owned(), id: id.clone(), tokens: 0 };
+    parts.extend(plan.omitted.iter().map(omitted));
     parts
 }

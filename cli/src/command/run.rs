@@ -2,6 +2,7 @@
 //! during the run, and the result at the end.
 
 pub mod ask;
+mod command_shape;
 pub mod detach;
 mod effective_settings;
 pub mod ending;

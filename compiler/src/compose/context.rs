@@ -44,8 +44,9 @@ impl ContextPosition {
     }
 }
 
-/// Returns every `<suppress>` of the chain, root first. The items that it removes are recorded later.
-pub fn declared_suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
+/// Returns every `<suppress>` of the chain, root first, then the parts that the user omits. The items that they remove
+/// are recorded later.
+pub fn declared_suppressions(chain: &[Arc<Directive>], omitted: &[String]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {
         for suppressed in &directive.context.suppress {
@@ -53,6 +54,11 @@ pub fn declared_suppressions(chain: &[Arc<Directive>]) -> Vec<Suppression> {
             all.push(Suppression { id: suppressed.node.clone(), origin, removed: Vec::new() });
         }
     }
+    all.extend(omitted.iter().map(|id| Suppression {
+        id: id.clone(),
+        origin: DeclaredOrigin::built_in(),
+        removed: Vec::new(),
+    }));
     all
 }
 

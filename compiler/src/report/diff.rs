@@ -218,7 +218,7 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);
     let is_reported = match field.as_str() {
-        "manifest" | "chain" | "graph" => !found.has_no_changes(),
+        "manifest" | "chain" | "graph" | "context_files" | "omitted" => !found.has_no_changes(),
         "prompt" => !found.parts.is_empty() || has(ChangeArea::Interface),
         "palette" => has(ChangeArea::Tool) || !found.capabilities.is_empty() || !found.parts.is_empty(),
         "dropped_tools" => has(ChangeArea::Tool) || has(ChangeArea::Setting) || !found.capabilities.is_empty(),
@@ -236,7 +236,8 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
         return None;
     }
     // These fields can differ in notation only; their meaning is compared elsewhere.
-    if matches!(field.as_str(), "capabilities" | "prompt" | "dropped_tools" | "graph" | "manifest") {
+    let meaningless = ["capabilities", "prompt", "dropped_tools", "graph", "manifest", "context_files", "omitted"];
+    if meaningless.contains(&field.as_str()) {
         change.direction = Direction::Neutral;
     }
     Some(change)
@@ -256,7 +257,8 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
     };
     for read in one_way(before, after).into_iter().chain(one_way(after, before)) {
         let unknown = match read.kind.as_str() {
-            "knowledge" => false,
+            // The layers contain the text.
+            "knowledge" | "context" => false,
             "directive" => hooked(&read.id),
             // A tool that became reachable or unreachable is reported with the grants.
             "tool" => is_read(before, &read.id) && is_read(after, &read.id),

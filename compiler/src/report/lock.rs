@@ -154,7 +154,12 @@ fn lock_entry(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value
         }
         (_, _) => (format!("{} {}", read.kind.as_str(), read.id), "not there".to_owned()),
     };
-    LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest: plan.manifest.iter().map(read).collect() }
+    let context = plan
+        .context_files
+        .iter()
+        .map(|read| (format!("context {} ({})", read.path, read.space.as_str()), read.sha256.clone()));
+    let manifest = plan.manifest.iter().map(read).chain(context).collect();
+    LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest }
 }
 
 /// Lists the differences from the lock, files first, without duplicates. Empty if the plans are equal byte for byte.

@@ -21,6 +21,8 @@ pub struct MapWorld<'b> {
     unrecognized: BTreeSet<UnrecognizedFile>,
     /// Context files by space and path.
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
+    /// All context files, in place of `context` and of the files behind.
+    all_context: Option<Vec<ContextFile>>,
     fallback: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
     project_is_user_space: bool,
@@ -56,6 +58,11 @@ impl<'b> MapWorld<'b> {
     pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.insert(space, path, content);
         self
+    }
+
+    /// Sets all context files, outermost first. Those of the world behind and those added by path are not read.
+    pub fn set_context_files(&mut self, files: Vec<ContextFile>) {
+        self.all_context = Some(files);
     }
 
     /// Adds a file to the project, like [`MapWorld::with`].
@@ -148,6 +155,9 @@ impl World for MapWorld<'_> {
     }
 
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        if let Some(all) = &self.all_context {
+            return Ok(all.clone());
+        }
         let behind = self.fallback.map_or_else(|| Ok(Vec::new()), World::context_files)?;
         let file = |space: Space, name: &str| {
             let bytes = self.context.get(&(space, Arc::from(name)))?.clone();

@@ -19,17 +19,43 @@ pub struct ManifestEntry {
     pub id: String,
     pub space: Option<Space>,
     pub sha256: Option<String>,
+    /// The path in its space, if the kind and the id do not determine the folder; the text of a skill contains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// A context file that the compilation read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ContextFileRead {
+    pub space: Space,
+    /// Relative to the space's root.
+    pub path: String,
+    pub sha256: String,
+}
+
+impl ContextFileRead {
+    pub fn of(file: &ContextFile) -> Self {
+        Self { space: file.space, path: file.path.to_string(), sha256: hex(&Sha256::digest(&file.bytes)) }
+    }
+}
+
+/// A file that was read: its hash, and its path if the kind and the id do not determine the folder.
+#[derive(Debug, Clone)]
+struct FileRead {
+    sha256: String,
+    path: Option<String>,
 }
 
 /// A world that records its reads; [`RecordingWorld::manifest`] returns them.
 pub struct RecordingWorld<W> {
     world: W,
-    reads: RefCell<BTreeMap<(ItemKind, ItemId), BTreeMap<Space, String>>>,
+    reads: RefCell<BTreeMap<(ItemKind, ItemId), BTreeMap<Space, FileRead>>>,
+    context: RefCell<Vec<ContextFileRead>>,
 }
 
 impl<W: World> RecordingWorld<W> {
     pub fn new(world: W) -> Self {
-        Self { world, reads: RefCell::default() }
+        Self { world, reads: RefCell::default(), context: RefCell::default() }
     }
 
     /// Returns everything read so far, sorted: one entry per file, and one without hash for an id that no space has.
@@ -37,13 +63,14 @@ impl<W: World> RecordingWorld<W> {
         let mut manifest = Vec::new();
         for ((kind, id), spaces) in self.reads.borrow().iter() {
             if spaces.is_empty() {
-                manifest.push(ManifestEntry { kind: *kind, id: id.to_string(), space: None, sha256: None });
+                manifest.push(ManifestEntry { kind: *kind, id: id.to_string(), space: None, sha256: None, path: None });
             }
-            manifest.extend(spaces.iter().map(|(space, sha256)| ManifestEntry {
+            manifest.extend(spaces.iter().map(|(space, read)| ManifestEntry {
                 kind: *kind,
                 id: id.to_string(),
                 space: Some(*space),
-                sha256: Some(sha256.clone()),
+                sha256: Some(read.sha256.clone()),
+                path: read.path.clone(),
             }));
         }
         manifest
@@ -51,7 +78,12 @@ impl<W: World> RecordingWorld<W> {
 
     /// Returns the hash of a file that was read, in lowercase hex.
     pub fn sha256(&self, kind: ItemKind, id: &ItemId, space: Space) -> Option<String> {
-        self.reads.borrow().get(&(kind, id.clone()))?.get(&space).cloned()
+        Some(self.reads.borrow().get(&(kind, id.clone()))?.get(&space)?.sha256.clone())
+    }
+
+    /// Returns the context files that were read, outermost first.
+    pub fn context_file_reads(&self) -> Vec<ContextFileRead> {
+        self.context.borrow().clone()
     }
 }
 
@@ -61,7 +93,10 @@ impl<W: World> World for RecordingWorld<W> {
         let mut reads = self.reads.borrow_mut();
         let spaces = reads.entry((kind, id.clone())).or_default();
         for located in &found {
-            spaces.entry(located.space).or_insert_with(|| hex(&Sha256::digest(&located.bytes)));
+            spaces.entry(located.space).or_insert_with(|| FileRead {
+                sha256: hex(&Sha256::digest(&located.bytes)),
+                path: kind.has_precedence().then(|| located.path.to_string()),
+            });
         }
         Ok(found)
     }
@@ -75,7 +110,9 @@ impl<W: World> World for RecordingWorld<W> {
     }
 
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
-        self.world.context_files()
+        let found = self.world.context_files()?;
+        *self.context.borrow_mut() = found.iter().map(ContextFileRead::of).collect();
+        Ok(found)
     }
 
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rye_compiler::plan::{Plan, hex};
+use rye_compiler::plan::{ContextFileRead, Plan, hex};
 use rye_compiler::world::LocatedFile;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -31,7 +31,8 @@ impl EngineContext {
     /// Stores copies of the source files of a plan. A file that has changed since the plan was compiled is skipped.
     pub(crate) fn store_sources(&self, plan: &Plan) -> Result<(), DriveError> {
         let missing = sources::missing(&*self.disk, plan)?;
-        if missing.is_empty() {
+        let missing_context = sources::missing_context_files(&*self.disk, plan)?;
+        if missing.is_empty() && missing_context.is_empty() {
             return Ok(());
         }
         // If the project cannot be read now, nothing is stored: its files may have changed since the plan was compiled.
@@ -44,6 +45,12 @@ impl EngineContext {
             };
             if let Some(located) = found.iter().find(is_it) {
                 sources::store_copy(&*self.disk, located)?;
+            }
+        }
+        if !missing_context.is_empty() {
+            let found = world.context_files().unwrap_or_default();
+            for file in found.iter().filter(|file| missing_context.contains(&&ContextFileRead::of(file))) {
+                sources::store_context_copy(&*self.disk, file)?;
             }
         }
         Ok(())

@@ -137,6 +137,8 @@ pub(crate) fn plan() -> Plan {
         continuation_directive: None,
         settings: PlanSettings::default(),
         manifest: Vec::new(),
+        context_files: Vec::new(),
+        omitted: Vec::new(),
     };
     rebuild(&mut plan);
     plan

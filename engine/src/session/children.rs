@@ -524,6 +524,7 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         model: ModelOverride { model: start.model, ..ModelOverride::default() },
         parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
         mode: PlanMode::Run,
+        omitted: Vec::new(),
     }
 }
 

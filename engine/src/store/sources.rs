@@ -5,13 +5,31 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rye_compiler::plan::{ManifestEntry, Plan, hex};
-use rye_compiler::world::{ItemKind, LocatedFile, Space};
+use rye_compiler::plan::{ContextFileRead, ManifestEntry, Plan, hex};
+use rye_compiler::world::{ContextFile, ItemKind, LocatedFile, MapWorld, Space};
 use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
 use super::layout::SOURCES;
 use super::{Disk, StoreError};
+
+/// The stored copies of a plan's files; without the copies that are missing or altered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceCopies {
+    pub files: Vec<SourceCopy>,
+    /// The context files of the plan, outermost first.
+    pub context: Vec<ContextFile>,
+}
+
+impl SourceCopies {
+    /// Adds the copies to a world. The context files of the plan replace all others.
+    pub fn insert_into(self, world: &mut MapWorld<'_>) {
+        for file in self.files {
+            world.insert(file.space, &file.path, file.bytes);
+        }
+        world.set_context_files(self.context);
+    }
+}
 
 /// A stored copy of a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +51,23 @@ fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {
     Path::new(SOURCES).join(format!("{}-{hash}.{extension}", kind.as_str()))
 }
 
-/// Lists the manifest entries of a plan whose files have no stored copy.
+fn context_path(hash: &str) -> PathBuf {
+    Path::new(SOURCES).join(format!("context-{hash}.md"))
+}
+
+/// Lists the context files of a plan that have no stored copy.
+pub fn missing_context_files<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ContextFileRead>, StoreError> {
+    let mut missing = Vec::new();
+    for read in &plan.context_files {
+        let path = context_path(&read.sha256);
+        if !disk.exists(&path).map_err(StoreError::io("access", &path))? {
+            missing.push(read);
+        }
+    }
+    Ok(missing)
+}
+
+/// Lists the manifest entries of a plan whose files have no stored copy, without the context files.
 pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEntry>, StoreError> {
     let mut missing = Vec::new();
     for (read, hash) in stored_reads(plan) {
@@ -49,8 +83,18 @@ pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEn
     Ok(missing)
 }
 
-/// Stores a copy of a file.
+/// Stores a copy of an item's file.
 pub fn store_copy(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
+    let Some((_, extension)) = located.path.rsplit_once('.') else { return Ok(()) };
+    write_copy(disk, &path(located.kind, &hex(&Sha256::digest(&located.bytes)), extension), &located.bytes)
+}
+
+/// Stores a copy of a context file.
+pub fn store_context_copy(disk: &dyn Disk, file: &ContextFile) -> Result<(), StoreError> {
+    write_copy(disk, &context_path(&hex(&Sha256::digest(&file.bytes))), &file.bytes)
+}
+
+fn write_copy(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = Path::new(SOURCES);
     match disk.create_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -58,22 +102,35 @@ pub fn store_copy(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreErr
         }
         Ok(()) | Err(_) => {}
     }
-    let Some((_, extension)) = located.path.rsplit_once('.') else { return Ok(()) };
-    let path = path(located.kind, &hex(&Sha256::digest(&located.bytes)), extension);
-    disk.write_atomic(&path, &located.bytes).map_err(StoreError::io("write", &path))
+    disk.write_atomic(path, bytes).map_err(StoreError::io("write", path))
 }
 
 /// Returns the stored copies of a plan's files; omits copies that are missing or altered.
-pub fn read_copies(disk: &dyn Disk, plan: &Plan) -> Vec<SourceCopy> {
-    let mut kept = Vec::new();
+pub fn read_copies(disk: &dyn Disk, plan: &Plan) -> SourceCopies {
+    let mut copies = SourceCopies::default();
     for (read, hash) in stored_reads(plan) {
         let (Some(space), Ok(id)) = (read.space, ItemId::parse(&read.id)) else { continue };
         let file = read.kind.extensions().iter().find_map(|extension| {
-            let bytes = disk.read(&path(read.kind, hash, extension)).ok()?;
-            let path = format!("{}{id}.{extension}", read.kind.folder());
-            (hex(&Sha256::digest(&bytes)) == hash).then_some(SourceCopy { space, path, bytes })
+            let bytes = unaltered(disk, &path(read.kind, hash, extension), hash)?;
+            let default = || format!("{}{id}.{extension}", read.kind.folder());
+            Some(SourceCopy { space, path: read.path.clone().unwrap_or_else(default), bytes })
         });
-        kept.extend(file);
+        copies.files.extend(file);
     }
-    kept
+    copies.context.extend(plan.context_files.iter().filter_map(|read| {
+        let bytes = unaltered(disk, &context_path(&read.sha256), &read.sha256)?;
+        Some(ContextFile { space: read.space, path: read.path.as_str().into(), bytes: bytes.into() })
+    }));
+    copies
+}
+
+/// Returns the stored copy of an item's file; `None` if it is missing or altered.
+pub fn read_copy(disk: &dyn Disk, kind: ItemKind, hash: &str) -> Option<Vec<u8>> {
+    kind.extensions().iter().find_map(|extension| unaltered(disk, &path(kind, hash, extension), hash))
+}
+
+/// Reads a copy whose bytes have this hash.
+fn unaltered(disk: &dyn Disk, path: &Path, hash: &str) -> Option<Vec<u8>> {
+    let bytes = disk.read(path).ok()?;
+    (hex(&Sha256::digest(&bytes)) == hash).then_some(bytes)
 }

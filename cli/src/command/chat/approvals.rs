@@ -13,6 +13,7 @@ pub struct OpenRequest {
     /// The line that lists the keys.
     pub keys: String,
     has_scopes: bool,
+    has_shape: bool,
     is_answered: bool,
 }
 
@@ -21,11 +22,11 @@ impl OpenRequest {
     pub fn open(question: &str) -> (Self, Vec<String>) {
         let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
         let mut keys = lines.pop().unwrap_or_default();
-        let has_scopes = keys.contains("t: ");
+        let (has_scopes, has_shape) = (keys.contains("t: "), keys.contains(" c: `"));
         if has_scopes {
             keys = keys.replacen("[y/N; ", "[y/n; N: no, with a message; ", 1);
         }
-        (Self { keys, has_scopes, is_answered: false }, lines)
+        (Self { keys, has_scopes, has_shape, is_answered: false }, lines)
     }
 
     /// Returns true if a key lets the user write a message to the model for the refusal.
@@ -48,6 +49,7 @@ impl OpenRequest {
             'n' => "n",
             't' if self.has_scopes => "t",
             'p' if self.has_scopes => "p",
+            'c' if self.has_shape => "c",
             _ => return None,
         };
         (is_plain && !std::mem::replace(&mut self.is_answered, true)).then_some(answer)

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bounds::split_bounds;
+use super::context_change::format_context_change;
 use super::help::built_in_commands;
 use super::inquiry::Inquiry;
 use super::json::{ChatResponse, ChatVerb};
@@ -133,7 +134,10 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "compact" => Ok(ChatVerb::Compact { focus: text }),
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
         "tree" => Ok(ChatVerb::Tree {}),
-        "context" => Ok(ChatVerb::Context {}),
+        "context" if argument.is_empty() && confirm => {
+            Err("/context confirms the change of a part: `/context tools confirm`".to_owned())
+        }
+        "context" => Ok(ChatVerb::Context { part: (!argument.is_empty()).then(|| argument.to_owned()), confirm }),
         "preview" => match split_bounds(rest) {
             Some(Ok((bounds, message))) => {
                 let spend = bounds.spend.map(|spend| Nanos::from_u64(spend).to_json());
@@ -224,6 +228,7 @@ fn format_answer(command: &str, data: &Value) -> String {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let lines: Vec<String> = match command {
         "tree" => return format_tree(data),
+        "context" if data.is_object() => return format_context_change(data),
         "context" => format_context(&list(data)),
         "preview" if data.get("command").is_some() => vec![text(data, "command")],
         "preview" if data.get("unpriced") == Some(&Value::Bool(true)) => vec![format!(

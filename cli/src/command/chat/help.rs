@@ -80,7 +80,12 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
     (
         "request",
         &[
-            command("context", "", "list the parts of the next request", "/context"),
+            command(
+                "context",
+                "[PART [confirm]]",
+                "list the parts of the next request, or show the price without a part and leave it out",
+                "/context context/AGENTS.md",
+            ),
             command("preview", "TEXT", "show the price of a message", "/preview now in French"),
             command("plan", "", "show the plan of the session: permissions, limits, prompt, tools", "/plan"),
             command(
@@ -207,6 +212,20 @@ mod tests {
         assert!(text.lines().count() <= 20, "{text}");
         for command in built_in_commands() {
             assert!(text.contains(&format!("/{}", command.name)), "{}", command.name);
+        }
+    }
+
+    #[test]
+    fn guide_names_every_command_and_every_key() {
+        let guide = include_str!("../../../../docs/guides/chat.md");
+        for command in built_in_commands() {
+            let is_named =
+                guide.contains(&format!("`/{}`", command.name)) || guide.contains(&format!("`/{} ", command.name));
+            assert!(is_named, "docs/guides/chat.md does not name /{}", command.name);
+        }
+        for key in KEY_HELP.iter().flat_map(|(keys, _)| keys.split(", ")) {
+            let key = key.replace("\\ Enter", "`\\` Enter").replace('_', "\\_");
+            assert!(guide.contains(&key), "docs/guides/chat.md does not name the key {key}");
         }
     }
 

@@ -88,8 +88,16 @@ pub enum ChatVerb {
     State {},
     /// The messages of the conversation.
     Messages {},
-    /// The parts of the next request, with their tokens.
-    Context {},
+    /// The parts of the next request, with their tokens. With `part`, the tokens and costs without the part, or with
+    /// the part again if it is left out; `confirm` applies the change at the next idle step.
+    Context {
+        /// Id of a part: a layer, a hook, `skill/NAME`, or the name of a tool.
+        #[serde(default)]
+        part: Option<String>,
+        /// Apply the change.
+        #[serde(default)]
+        confirm: bool,
+    },
     /// The price of the next request with a message, and the request. Sends nothing.
     Preview {
         /// Text, or the call of a skill or a prompt template.
@@ -350,7 +358,7 @@ impl ChatVerb {
             Self::Raise { .. } => "raise",
             Self::State {} => "state",
             Self::Messages {} => "messages",
-            Self::Context {} => "context",
+            Self::Context { .. } => "context",
             Self::Preview { .. } => "preview",
             Self::Plan {} => "plan",
             Self::Why { .. } => "why",

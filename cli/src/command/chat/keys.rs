@@ -32,6 +32,8 @@ pub enum KeyAction {
     ShowWhole,
     /// Shows or hides the thoughts of the model.
     Thoughts,
+    /// Inserts the image of the clipboard as a file.
+    PasteImage,
     /// Edits the text with the program of `$VISUAL` or `$EDITOR`.
     ExternalEditor,
     Help,
@@ -41,7 +43,7 @@ pub enum KeyAction {
 }
 
 /// The keys with their meaning, for `/help` and the guide.
-pub const KEY_HELP: [(&str, &str); 20] = [
+pub const KEY_HELP: [(&str, &str); 21] = [
     ("Enter", "send; while the model works, steer it"),
     ("Alt+Enter", "send as a follow-up, when the model would finish"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
@@ -61,6 +63,7 @@ pub const KEY_HELP: [(&str, &str); 20] = [
     ("Ctrl+O", "show pasted text as a whole; else the output of the last call"),
     ("Ctrl+T", "show or hide the thoughts of the model"),
     ("Ctrl+G", "edit the text with $VISUAL or $EDITOR"),
+    ("Ctrl+V", "send the image of the clipboard with the text"),
     ("Ctrl+L", "redraw the screen"),
 ];
 
@@ -94,6 +97,7 @@ pub fn action_of(key: KeyEvent) -> KeyAction {
         (KeyCode::Char('o'), true, false) => KeyAction::ShowWhole,
         (KeyCode::Char('t'), true, false) => KeyAction::Thoughts,
         (KeyCode::Char('g'), true, false) => KeyAction::ExternalEditor,
+        (KeyCode::Char('v'), true, false) => KeyAction::PasteImage,
         (KeyCode::F(1), false, false) => KeyAction::Help,
         (
             KeyCode::Char(_)
@@ -126,6 +130,7 @@ mod tests {
             (KeyCode::Char('c'), KeyModifiers::NONE, KeyAction::Edit),
             (KeyCode::Char('g'), KeyModifiers::CONTROL, KeyAction::ExternalEditor),
             (KeyCode::Char('t'), KeyModifiers::CONTROL, KeyAction::Thoughts),
+            (KeyCode::Char('v'), KeyModifiers::CONTROL, KeyAction::PasteImage),
             (KeyCode::Up, KeyModifiers::ALT, KeyAction::Withdraw),
             (KeyCode::F(5), KeyModifiers::NONE, KeyAction::None),
         ] {

@@ -46,6 +46,8 @@ pub enum PlanRequest {
     Model(String),
     /// The `spend` limit of each prompt.
     Budget(Nanos),
+    /// The parts that the user leaves out of the requests.
+    Omit(Vec<String>),
     /// No difference: the plan of a new session, with the model and the limits of the current session.
     Same,
 }
@@ -54,10 +56,10 @@ pub enum PlanRequest {
 /// the session's provider first.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {
-        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None)
+        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None, &plan.omitted)
             .map_err(|reason| not_compiled(plan, &reason)),
         PlanRequest::Model(model) => {
-            let of = |model| compile_again(spaces, plan, model, Some(plan.limits));
+            let of = |model| compile_again(spaces, plan, model, Some(plan.limits), &plan.omitted);
             let provider = Some(plan.model.provider.clone());
             // A model that the provider does not list may belong to another provider.
             let of_provider = ModelOverride { model: Some(model.clone()), provider, ..ModelOverride::default() };
@@ -66,16 +68,22 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
         PlanRequest::Budget(spend) => {
             check_budget(plan, *spend)?;
             let limits = PlanLimits { spend: spend.to_u64(), ..plan.limits };
-            compile_with_model(spaces, plan, limits)
+            compile_with_model(spaces, plan, limits, &plan.omitted)
         }
-        PlanRequest::Same => compile_with_model(spaces, plan, plan.limits),
+        PlanRequest::Omit(parts) => compile_with_model(spaces, plan, plan.limits, parts),
+        PlanRequest::Same => compile_with_model(spaces, plan, plan.limits, &plan.omitted),
     }
 }
 
 /// Compiles the directive of a plan again with the plan's model.
-fn compile_with_model(spaces: &Spaces, plan: &Plan, limits: PlanLimits) -> Result<Compilation, String> {
-    let mut compilation =
-        compile_again(spaces, plan, same_model(plan), Some(limits)).map_err(|reason| not_compiled(plan, &reason))?;
+fn compile_with_model(
+    spaces: &Spaces,
+    plan: &Plan,
+    limits: PlanLimits,
+    omitted: &[String],
+) -> Result<Compilation, String> {
+    let mut compilation = compile_again(spaces, plan, same_model(plan), Some(limits), omitted)
+        .map_err(|reason| not_compiled(plan, &reason))?;
     compilation.plan.model.requested.clone_from(&plan.model.requested);
     compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
     Ok(compilation)
@@ -110,11 +118,13 @@ fn compile_again(
     plan: &Plan,
     model: ModelOverride,
     limits: Option<PlanLimits>,
+    omitted: &[String],
 ) -> Result<Compilation, String> {
     let world = spaces.open().map_err(|error| error.to_string())?;
     let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
     request.mode = PlanMode::Chat;
     request.model = model;
+    request.omitted = omitted.to_vec();
     let checked = compile(&world, &request);
     let mut compilation = checked.value.ok_or_else(|| {
         let first = checked.diagnostics.iter().find(|one| one.is_error());
@@ -168,9 +178,7 @@ pub fn compare_modes(
 fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
     let world = MapWorld::with_fallback(now);
     let mut world = if now.project_is_user_space() { world.as_user_space() } else { world };
-    for file in read_copies(disk, plan) {
-        world.insert(file.space, &file.path, file.bytes);
-    }
+    read_copies(disk, plan).insert_into(&mut world);
     world
 }
 
@@ -185,6 +193,7 @@ fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
     models.into_iter().find_map(|model| {
         let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         (request.mode, request.model) = (PlanMode::Chat, model);
+        request.omitted.clone_from(&plan.omitted);
         let mut compilation = compile(world, &request).value?;
         compilation.plan.limits = plan.limits;
         compilation.plan.session_limits = plan.session_limits;

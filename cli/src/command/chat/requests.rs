@@ -1,5 +1,7 @@
 //! The answers to the JSON requests of a session.
 
+use std::path::PathBuf;
+
 use rye_compiler::commands::BUILT_IN_COMMANDS;
 use rye_compiler::compile::Compilation;
 use rye_compiler::hook::{HookPoint, PlannedHook};
@@ -31,7 +33,7 @@ use crate::workspace::Spaces;
 /// Maximum number of closed sessions whose titles are read.
 const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
-const ENDED: &str = "the session has ended";
+pub(super) const ENDED: &str = "the session has ended";
 
 /// Handles the requests to a session.
 pub struct RequestHandler {
@@ -83,7 +85,10 @@ impl RequestHandler {
                     .collect();
                 Ok(Some(Value::Array(messages)))
             }
-            ChatVerb::Context {} => Ok(serde_json::to_value(context_parts(&self.control.started_state().await)).ok()),
+            ChatVerb::Context { part: None, .. } => {
+                Ok(serde_json::to_value(context_parts(&self.control.started_state().await)).ok())
+            }
+            ChatVerb::Context { part: Some(part), confirm } => self.change_context(part, confirm).await,
             ChatVerb::Preview { message, spend, with } => {
                 let bounds = read_bounds(spend.as_ref(), with)?;
                 self.preview(UserInput { bounds, ..UserInput::text(message) }).await
@@ -174,6 +179,20 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         check_accepted(live.state.model(&live.plan), &images).map_err(|refused| refused.to_string())?;
         Ok(UserInput { images, ..input })
+    }
+
+    /// Reads images and submits a message with them. The response has the type `prompt`.
+    pub async fn submit_with_images(&self, input: UserInput, images: &[PathBuf], delivery: Delivery) -> ChatResponse {
+        let read = read_images(images).map_err(|error| error.to_string());
+        let input = match read {
+            Ok(images) => self.with_images(input, images).await,
+            Err(error) => Err(error),
+        };
+        let id = input.and_then(|input| self.control.submit(input, delivery).ok_or_else(|| ENDED.to_owned()));
+        match id {
+            Ok(id) => ChatResponse::accepted(Value::Null, "prompt", Some(json!({"input": id}))),
+            Err(error) => ChatResponse::refused(Value::Null, Some("prompt"), error),
+        }
     }
 
     /// Submits the message of a prompt with bounds.
@@ -336,7 +355,7 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "mode": mode, "changes": lines})))
     }
 
-    async fn store(&self, compilation: &Compilation) -> Result<String, String> {
+    pub(super) async fn store(&self, compilation: &Compilation) -> Result<String, String> {
         self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
     }
 

@@ -1,6 +1,7 @@
 //! The terminal of a chat: keys become prompts, answers and interruptions; events become finished lines and the
 //! viewport.
 
+use std::collections::VecDeque;
 use std::io::{self, Stdout};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +10,17 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use crossterm::event::Event as TerminalEvent;
-use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus, UserInput};
+use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus};
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::preview;
 use rye_engine::thread_id::ThreadId;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::approvals::OpenRequest;
-use super::commands::{TypedText, response_note};
+use super::clipboard_image::dropped_image;
+use super::commands::TypedText;
 use super::editor::Editor;
 use super::history::{Draft, PromptHistory};
-use super::json::ChatResponse;
 use super::leaving::LeftChildren;
 use super::markdown::MarkdownStream;
 use super::overlay::{Completer, Overlay, cut_to_width};
@@ -40,11 +40,13 @@ mod keyboard;
 mod output;
 mod questions;
 mod refusal;
+mod submission;
 mod thoughts;
 mod typed_commands;
 
 use questions::KeyQuestion;
 use refusal::RefusalMessage;
+use submission::PendingMessage;
 use thoughts::Thoughts;
 use typed_commands::TypedCommands;
 
@@ -100,6 +102,8 @@ pub struct ChatTerminal {
     thoughts: Thoughts,
     commands: TypedCommands,
     queue: Vec<QueuedMessage>,
+    /// Messages whose images are being stored, oldest first.
+    pending: VecDeque<PendingMessage>,
     /// Lines for the scrollback that are not painted yet.
     finished: Vec<Row>,
     /// True if a blank line follows the end of the last prompt.
@@ -178,6 +182,7 @@ impl ChatTerminal {
             thoughts: Thoughts::default(),
             commands: TypedCommands::start(Arc::clone(&session.requests)),
             queue: Vec::new(),
+            pending: VecDeque::new(),
             finished: Vec::new(),
             ends_with_blank: false,
             is_running: false,
@@ -410,7 +415,7 @@ impl ChatTerminal {
             TerminalEvent::Key(key) => self.key(key)?,
             TerminalEvent::Paste(text) if self.request.is_none() || self.refusal.is_some() => {
                 self.overlay = None;
-                self.editor.paste(&text);
+                self.editor.paste(&dropped_image(&text).unwrap_or(text));
                 self.edited();
             }
             TerminalEvent::Resize(columns, rows) => self.screen.resize(TerminalSize { columns, rows }),
@@ -432,68 +437,6 @@ impl ChatTerminal {
         if self.draft_due.take().is_some() {
             self.draft.write(&self.editor.text());
         }
-    }
-
-    fn send(&mut self, is_follow_up: bool) {
-        if self.editor.text().trim().is_empty() {
-            return;
-        }
-        let text = self.editor.take();
-        self.history.add(&text);
-        self.draft_due = None;
-        self.draft.write("");
-        let typed = TypedText::parse(&text);
-        if !matches!(typed, TypedText::Message(_) | TypedText::Leave(_)) {
-            self.echo(&text);
-        }
-        match typed {
-            TypedText::Help(topic) => self.help(topic.as_deref()),
-            TypedText::Leave(None) => self.leave(),
-            TypedText::Leave(Some(children)) => self.close(children),
-            TypedText::Invalid(reason) => self.note(&reason),
-            TypedText::Request(verb) => self.commands.perform(verb),
-            TypedText::Inquiry(inquiry) => self.commands.inquire(inquiry),
-            TypedText::Switch(verb, children) => self.switch(verb, children),
-            TypedText::Message(input) => self.submit(input, text, is_follow_up),
-        }
-    }
-
-    /// Submits a message that was typed as `text`.
-    fn submit(&mut self, input: UserInput, text: String, is_follow_up: bool) {
-        if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
-            self.note(&reason);
-            return self.return_to_editor(&text);
-        }
-        let delivery = match is_follow_up {
-            _ if !input.bounds.is_empty() => Delivery::Prompt,
-            true => Delivery::FollowUp,
-            false => Delivery::Steer,
-        };
-        let id = self.session.requests.control.submit(input, delivery);
-        match id.filter(|_| self.is_running) {
-            Some(id) => self.queue.push(QueuedMessage { id, text, delivery }),
-            None => self.echo(&text),
-        }
-    }
-
-    /// Prints the response to a typed command.
-    fn print_response(&mut self, response: &ChatResponse) {
-        let data = response.data.as_ref();
-        let preview =
-            data.and_then(|data| data.get("preview")?.as_u64()).filter(|_| response.command == Some("rewind"));
-        if let (Some(Value::String(text)), Some("copy")) = (data, response.command) {
-            self.copy(text);
-        } else if let (Some(data), Some(prompt)) = (data, preview) {
-            self.ask_rewind(data, prompt);
-        } else if let Some(note) = response_note(response) {
-            self.note(&note);
-        }
-        // A fork continues from the state before its prompt. The user can edit the text of the prompt.
-        let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
-        if let Some(text) = text.filter(|_| matches!(response.command, Some("fork" | "rewind"))) {
-            self.return_to_editor(text);
-        }
-        self.is_dirty = true;
     }
 
     /// Prints the help of a topic; without one, an overview.
@@ -569,17 +512,10 @@ impl ChatTerminal {
         below.truncate(max_rows.saturating_sub(2));
         below.extend((status.width() > 0 && max_rows > 1).then_some(status));
         let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let request = self.request.as_ref().filter(|_| self.refusal.is_none());
-        let question = request.map(|request| request.keys.as_str());
-        let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text));
-        let (own, cursor) = if let Some(question) = question {
-            let row = Row::new(cut_to_width(question, width));
-            let column = row.width();
-            (vec![row], (0, column))
-        } else {
+        let (own, cursor) = self.question_rows(columns, own_rows).unwrap_or_else(|| {
             let view = self.editor.view(columns, own_rows);
             (view.rows, view.cursor)
-        };
+        });
         // Omits a row that is wider than the terminal, because such a row would wrap.
         let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
         let mut rows = self.markdown.unstable_rows(columns, free);

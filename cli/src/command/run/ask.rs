@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::command_shape::CommandShape;
 use super::renderer::RendererSender;
 use super::request_counter::{CountedRequest, RequestCounter};
 use crate::options::Format;
@@ -90,12 +91,13 @@ pub fn approval_handler(
 ) -> ApprovalPolicy {
     if has_terminal(format) {
         let given = given.into_iter().collect();
+        let shapes = BTreeSet::new();
         // In a chat, text that the user typed before the question is a prompt; a run discards such text.
         let lines = match answers {
             Some(answers) => TerminalLines::new(answers, || ()),
             None => TerminalLines::new(Arc::new(read_stdin_line), discard_typed),
         };
-        let terminal = Mutex::new(TerminalState { given, lines });
+        let terminal = Mutex::new(TerminalState { given, shapes, lines });
         let (spaces, requests) = (spaces.clone(), std::sync::Mutex::default());
         return ApprovalPolicy::Ask(Arc::new(TerminalApprover { terminal, spaces, screen, requests }));
     }
@@ -160,7 +162,16 @@ struct TerminalApprover {
 struct TerminalState {
     /// Approvals for the rest of a thread.
     given: BTreeSet<ThreadGrant>,
+    /// Approvals of the commands with a shape for the rest of a thread.
+    shapes: BTreeSet<(ThreadGrant, CommandShape)>,
     lines: TerminalLines,
+}
+
+impl TerminalState {
+    /// Returns true if the user has approved the commands with the shape of this call.
+    fn covers(&self, grant: &ThreadGrant, input: &Value) -> bool {
+        self.shapes.iter().any(|(approved, shape)| approved == grant && shape.covers(input))
+    }
 }
 
 /// A capability that a user approved for the rest of a thread.
@@ -186,15 +197,18 @@ impl ApprovalHandler for TerminalApprover {
         Box::pin(async move {
             let counted = CountedRequest::register(&self.requests, request);
             let mut terminal = self.terminal.lock().await;
+            let input = request.call.map(|call| &call.input);
+            let is_covered = |grant| input.is_some_and(|input| terminal.covers(grant, input));
             if let Some(grant) = &grant
-                && is_approved(&terminal.given, &self.spaces.trust(), grant)
+                && (is_approved(&terminal.given, &self.spaces.trust(), grant) || is_covered(grant))
             {
                 counted.answered();
                 return Approval::Preapproved;
             }
-            let question = self.format_question(request, counted.position());
+            let shape = input.and_then(CommandShape::of_input);
+            let question = self.format_question(request, counted.position(), shape.as_ref());
             let open = OpenQuestion(Some(&self.screen));
-            let answer = self.read_answer(&mut terminal.lines, question, grant.is_some()).await;
+            let answer = self.read_answer(&mut terminal.lines, question, (grant.is_some(), shape.is_some())).await;
             open.close();
             counted.answered();
             match (answer, grant) {
@@ -211,8 +225,17 @@ impl ApprovalHandler for TerminalApprover {
                         Err(error) => format!("approval not saved: {error}"),
                     });
                 }
+                (TypedAnswer::Shape, Some(grant)) => {
+                    if let Some(shape) = shape {
+                        self.screen.note(&format!(
+                            "simple commands that start with `{shape}` need no further approval in this thread"
+                        ));
+                        terminal.shapes.insert((grant, shape));
+                    }
+                }
                 (
                     TypedAnswer::Once
+                    | TypedAnswer::Shape
                     | TypedAnswer::Thread
                     | TypedAnswer::Project
                     | TypedAnswer::No
@@ -227,21 +250,30 @@ impl ApprovalHandler for TerminalApprover {
 
 impl TerminalApprover {
     /// Repeats the question until a line is a valid answer.
-    async fn read_answer(&self, lines: &mut TerminalLines, question: String, has_scopes: bool) -> TypedAnswer {
+    async fn read_answer(&self, lines: &mut TerminalLines, question: String, offers: (bool, bool)) -> TypedAnswer {
         let mut prompt = question;
         loop {
             let Some(line) = lines.prompt_line(self.screen.ask(prompt)).await else { return TypedAnswer::EndOfInput };
-            if let Some(answer) = TypedAnswer::parse(&line, has_scopes) {
+            if let Some(answer) = TypedAnswer::parse(&line, offers) {
                 return answer;
             }
-            let keys = if has_scopes { "`y`, `n`, `t` or `p`" } else { "`y` or `n`" };
+            let keys = match offers {
+                (_, true) => "`y`, `n`, `t`, `p` or `c`",
+                (true, false) => "`y`, `n`, `t` or `p`",
+                (false, false) => "`y` or `n`",
+            };
             let typed = truncate_line(&line, MAX_ECHO_CHARS);
             prompt = format!("unknown answer `{typed}`; type {keys}: ");
         }
     }
 
     /// Formats a request on lines of its own: capability, arguments and sandbox of the call, or the limit.
-    fn format_question(&self, request: ApprovalRequest<'_>, (number, count): (usize, usize)) -> String {
+    fn format_question(
+        &self,
+        request: ApprovalRequest<'_>,
+        (number, count): (usize, usize),
+        shape: Option<&CommandShape>,
+    ) -> String {
         let head = format!("{BOLD}approval {number} of {count}{BOLD:#}: thread {}", request.thread);
         let Some(call) = request.call else {
             return format!("{head} reached a limit\n  {}\nContinue? [y/N] ", printable(request.what));
@@ -263,7 +295,9 @@ impl TerminalApprover {
                 | SandboxKind::None => format!("  sandbox: {}", printable(&sandbox.to_string())),
             });
         }
-        lines.push("Allow? [y/N; t: in this thread, p: in this project] ".to_owned());
+        let shape = shape.map(|shape| format!(", c: `{}` commands in this thread", printable(&shape.to_string())));
+        let shape = shape.unwrap_or_default();
+        lines.push(format!("Allow? [y/N; t: in this thread, p: in this project{shape}] "));
         lines.join("\n")
     }
 }
@@ -374,18 +408,22 @@ enum TypedAnswer {
     Once,
     Thread,
     Project,
+    /// The commands with the shape of this one, for the rest of the thread.
+    Shape,
     No,
     /// No answer: the thread waits for an approval message.
     EndOfInput,
 }
 
 impl TypedAnswer {
-    /// Parses an answer; an empty line means no. Returns `None` for any other text. Only calls have scopes.
-    fn parse(line: &str, has_scopes: bool) -> Option<Self> {
+    /// Parses an answer; an empty line means no. Returns `None` for any other text. Only calls have scopes, and only
+    /// calls of simple commands have a shape.
+    fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Some(Self::Once),
             "t" | "thread" if has_scopes => Some(Self::Thread),
             "p" | "project" if has_scopes => Some(Self::Project),
+            "c" | "command" if has_shape => Some(Self::Shape),
             "" | "n" | "no" => Some(Self::No),
             _ => None,
         }
@@ -393,7 +431,7 @@ impl TypedAnswer {
 
     fn approval(self) -> Approval {
         match self {
-            Self::Once | Self::Thread | Self::Project => Approval::Approved,
+            Self::Once | Self::Thread | Self::Project | Self::Shape => Approval::Approved,
             Self::No => Approval::Refused,
             Self::EndOfInput => Approval::Suspended,
         }
@@ -533,12 +571,14 @@ mod tests {
             ("p\n", Some(TypedAnswer::Project)),
             ("\n", Some(TypedAnswer::No)),
             ("No\n", Some(TypedAnswer::No)),
+            ("c\n", Some(TypedAnswer::Shape)),
             ("always\n", None),
             ("yy\n", None),
             ("1\n", None),
         ] {
-            assert_eq!(TypedAnswer::parse(line, true), answer, "{line:?}");
+            assert_eq!(TypedAnswer::parse(line, (true, true)), answer, "{line:?}");
         }
-        assert_eq!(TypedAnswer::parse("t", false), None, "a limit has no scope");
+        assert_eq!(TypedAnswer::parse("t", (false, false)), None, "a limit has no scope");
+        assert_eq!(TypedAnswer::parse("c", (true, false)), None, "the command has no shape");
     }
 }

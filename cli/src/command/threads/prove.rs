@@ -1,15 +1,19 @@
 //! `rye threads prove THREAD`: verifies that the plan of a thread compiles from its sources, and that the first request
-//! of the thread is the planned one, byte for byte.
+//! of the thread is the planned one, byte for byte. With `--prompts`, also compares each prompt of the session.
 
 use clap::Args;
 use rye_compiler::compile::{CompileRequest, SpawnParent, compile};
+use rye_compiler::expand::expand;
+use rye_compiler::item::Items;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{Plan, PlanMode};
+use rye_compiler::plan::{ContextFileRead, Plan, PlanMode, hex};
 use rye_compiler::semantics::limits::{LimitName, LimitValue, Limits};
-use rye_compiler::world::{ItemKind, MapWorld, World};
-use rye_engine::attest::{OpeningCheck, check_opening};
-use rye_engine::event::{Opened, ThreadHead};
-use rye_engine::store::sources::read_copies;
+use rye_compiler::world::{ItemKind, MapWorld, Space, World};
+use rye_engine::attest::{OpeningCheck, PromptChecker, check_opening};
+use rye_engine::event::{AcceptedInput, Opened, ThreadHead};
+use rye_engine::session_tree::session_rows;
+use rye_engine::store::Disk;
+use rye_engine::store::sources::{read_copies, read_copy};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 use rye_grammar::ItemId;
@@ -33,6 +37,10 @@ pub struct ProveArgs {
     /// Read the project's files at this git revision
     #[arg(long, value_name = "REV")]
     at: Option<String>,
+    /// Also derive each prompt of the session again, in all of its threads, from the typed text, the recorded answers
+    /// of the hooks and the files of skills and templates, and compare it with the sent text
+    #[arg(long)]
+    prompts: bool,
 }
 
 /// Output of `rye threads prove THREAD --format json`.
@@ -40,7 +48,7 @@ pub struct ProveArgs {
 pub struct ProveOutput {
     pub thread: String,
     pub plan_id: String,
-    /// True if the first request and the recompiled plan both match.
+    /// True if the first request, the recompiled plan and the compared prompts match.
     pub proved: bool,
     /// Bytes of system prompt and first message, if the first request matches the stored plan.
     pub first_request: Option<usize>,
@@ -52,6 +60,21 @@ pub struct ProveOutput {
     pub recompiled: Option<bool>,
     /// Origin of the sources: `files` (current), `kept` (copies stored when the thread started) or `revision`.
     pub sources: String,
+    /// The prompts of the session, with `--prompts`.
+    pub prompts: Vec<ProvedPrompt>,
+}
+
+/// A prompt of a session, compared with its derivation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProvedPrompt {
+    /// The thread that ran the prompt.
+    pub thread: String,
+    /// Number of the prompt in the session, from 1. Prompts of different branches can have the same number.
+    pub prompt: u64,
+    /// Size of the messages that match: the user's, and for the first prompt of a thread the system prompt.
+    pub bytes: usize,
+    /// The differences; empty if every message of the prompt matches.
+    pub differs: Vec<String>,
 }
 
 pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
@@ -67,9 +90,7 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         let above = opened.parent.as_ref().map(|link| format!("prove its caller instead: `{}`", link.thread_id));
         return Err(CommandError::usage(message).with_help(above.unwrap_or_default()));
     }
-    // Reading the object fails unless its bytes match the recorded hash.
-    let plan: Plan = serde_json::from_slice(&reader.object(plan_id)?)
-        .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))?;
+    let plan = read_plan(reader, plan_id)?;
     let (first_request, differs) = match check_opening(&plan, &record.events) {
         OpeningCheck::AsPlanned { bytes } => (Some(bytes), None),
         OpeningCheck::Differs { what, at } => {
@@ -86,21 +107,87 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     } else {
         let (changed, recompiled) = call.recompile(&spaces.open()?)?;
         // If files have changed, the plan is compiled from the copies that were stored when the thread started.
-        let then = if changed.is_empty() { None } else { call.recompile_copies(reader, spaces)? };
+        // A new file that no read could name, such as another skill, changes the plan but no source.
+        let is_same = changed.is_empty() && recompiled == Some(true);
+        let then = if is_same { None } else { call.recompile_copies(reader, spaces)? };
         match then {
-            Some(recompiled) => (changed, Some(recompiled), "kept"),
-            None => (changed, recompiled, "files"),
+            Some(recompiled) if recompiled || !changed.is_empty() => (changed, Some(recompiled), "kept"),
+            Some(_) | None => (changed, recompiled, "files"),
         }
     };
-    let proved = first_request.is_some() && recompiled == Some(true);
+    let prompts = if args.prompts { prove_prompts(&record.entry.row.id, args, reader, spaces)? } else { Vec::new() };
+    let same_prompts = prompts.iter().all(|prompt| prompt.differs.is_empty());
+    let proved = first_request.is_some() && recompiled == Some(true) && same_prompts;
     let (thread, plan_id) = (record.entry.row.id.to_string(), plan_id.to_owned());
-    let output =
-        ProveOutput { thread, plan_id, proved, first_request, differs, changed, recompiled, sources: sources.into() };
+    let sources = sources.into();
+    let output = ProveOutput { thread, plan_id, proved, first_request, differs, changed, recompiled, sources, prompts };
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(printable(&output.to_string()).trim_end())?,
     }
     Ok(if proved { Exit::Success } else { Exit::Failed })
+}
+
+/// Reads a stored plan. Fails unless its bytes match the recorded hash.
+fn read_plan(reader: &ThreadReader, plan_id: &str) -> Result<Plan, CommandError> {
+    serde_json::from_slice(&reader.object(plan_id)?)
+        .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))
+}
+
+/// Compares the prompts of all threads of a session, oldest first.
+fn prove_prompts(
+    thread: &ThreadId,
+    args: &ProveArgs,
+    reader: &ThreadReader,
+    spaces: &Spaces,
+) -> Result<Vec<ProvedPrompt>, CommandError> {
+    let revision = args.at.as_deref().map(|revision| Revision::read(&spaces.project, revision)).transpose()?;
+    let others = spaces.open_without_project()?;
+    let current;
+    let of_revision;
+    let world: &dyn World = if let Some(revision) = &revision {
+        of_revision = revision.over_spaces(&others);
+        &of_revision
+    } else {
+        current = spaces.open()?;
+        &current
+    };
+    let expand = |input: &AcceptedInput, typed: &str| expand_again(reader.disk(), world, input, typed);
+    let (mut checker, mut proved) = (PromptChecker::default(), Vec::new());
+    for row in session_rows(&Threads::open(&spaces.project)?, thread)? {
+        let record = reader.load(row.id.as_str())?;
+        let Some(plan_id) = ThreadHead::of(&record.events).plan_id else { continue };
+        for check in checker.check(&read_plan(reader, plan_id)?, &record.events, &expand) {
+            let differs = check
+                .differences
+                .iter()
+                .map(|one| format!("{} differs from byte {} on (event {})", one.what, one.at, one.seq));
+            let (thread, differs) = (row.id.to_string(), differs.collect());
+            proved.push(ProvedPrompt { thread, prompt: check.prompt, bytes: check.bytes, differs });
+        }
+    }
+    Ok(proved)
+}
+
+/// Expands a typed call with the files that the message was expanded with: the current ones if they have not changed,
+/// else the stored copies.
+fn expand_again(disk: &dyn Disk, now: &dyn World, input: &AcceptedInput, typed: &str) -> Result<String, String> {
+    let mut world = MapWorld::with_fallback(now);
+    for part in &input.expansions {
+        let (Some(kind), Ok(id)) = (ItemKind::from_word(&part.kind), ItemId::parse(&part.item)) else { continue };
+        let found = now.candidates(kind, &id).unwrap_or_default();
+        if found.first().is_some_and(|file| hex(&Sha256::digest(&file.bytes)) == part.sha256) {
+            continue;
+        }
+        let bytes = read_copy(disk, kind, &part.sha256);
+        let bytes =
+            bytes.ok_or_else(|| format!("the {} `{id}` has changed and no copy is stored: the text", part.kind))?;
+        let file = if kind == ItemKind::Skill { format!("{id}/SKILL.md") } else { format!("{id}.md") };
+        let path = found.first().map_or_else(|| format!("{}{file}", kind.folder()), |file| file.path.to_string());
+        world.insert(found.first().map_or(Space::Project, |file| file.space), &path, bytes);
+    }
+    let text = expand(&Items::new(&world), typed).text;
+    text.ok_or_else(|| "a call that expands to nothing: the text".to_owned())
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.
@@ -126,9 +213,7 @@ impl RecordedCall<'_> {
     fn recompile_copies(&self, reader: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
         let others = spaces.open_without_project()?;
         let mut world = MapWorld::with_fallback(&others);
-        for file in read_copies(reader.disk(), self.plan) {
-            world.insert(file.space, &file.path, file.bytes);
-        }
+        read_copies(reader.disk(), self.plan).insert_into(&mut world);
         let (lost, recompiled) = self.recompile(&world)?;
         Ok(recompiled.filter(|_| lost.is_empty()))
     }
@@ -145,6 +230,7 @@ impl RecordedCall<'_> {
         let mut bare = CompileRequest::new(plan.directive.clone()).with_inputs(inputs);
         bare.parent.clone_from(parent);
         bare.mode = plan.mode;
+        bare.omitted.clone_from(&plan.omitted);
         // The transcript does not record overrides of the call, only the resulting plan. Try each combination of
         // overrides that could have led to it.
         let limits = Limits::from(plan.limits);
@@ -189,7 +275,7 @@ fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Comman
         let now = match read.space {
             None => found.is_empty(),
             Some(space) => found.iter().any(|located| {
-                let hash = rye_compiler::plan::hex(&Sha256::digest(&located.bytes));
+                let hash = hex(&Sha256::digest(&located.bytes));
                 located.space == space && Some(hash) == read.sha256
             }),
         };
@@ -198,7 +284,23 @@ fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Comman
             changed.push(format!("{} {}", kind.as_str(), read.id));
         }
     }
+    // Runs read no context files.
+    if plan.mode == PlanMode::Chat {
+        changed.extend(changed_context_files(world, plan)?);
+    }
     Ok(changed)
+}
+
+/// Returns the context files that a plan read and that differ or are missing in this world, then the new ones.
+fn changed_context_files(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
+    let found = world.context_files().map_err(|error| CommandError::failed(error.to_string()))?;
+    let now: Vec<_> = found.iter().map(ContextFileRead::of).collect();
+    let altered = plan.context_files.iter().filter(|read| !now.contains(read));
+    let is_new = |read: &&ContextFileRead| {
+        !plan.context_files.iter().any(|one| (one.space, &one.path) == (read.space, &read.path))
+    };
+    let changed = altered.chain(now.iter().filter(is_new));
+    Ok(changed.map(|read| format!("context file {}", read.space.display(&read.path))).collect())
 }
 
 impl std::fmt::Display for ProveOutput {
@@ -211,6 +313,9 @@ impl std::fmt::Display for ProveOutput {
         }
         let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);
         match self.recompiled {
+            Some(true) if self.sources == "kept" && self.changed.is_empty() => {
+                writeln!(f, "  other files are new or gone; the stored copies compile to the same plan, {plan}")
+            }
             Some(true) if self.sources == "kept" => writeln!(
                 f,
                 "  the sources have changed ({}); the stored copies compile to the same plan, {plan}",
@@ -223,6 +328,14 @@ impl std::fmt::Display for ProveOutput {
                 "  the sources have changed and no copies are stored: {} (select a revision with `--at REV`)",
                 self.changed.join(", ")
             ),
+        }?;
+        for prompt in &self.prompts {
+            let place = if prompt.thread == self.thread { String::new() } else { format!(" ({})", prompt.thread) };
+            match prompt.differs.as_slice() {
+                [] => writeln!(f, "  prompt {}{place} matches: {} bytes of text", prompt.prompt, prompt.bytes)?,
+                differs => writeln!(f, "  prompt {}{place}: {}", prompt.prompt, differs.join("; "))?,
+            }
         }
+        Ok(())
     }
 }

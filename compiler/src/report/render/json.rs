@@ -21,7 +21,7 @@ use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::source::SourceReport;
-use crate::plan::{DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
+use crate::plan::{ContextFileRead, DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
 use crate::report::continuation::ContinuationItem;
 use crate::report::provenance::{self, DerivationStep, Omission};
 use crate::report::summary::PlanSummary;
@@ -169,7 +169,7 @@ pub struct AbsentReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadReport {
-    /// `directive`, `knowledge`, `tool` or `config`.
+    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context file, whose id is its path.
     pub kind: String,
     pub id: String,
     /// The space of the file that was read; null, like `sha256`, for an id that no space has.
@@ -366,7 +366,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
             &plan.cache_map(&compilation.origins, &system, &first),
         ),
         absent: provenance::list_omissions(compilation).iter().map(report_absent).collect(),
-        manifest: plan.manifest.iter().map(read).collect(),
+        manifest: plan.manifest.iter().map(read).chain(plan.context_files.iter().map(context_read)).collect(),
         system: report_message(compilation, system),
         first_message: first_message(compilation, first),
         continued: report_message(compilation, continued),
@@ -584,6 +584,15 @@ fn read(read: &ManifestEntry) -> ReadReport {
         id: read.id.clone(),
         space: read.space.map(|space| space.as_str().to_owned()),
         sha256: read.sha256.clone(),
+    }
+}
+
+fn context_read(read: &ContextFileRead) -> ReadReport {
+    ReadReport {
+        kind: "context".to_owned(),
+        id: read.path.clone(),
+        space: Some(read.space.as_str().to_owned()),
+        sha256: Some(read.sha256.clone()),
     }
 }
 

@@ -1,14 +1,20 @@
 //! Expansion of a user message after the `input` hooks of a chat: the text of the skill or prompt template replaces the
 //! call.
 
-use rye_compiler::expand::{Expansion, ExpansionProblem, expand};
+use std::sync::Arc;
+
+use rye_compiler::expand::{ExpandedItem, Expansion, ExpansionProblem, expand};
 use rye_compiler::item::Items;
+use rye_compiler::plan::hex;
+use rye_compiler::world::World;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::context::EngineContext;
 use crate::error::DriveError;
 use crate::event::{HookEvaluation, HookOutcome, HookVerdict, InputExpansion};
 use crate::machine::HookRun;
+use crate::store::{Disk, StoreError, sources};
 
 /// The name under which the transcript lists problems of an expansion among the evaluated hooks.
 const EXPANSION: &str = "expansion";
@@ -34,7 +40,13 @@ pub(super) async fn expand_message(
         return Ok((HookOutcome::Transformed { text: format!("/{literal}") }, Vec::new()));
     }
     let typed = text.clone();
-    let expanded = engine.with_world(move |world| Ok(expand(&Items::new(world), &typed))).await?;
+    let disk = Arc::clone(&engine.disk);
+    let expanded = engine.with_world(move |world| {
+        let expansion = expand(&Items::new(world), &typed);
+        store_copies(&*disk, world, &expansion).map_err(|error| error.to_string())?;
+        Ok(expansion)
+    });
+    let expanded = expanded.await?;
     let Expansion { text: sent, problems, expanded } = match expanded {
         Ok(expansion) => expansion,
         Err(error) => {
@@ -56,6 +68,18 @@ pub(super) async fn expand_message(
         end: item.range.end,
     });
     Ok((answer, expansions.collect()))
+}
+
+/// Stores copies of the expanded files, with which `rye threads prove --prompts` expands the message again.
+fn store_copies(disk: &dyn Disk, world: &dyn World, expansion: &Expansion) -> Result<(), StoreError> {
+    let is_new = |item: &&ExpandedItem| sources::read_copy(disk, item.kind, &item.sha256).is_none();
+    for item in expansion.expanded.iter().filter(is_new) {
+        let found = world.candidates(item.kind, &item.id).unwrap_or_default();
+        if let Some(file) = found.iter().find(|file| hex(&Sha256::digest(&file.bytes)) == item.sha256) {
+            sources::store_copy(disk, file)?;
+        }
+    }
+    Ok(())
 }
 
 fn describe(problem: &ExpansionProblem) -> String {

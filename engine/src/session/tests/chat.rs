@@ -12,11 +12,14 @@ use rye_grammar::ItemId;
 use serde_json::json;
 
 use super::{Lab, calls, reply_text};
+use crate::attest::PromptChecker;
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::event::{ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus};
-use crate::message::Message;
+use crate::event::{
+    AcceptedInput, CognitionIn, ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus,
+};
+use crate::message::{Message, text_of};
 use crate::store::disk::{SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
 use crate::thread::Status;
@@ -345,4 +348,53 @@ fn check_recovery(lab: &Lab, requests: &RangeInclusive<usize>, at: u64, disk: Si
         assert_eq!(booked.sum::<u64>(), settled(&whole), "at {at}: {chain:?}");
         true
     })
+}
+
+// shows: interactive 7.11: `prove --prompts` finds each changed byte
+#[test]
+fn every_changed_byte_of_a_prompt_is_found_at_its_place() {
+    let lab = lab(None);
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let planned = plan(&lab);
+    let recorded = blocking(async {
+        let engine = engine(&lab, &disk);
+        let handle = engine.start(&planned, StartOptions::default()).await.unwrap();
+        for text in ["one", "two words", "three"] {
+            handle.send(submit(text));
+        }
+        handle.send(ControlMessage::Close);
+        handle.join().await;
+        events(&engine, &handle.thread_id)
+    });
+    let expand = |_: &AcceptedInput, _: &str| Err("no expansion".to_owned());
+    let check = |events: &[Event]| PromptChecker::default().check(&planned.plan, events, &expand);
+    let found = |events: &[Event]| -> Vec<(u64, usize)> {
+        let differences = check(events).into_iter().flat_map(|one| one.differences);
+        differences.map(|one| (one.seq, one.at)).collect()
+    };
+    let untouched = check(&recorded);
+    assert_eq!(untouched.iter().map(|one| one.prompt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(untouched.iter().all(|one| one.differences.is_empty() && one.bytes > 0), "{untouched:?}");
+    let mut changed = 0;
+    for (n, event) in recorded.iter().enumerate() {
+        let text = match &event.body {
+            EventBody::CognitionIn(CognitionIn { message: Message::User { content }, .. }) => text_of(content),
+            EventBody::UserInput(input) => input.text.clone(),
+            _ => continue,
+        };
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let Ok(altered) = String::from_utf8(bytes) else { continue };
+            let mut events = recorded.clone();
+            match &mut events[n].body {
+                EventBody::CognitionIn(input) => input.message = Message::user(altered),
+                EventBody::UserInput(input) => input.text = altered,
+                _ => unreachable!("only these have a text"),
+            }
+            assert!(found(&events).contains(&(event.seq, at)), "byte {at} of event {}", event.seq);
+            changed += 1;
+        }
+    }
+    assert!(changed > 30, "{changed}");
 }

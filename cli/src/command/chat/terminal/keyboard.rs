@@ -113,6 +113,7 @@ impl ChatTerminal {
             KeyAction::ShowWhole if self.editor.has_pastes() => self.editor.expand_pastes(),
             KeyAction::ShowWhole => self.commands.inquire(Inquiry::Output),
             KeyAction::Thoughts => self.toggle_thoughts(),
+            KeyAction::PasteImage => self.paste_image(),
             KeyAction::ExternalEditor => self.open_external_editor()?,
             KeyAction::Help => self.help(Some("keys")),
             KeyAction::Interrupt | KeyAction::None => {}

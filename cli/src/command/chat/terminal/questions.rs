@@ -9,7 +9,10 @@ use crate::command::chat::commands::format_rewind;
 use crate::command::chat::json::ChatVerb;
 use crate::command::chat::keys::KeyAction;
 use crate::command::chat::leaving::{LeftChildren, children_question};
+use crate::command::chat::overlay::cut_to_width;
 use crate::command::chat::rewind::RewindFiles;
+use crate::command::chat::screen::Row;
+use crate::present::wrap::fold_for_columns;
 
 /// A question that a key answers.
 #[derive(Debug)]
@@ -113,6 +116,21 @@ impl ChatTerminal {
             self.hint = Some("waiting for the children; `rye threads list` shows them");
         }
         self.commands.switch(verb, children.unwrap_or_default());
+    }
+
+    /// Returns the rows of the open question and the place of the cursor; `None` without a question. The keys of a
+    /// question that is wider than the terminal continue in the next row.
+    pub(super) fn question_rows(&self, columns: usize, max_rows: usize) -> Option<(Vec<Row>, (usize, usize))> {
+        let request = self.request.as_ref().filter(|_| self.refusal.is_none());
+        let question = request.map(|request| request.keys.as_str());
+        let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text))?;
+        let folded = fold_for_columns(question.trim_end(), columns);
+        let width = columns.saturating_sub(1);
+        let rows: Vec<Row> =
+            folded.lines().take(max_rows.max(1)).map(|line| Row::new(cut_to_width(line, width))).collect();
+        let end = rows.last().map_or(0, Row::width);
+        let last = rows.len().saturating_sub(1);
+        Some((rows, (last, (end + 1).min(width))))
     }
 
     /// Copies a text to the clipboard of the terminal.

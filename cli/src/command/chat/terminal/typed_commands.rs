@@ -1,8 +1,10 @@
 //! Typed commands of the terminal, performed one after another outside of the editor's task, so that the editor never
 //! waits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use rye_engine::event::{Delivery, UserInput};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -16,6 +18,7 @@ enum Job {
     Perform(ChatVerb),
     Inquire(Inquiry),
     Switch(ChatVerb, LeftChildren),
+    Submit(UserInput, Vec<PathBuf>, Delivery),
 }
 
 /// The queue of commands, and their responses.
@@ -37,6 +40,7 @@ impl TypedCommands {
                 let response = match job {
                     Job::Perform(verb) => handler.answer(ChatRequest { id: Value::Null, verb }).await,
                     Job::Inquire(inquiry) => handler.answer_inquiry(inquiry).await,
+                    Job::Submit(input, images, delivery) => handler.submit_with_images(input, &images, delivery).await,
                     Job::Switch(verb, children) => handler.switch(verb, children).await,
                 };
                 let changes_session =
@@ -58,6 +62,11 @@ impl TypedCommands {
     pub(super) fn perform(&self, verb: ChatVerb) {
         // The task lives as long as the terminal.
         self.jobs.send(Job::Perform(verb)).ok();
+    }
+
+    /// Reads and stores images, and submits a message with them, after the earlier commands.
+    pub(super) fn submit(&self, input: UserInput, images: Vec<PathBuf>, delivery: Delivery) {
+        self.jobs.send(Job::Submit(input, images, delivery)).ok();
     }
 
     /// Answers a question about the session after the earlier commands.

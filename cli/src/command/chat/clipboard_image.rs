@@ -1,0 +1,143 @@
+//! Images of a typed message: files that the text names as `@PATH`, and the image of the clipboard, which a program of
+//! the system reads.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rye_engine::image::{MAX_IMAGE_BYTES, ValidatedImage};
+use rye_engine::rooted_dir::RootedDir;
+use sha2::{Digest, Sha256};
+
+/// Extensions of the files that are sent as images.
+const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+/// The folder of pasted images, in the project.
+const FOLDER: &str = ".ai/state/chat";
+
+/// Returns the image files that the words `@PATH` of a text name, relative to the project.
+pub fn image_words(text: &str, project: &Path) -> Vec<PathBuf> {
+    let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
+    let files = named.filter(|path| has_image_extension(path)).map(|path| project.join(path));
+    files.filter(|file| file.is_file()).collect()
+}
+
+fn has_image_extension(path: &str) -> bool {
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
+}
+
+/// Returns the word that names a dropped file, if a pasted text is the path of an image.
+pub fn dropped_image(pasted: &str) -> Option<String> {
+    let path = pasted.trim().trim_matches(['\'', '"']);
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let is_word = !path.contains(char::is_whitespace) && path.starts_with('/');
+    (is_word && has_image_extension(path) && Path::new(path).is_file()).then(|| format!("@{path} "))
+}
+
+/// Stores the image of the clipboard in the project and returns its path, relative to the project.
+///
+/// # Errors
+/// Returns the reason and what the user can do instead.
+pub fn paste_image(project: &Path) -> Result<String, String> {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let program = ClipboardProgram::of_system(&is_set)?;
+    let bytes = program.read()?;
+    ValidatedImage::read(bytes.clone())
+        .map_err(|error| format!("the image of the clipboard cannot be sent: {error}"))?;
+    let path = format!("{FOLDER}/pasted-{}.png", hash_prefix(&bytes));
+    let stored = RootedDir::open(project).and_then(|root| root.replace(Path::new(&path), &bytes));
+    stored.map_err(|error| format!("the image of the clipboard cannot be stored: {error}"))?;
+    Ok(path)
+}
+
+fn hash_prefix(bytes: &[u8]) -> String {
+    rye_compiler::plan::hex(&Sha256::digest(bytes)).chars().take(12).collect()
+}
+
+/// A program that writes the image of the clipboard to its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClipboardProgram {
+    Wayland,
+    X11,
+    MacOs,
+}
+
+impl ClipboardProgram {
+    /// Selects the program by the variables of the session.
+    fn of_system(is_set: &dyn Fn(&str) -> bool) -> Result<Self, String> {
+        if is_set("WAYLAND_DISPLAY") {
+            Ok(Self::Wayland)
+        } else if is_set("DISPLAY") {
+            Ok(Self::X11)
+        } else if cfg!(target_os = "macos") && !is_set("SSH_CONNECTION") {
+            Ok(Self::MacOs)
+        } else if is_set("SSH_CONNECTION") {
+            Err("Ctrl+V reads the clipboard of the machine that runs rye, which SSH does not share: copy the image to \
+                 this machine (`scp`) and type `@FILE`"
+                .to_owned())
+        } else {
+            Err("no clipboard: neither $WAYLAND_DISPLAY nor $DISPLAY is set; type `@FILE` to send an image".to_owned())
+        }
+    }
+
+    fn command(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Wayland => ("wl-paste", &["--no-newline", "--type", "image/png"]),
+            Self::X11 => ("xclip", &["-selection", "clipboard", "-t", "image/png", "-o"]),
+            Self::MacOs => ("pngpaste", &["-"]),
+        }
+    }
+
+    fn read(self) -> Result<Vec<u8>, String> {
+        let (program, arguments) = self.command();
+        let started = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .output();
+        let output = started.map_err(|error| {
+            format!(
+                "the clipboard is read with `{program}`, which cannot be started ({error}): install it, or type `@FILE`"
+            )
+        })?;
+        if !output.status.success() || output.stdout.is_empty() {
+            return Err("the clipboard has no image".to_owned());
+        }
+        if output.stdout.len() as u64 > MAX_IMAGE_BYTES {
+            return Err(format!("the image of the clipboard is larger than {} MiB", MAX_IMAGE_BYTES >> 20));
+        }
+        Ok(output.stdout)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_name_image_files_are_images() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a.png", "b.JPG", "c.txt"] {
+            std::fs::write(place.path().join(name), "x").unwrap();
+        }
+        let found = image_words("look at @a.png and @b.JPG, not @c.txt, @none.png or a.png", place.path());
+        assert_eq!(found, [place.path().join("a.png")], "a comma belongs to the word");
+        let found = image_words("@b.JPG @a.png", place.path());
+        assert_eq!(found.len(), 2);
+        let dropped = place.path().join("a.png").display().to_string();
+        assert_eq!(dropped_image(&format!("'{dropped}'\n")), Some(format!("@{dropped} ")));
+        assert_eq!(dropped_image("a.png"), None);
+        assert_eq!(dropped_image(&format!("see {dropped}")), None);
+    }
+
+    #[test]
+    fn program_depends_on_the_session_and_ssh_is_explained() {
+        let of = |set: &[&str]| ClipboardProgram::of_system(&|name| set.contains(&name));
+        assert_eq!(of(&["WAYLAND_DISPLAY", "DISPLAY"]).unwrap().command().0, "wl-paste");
+        assert_eq!(of(&["DISPLAY"]).unwrap().command().0, "xclip");
+        assert!(of(&["SSH_CONNECTION"]).unwrap_err().contains("type `@FILE`"));
+        assert!(cfg!(target_os = "macos") || of(&[]).unwrap_err().contains("$DISPLAY"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Changes of the context of a session: the user leaves a part out of the requests, or adds it again. The effect on
+//! tokens and costs is shown before the change is applied with a new plan.
+
+use rye_compiler::diagnostics::closest;
+use rye_compiler::plan::prompt::render_layer;
+use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
+use rye_compiler::report::render::table::group_thousands;
+use rye_compiler::semantics::money::Nanos;
+use rye_engine::event::ControlMessage;
+use rye_engine::preview::{PlanComparison, compare_plans, context_parts};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::replan::{PlanChanges, PlanRequest, compare_with_session, recompile};
+use super::requests::{ENDED, RequestHandler};
+use crate::present::format_count;
+
+/// Maximum number of references that are listed.
+const MAX_REFERENCES: usize = 8;
+
+/// The effect of a change of the context.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ContextChange {
+    pub part: String,
+    /// True if the change leaves the part out, false if it adds the part again.
+    pub omits: bool,
+    #[serde(flatten)]
+    pub comparison: PlanComparison,
+    /// Other parts of the plan that name the part.
+    pub references: Vec<String>,
+    /// The lines of `rye plan --diff` if the change allows more.
+    pub widens: Vec<String>,
+    /// True if the change is applied at the next idle step.
+    pub applied: bool,
+}
+
+impl RequestHandler {
+    /// Shows the effect of leaving out a part, or of adding it again. With `confirm`, applies the change.
+    pub(super) async fn change_context(&self, part: String, confirm: bool) -> Result<Option<Value>, String> {
+        let live = self.control.started_state().await;
+        let mut omitted = live.plan.omitted.clone();
+        let omits = !omitted.contains(&part);
+        if omits {
+            omitted.push(part.clone());
+        } else {
+            omitted.retain(|one| *one != part);
+        }
+        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Omit(omitted))?;
+        let after = std::sync::Arc::new(compilation.plan.clone());
+        if omits && (Plan { omitted: live.plan.omitted.clone(), ..compilation.plan.clone() }) == *live.plan {
+            let parts = context_parts(&live);
+            let near = closest(&part, parts.iter().map(|one| one.id.as_str()));
+            let help = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+            return Err(format!("no part `{part}` that can be left out; {help}`/context` lists the parts"));
+        }
+        let PlanChanges { widens, lines } =
+            compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
+        let mut change = ContextChange {
+            references: references(if omits { &live.plan } else { &after }, &part),
+            part,
+            omits,
+            comparison: compare_plans(&live, &after),
+            widens: if widens { lines } else { Vec::new() },
+            applied: confirm,
+        };
+        change.references.truncate(MAX_REFERENCES);
+        let mut data = serde_json::to_value(&change).map_err(|error| error.to_string())?;
+        if confirm {
+            let plan = self.store(&compilation).await?;
+            let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
+            if let Value::Object(fields) = &mut data {
+                fields.insert("message".to_owned(), json!(id));
+            }
+        }
+        Ok(Some(data))
+    }
+}
+
+/// Lists the hooks that name a part, and the layers whose text contains its name.
+fn references(plan: &Plan, part: &str) -> Vec<String> {
+    let name = part.strip_prefix("context/").or_else(|| part.strip_prefix("skill/")).unwrap_or(part);
+    let hooks = plan.hooks.iter().filter(|hook| hook.is_live() && hook.id != part);
+    let hooks = hooks.filter(|hook| hook.action.item().is_some_and(|(_, id)| id == name));
+    let mut found: Vec<String> = hooks.map(|hook| format!("the hook `{}`", hook.id)).collect();
+    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message);
+    let names =
+        |layer: &&Layer| layer.id != part && render_layer(layer, &mut RuntimePlaceholder::marker).contains(name);
+    found.extend(layers.filter(names).map(|layer| format!("the layer `{}`", layer.id)));
+    found
+}
+
+/// Formats a change of the context as lines.
+pub fn format_context_change(data: &Value) -> String {
+    let Ok(change) = serde_json::from_value::<ContextChange>(data.clone()) else { return data.to_string() };
+    let ContextChange { part, omits, comparison: of, references, widens, applied } = &change;
+    let more_or_less = |before: u64, after: u64, show: &dyn Fn(u64) -> String| match after.checked_sub(before) {
+        Some(0) => "no change".to_owned(),
+        Some(more) => format!("{} more", show(more)),
+        None => format!("{} less", show(before - after)),
+    };
+    let tokens = |count: u64| format!("{} tokens", group_thousands(count));
+    let dollars = |nanos: u64| format!("${}", Nanos::from_u64(nanos));
+    let mut lines = vec![format!(
+        "{} `{part}`: {}, {} in the next request",
+        if *omits { "without" } else { "with" },
+        more_or_less(of.tokens, of.tokens_after, &tokens),
+        tokens(of.tokens_after)
+    )];
+    if let (Some(next), Some(next_after), Some(later), Some(later_after)) =
+        (of.next, of.next_after, of.later, of.later_after)
+    {
+        let lost = of.cached_tokens > 0 && of.tokens != of.tokens_after;
+        let cache =
+            if lost { format!("; the cache of {} is lost once", tokens(of.cached_tokens)) } else { String::new() };
+        lines.push(format!("next request: {}{cache}", more_or_less(next, next_after, &dollars)));
+        let turns = of.turns_per_prompt;
+        let prompt = more_or_less(later.saturating_mul(turns), later_after.saturating_mul(turns), &dollars);
+        let each = more_or_less(later, later_after, &dollars);
+        lines.push(format!("each later request: {each}; a prompt of {}: {prompt}", format_count(turns, "turn")));
+    }
+    if !references.is_empty() {
+        lines.push(format!("also named by {}", references.join(", ")));
+    }
+    if !widens.is_empty() {
+        lines.push("the new plan allows more:".to_owned());
+        lines.extend(widens.iter().cloned());
+    }
+    lines.push(if *applied {
+        "applied: the session continues with the new plan".to_owned()
+    } else {
+        format!("nothing is changed yet: `/context {part} confirm` applies it")
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,117 @@
+//! Submission of the text in the editor: as a command, or as a message with the images that it names.
+
+use std::path::PathBuf;
+
+use rye_engine::event::{Delivery, UserInput};
+use serde_json::Value;
+
+use super::{ChatTerminal, QueuedMessage};
+use crate::command::chat::clipboard_image::{image_words, paste_image};
+use crate::command::chat::commands::{TypedText, response_note};
+use crate::command::chat::json::ChatResponse;
+
+/// A message whose images are read and stored before it is submitted.
+#[derive(Debug)]
+pub(super) struct PendingMessage {
+    text: String,
+    delivery: Delivery,
+}
+
+impl ChatTerminal {
+    pub(super) fn send(&mut self, is_follow_up: bool) {
+        if self.editor.text().trim().is_empty() {
+            return;
+        }
+        let text = self.editor.take();
+        self.history.add(&text);
+        self.draft_due = None;
+        self.draft.write("");
+        let typed = TypedText::parse(&text);
+        if !matches!(typed, TypedText::Message(_) | TypedText::Leave(_)) {
+            self.echo(&text);
+        }
+        match typed {
+            TypedText::Help(topic) => self.help(topic.as_deref()),
+            TypedText::Leave(None) => self.leave(),
+            TypedText::Leave(Some(children)) => self.close(children),
+            TypedText::Invalid(reason) => self.note(&reason),
+            TypedText::Request(verb) => self.commands.perform(verb),
+            TypedText::Inquiry(inquiry) => self.commands.inquire(inquiry),
+            TypedText::Switch(verb, children) => self.switch(verb, children),
+            TypedText::Message(input) => self.submit(input, text, is_follow_up),
+        }
+    }
+
+    /// Submits a message that was typed as `text`.
+    pub(super) fn submit(&mut self, input: UserInput, text: String, is_follow_up: bool) {
+        if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
+            self.note(&reason);
+            return self.return_to_editor(&text);
+        }
+        let delivery = match is_follow_up {
+            _ if !input.bounds.is_empty() => Delivery::Prompt,
+            true => Delivery::FollowUp,
+            false => Delivery::Steer,
+        };
+        let images: Vec<PathBuf> = image_words(&input.text, &self.session.requests.spaces.project);
+        if !images.is_empty() {
+            self.pending.push_back(PendingMessage { text, delivery });
+            return self.commands.submit(input, images, delivery);
+        }
+        let id = self.session.requests.control.submit(input, delivery);
+        self.submitted(id, text, delivery);
+    }
+
+    /// Shows a submitted message: among the queued ones while a prompt runs, else as the prompt.
+    fn submitted(&mut self, id: Option<String>, text: String, delivery: Delivery) {
+        match id.filter(|_| self.is_running) {
+            Some(id) => self.queue.push(QueuedMessage { id, text, delivery }),
+            None => self.echo(&text),
+        }
+    }
+
+    /// Shows a message whose images are stored, or returns its text to the editor if they cannot be sent.
+    fn images_sent(&mut self, response: &ChatResponse) {
+        let Some(PendingMessage { text, delivery }) = self.pending.pop_front() else { return };
+        if let Some(error) = &response.error {
+            self.note(error);
+            return self.return_to_editor(&text);
+        }
+        let id = response.data.as_ref().and_then(|data| data.get("input")?.as_str()).map(str::to_owned);
+        self.submitted(id, text, delivery);
+    }
+
+    /// Inserts the image of the clipboard as the name of a file.
+    pub(super) fn paste_image(&mut self) {
+        match paste_image(&self.session.requests.spaces.project) {
+            Ok(name) => {
+                self.editor.paste(&format!("@{name} "));
+                self.edited();
+            }
+            Err(reason) => self.note(&reason),
+        }
+    }
+
+    /// Prints the response to a typed command.
+    pub(super) fn print_response(&mut self, response: &ChatResponse) {
+        self.is_dirty = true;
+        if response.command == Some("prompt") {
+            return self.images_sent(response);
+        }
+        let data = response.data.as_ref();
+        let preview =
+            data.and_then(|data| data.get("preview")?.as_u64()).filter(|_| response.command == Some("rewind"));
+        if let (Some(Value::String(text)), Some("copy")) = (data, response.command) {
+            self.copy(text);
+        } else if let (Some(data), Some(prompt)) = (data, preview) {
+            self.ask_rewind(data, prompt);
+        } else if let Some(note) = response_note(response) {
+            self.note(&note);
+        }
+        // A fork continues from the state before its prompt. The user can edit the text of the prompt.
+        let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
+        if let Some(text) = text.filter(|_| matches!(response.command, Some("fork" | "rewind"))) {
+            self.return_to_editor(text);
+        }
+    }
+}

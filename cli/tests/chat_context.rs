@@ -1,0 +1,86 @@
+//! Tests of `/context PART`: the price of a request without a part, and a session that continues without it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use rye::TestProject;
+use serde_json::Value;
+
+/// Runs a session with these lines in a project with a context file, and returns its output.
+fn chat(lines: &str) -> (TestProject, String) {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(8, "<tool>rye.file-system.read</tool>"));
+    place.write("script.yaml", &format!("steps: [{}]", "{ text: One. }, ".repeat(7)));
+    place.write("AGENTS.md", &"Use tabs in every file.\n".repeat(40));
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    (place, shown)
+}
+
+/// Returns the system prompts of the session's threads, oldest first.
+fn system_prompts(place: &TestProject) -> Vec<String> {
+    let (_, listed) = place.json(&["threads", "list"]);
+    let mut threads: Vec<String> = listed["threads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|thread| thread["thread_id"].as_str().unwrap().to_owned())
+        .collect();
+    threads.sort();
+    let prompt = |thread: &String| {
+        place.transcript(thread).into_iter().find(|event| event["type"] == "system_prompt").unwrap()["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    threads.iter().map(prompt).collect()
+}
+
+#[test]
+fn part_is_left_out_and_added_again_and_its_price_is_shown_first() {
+    let part = "context/AGENTS.md";
+    let (place, shown) = chat(&format!(
+        "first\n/context {part}\n/context {part} confirm\nsecond\n/context\n/context {part} confirm\nthird\n"
+    ));
+    assert!(shown.contains(&format!("without `{part}`: ")) && shown.contains(" tokens less"), "{shown}");
+    assert!(shown.contains(&format!("nothing is changed yet: `/context {part} confirm` applies it")), "{shown}");
+    assert!(shown.contains("applied: the session continues with the new plan"), "{shown}");
+    assert!(shown.contains(&format!("with `{part}`: ")) && shown.contains(" tokens more"), "{shown}");
+    let prompts = system_prompts(&place);
+    let has_part: Vec<bool> = prompts.iter().map(|prompt| prompt.contains("Use tabs")).collect();
+    assert_eq!(has_part, [true, false, true], "{prompts:#?}");
+    // The plan records the part, so that it can be proved.
+    let (_, listed) = place.json(&["threads", "list"]);
+    for thread in listed["threads"].as_array().unwrap() {
+        let (code, proof) = place.json(&["threads", "prove", thread["thread_id"].as_str().unwrap()]);
+        assert_eq!((code, &proof["proved"]), (Some(0), &Value::Bool(true)), "{proof}");
+    }
+}
+
+#[test]
+fn tool_that_is_left_out_stays_out_with_another_model_and_unknown_parts_are_refused() {
+    let (place, shown) = chat(
+        "first\n/context\n/context rye_file_system_read confirm\nsecond\n/context\n/budget 0.25\nthird\n/context\n\
+         /context context/AGENTS\n/context 1\n",
+    );
+    assert!(
+        shown.contains("no part `context/AGENTS` that can be left out; did you mean `context/AGENTS.md`?"),
+        "{shown}"
+    );
+    assert!(shown.contains("no part `1` that can be left out"), "{shown}");
+    assert!(!shown.contains("allows more"), "{shown}");
+    // The listings are those before the change, after it, and with the later plan.
+    let rows: Vec<&str> = shown.lines().filter(|row| row.contains("rye_file_system_read")).collect();
+    let kinds: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "tool").count(), 1, "{rows:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "omitted").count(), 2, "{rows:?}");
+    assert_eq!(system_prompts(&place).len(), 3);
+}

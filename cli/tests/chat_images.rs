@@ -1,0 +1,82 @@
+//! Tests of images at the terminal of a chat: named in the text, from the clipboard, and refused.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/pty.rs"]
+mod pty;
+#[path = "support/recorder.rs"]
+mod recorder;
+#[path = "support/rye.rs"]
+mod rye;
+
+use pty::PtyTerminal;
+use recorder::{ApiFormat, Recorder};
+use rye::{TestProject, talk_directive};
+
+/// Returns a PNG of one pixel.
+fn pixel() -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0]);
+    bytes
+}
+
+#[test]
+fn image_of_the_clipboard_and_a_named_file_reach_the_model() {
+    let wire = ApiFormat::ALL[0];
+    let server = Recorder::start(vec![wire.text_reply()]);
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, "").replace("\"scripted\"", "\"local\""));
+    place.write(
+        ".ai/config/agent/providers/local.yaml",
+        &format!(
+            "id: local\nwire: {}\nbase_url: {}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
+             - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n",
+            wire.names().0,
+            server.url
+        ),
+    );
+    std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
+    place.write("bin/wl-paste", "#!/bin/sh\ncat pixel.png\n");
+    let program = place.project().join("bin/wl-paste");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let path = format!("{}:{}", place.project().join("bin").display(), std::env::var("PATH").unwrap());
+    let variables = [("PATH", path.as_str()), ("WAYLAND_DISPLAY", "wayland-0")];
+    let mut terminal = PtyTerminal::start(&place, (120, 24), &["chat", "talk"], &variables);
+    terminal.wait_for("Enter sends");
+    terminal.press("\x16");
+    terminal.wait_for("> @.ai/state/chat/pasted-");
+    terminal.press("and @pixel.png\r");
+    terminal.wait_for("prompt 1 ");
+    terminal.press("\x04");
+    terminal.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let input = events.iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(input["images"].as_array().map(Vec::len), Some(2), "{input}");
+    let requests = server.requests.lock().unwrap();
+    let body = String::from_utf8_lossy(&requests[0].body).into_owned();
+    assert_eq!(body.matches("iVBORw0KGgo").count(), 2, "{body}");
+}
+
+#[test]
+fn unusable_image_is_explained_and_its_text_returns_to_the_editor() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, ""));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    place.write("broken.png", "no image");
+    let args = ["chat", "talk", "--script", "script.yaml"];
+    let unset = [("WAYLAND_DISPLAY", ""), ("DISPLAY", ""), ("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")];
+    let mut terminal = PtyTerminal::start(&place, (120, 24), &args, &unset);
+    terminal.wait_for("Enter sends");
+    terminal.press("\x16");
+    terminal.wait_for("which SSH does not share");
+    terminal.press("look at @broken.png\r");
+    terminal.wait_for("cannot be sent");
+    terminal.wait_for("> look at @broken.png");
+    terminal.press("\x03");
+    terminal.press("text only\r");
+    terminal.wait_for("prompt 1 ");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
