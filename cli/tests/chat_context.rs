@@ -69,7 +69,7 @@ fn part_is_left_out_and_added_again_and_its_price_is_shown_first() {
 fn tool_that_is_left_out_stays_out_with_another_model_and_unknown_parts_are_refused() {
     let (place, shown) = chat(
         "first\n/context\n/context rye_file_system_read confirm\nsecond\n/context\n/budget 0.25\nthird\n/context\n\
-         /context context/AGENTS\n/context 1\n",
+         /context context/AGENTS\n/context 1\n/plan\n",
     );
     assert!(
         shown.contains("no part `context/AGENTS` that can be left out; did you mean `context/AGENTS.md`?"),
@@ -77,10 +77,20 @@ fn tool_that_is_left_out_stays_out_with_another_model_and_unknown_parts_are_refu
     );
     assert!(shown.contains("no part `1` that can be left out"), "{shown}");
     assert!(!shown.contains("allows more"), "{shown}");
+    assert!(!shown.contains("still uses its previous plan"), "no file has changed: {shown}");
     // The listings are those before the change, after it, and with the later plan.
     let rows: Vec<&str> = shown.lines().filter(|row| row.contains("rye_file_system_read")).collect();
     let kinds: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool").count(), 1, "{rows:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "omitted").count(), 2, "{rows:?}");
     assert_eq!(system_prompts(&place).len(), 3);
+}
+
+#[test]
+fn another_model_lists_no_file_that_changes_only_the_id_of_the_plan() {
+    let (_, shown) = chat("first\n/model scripted/fast\n/exit now\n!\n/plan\n");
+    assert!(!shown.contains("affects only the id of the plan"), "{shown}");
+    assert!(!shown.contains("still uses its previous plan"), "no file has changed: {shown}");
+    assert!(shown.contains("/exit accepts `wait`, `detach`, `cancel` or no argument"), "{shown}");
+    assert!(shown.contains("`!` needs a command"), "{shown}");
 }

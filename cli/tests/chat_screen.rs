@@ -70,6 +70,32 @@ fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
 }
 
 #[test]
+fn closed_session_and_prompt_are_chosen_from_a_list() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = start(&place, (100, 24));
+    prompt(&mut terminal, 1, "the first session");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let mut terminal = start(&place, (100, 24));
+    terminal.press("/resume\r");
+    terminal.wait_for("› /resume talk-");
+    terminal.wait_for("the first session");
+    terminal.press("\r");
+    terminal.wait_for("> /resume talk-");
+    terminal.press("\r");
+    terminal.wait_for("One.");
+    terminal.press("/tree\r");
+    terminal.wait_for("› /fork 1");
+    // A key that is no choice closes the list and edits the text.
+    terminal.press("second");
+    terminal.wait_for("> second");
+    terminal.press("\r");
+    wait_idle(&terminal, 2);
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn commands_report_on_the_session_and_end_within_it() {
     let place = project("{ text: A reply to copy. }");
     let mut terminal = start(&place, (100, 50));

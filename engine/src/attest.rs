@@ -103,30 +103,27 @@ impl PromptChecker {
         let mut intake = Intake::default();
         for event in events {
             let body = &event.body;
-            match body {
-                EventBody::PromptStarted(started) => {
-                    checks.push(PromptCheck { prompt: started.prompt, bytes: 0, differences: Vec::new() });
+            if let EventBody::PromptStarted(started) = body {
+                checks.push(PromptCheck { prompt: started.prompt, bytes: 0, differences: Vec::new() });
+            }
+            intake.read(body);
+            if let EventBody::UserInput(input) = body {
+                let differences = std::mem::take(&mut intake).check(event.seq, input, expand);
+                self.accepted.insert(input.id.clone(), differences);
+            }
+            let source = if let EventBody::CognitionIn(input) = body { Some(input.source) } else { None };
+            if source.is_some() || matches!(body, EventBody::SystemPrompt(_) | EventBody::ContextInjected(_)) {
+                if derived.is_empty() {
+                    derived = absorb(plan, &state, Signal { at: event.ts, fact: Fact::Tick }).into();
                 }
-                EventBody::HookPoint(run) if run.point == HookPoint::Input => intake.hooks = Some((**run).clone()),
-                EventBody::CommandRan(ran) => intake.command = Some((**ran).clone()),
-                EventBody::UserInput(input) => {
-                    let differences = std::mem::take(&mut intake).check(event.seq, input, expand);
-                    self.accepted.insert(input.id.clone(), differences);
+                let delivered = source.and_then(|source| delivered_id(&state, source));
+                if let Some(check) = checks.last_mut() {
+                    let accepted = delivered.and_then(|id| self.accepted.remove(&id));
+                    check.differences.extend(accepted.into_iter().flatten());
+                    check.add(event.seq, derived.pop_front().as_ref(), body);
                 }
-                EventBody::SystemPrompt(_) | EventBody::ContextInjected(_) | EventBody::CognitionIn(_) => {
-                    if derived.is_empty() {
-                        derived = absorb(plan, &state, Signal { at: event.ts, fact: Fact::Tick }).into();
-                    }
-                    let source = if let EventBody::CognitionIn(input) = body { Some(input.source) } else { None };
-                    let delivered = source.and_then(|source| delivered_id(&state, source));
-                    if let Some(check) = checks.last_mut() {
-                        check
-                            .differences
-                            .extend(delivered.and_then(|id| self.accepted.remove(&id)).into_iter().flatten());
-                        check.add(event.seq, derived.pop_front().as_ref(), body);
-                    }
-                }
-                _ => derived.clear(),
+            } else {
+                derived.clear();
             }
             apply(&mut state, event);
         }
@@ -165,6 +162,17 @@ struct Intake {
 }
 
 impl Intake {
+    /// Remembers the events before the acceptance of a message.
+    fn read(&mut self, body: &EventBody) {
+        if let EventBody::HookPoint(run) = body
+            && run.point == HookPoint::Input
+        {
+            self.hooks = Some((**run).clone());
+        } else if let EventBody::CommandRan(ran) = body {
+            self.command = Some((**ran).clone());
+        }
+    }
+
     /// Compares an accepted text with its derivation from the typed text.
     fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
         let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));

@@ -60,7 +60,7 @@ pub struct ContextPart {
 pub struct PlanComparison {
     /// Estimated input tokens of the next request with the current plan.
     pub tokens: u64,
-    /// The same with the changed plan.
+    /// Estimated input tokens of the next request with the changed plan.
     pub tokens_after: u64,
     /// Tokens that the provider's cache may contain now. A change of the prefix loses them once.
     pub cached_tokens: u64,

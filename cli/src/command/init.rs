@@ -105,7 +105,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
             let next = match directive {
                 Some(directive) => format!("rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"),
-                None => "rye new directive NAME\n  rye check".to_owned(),
+                None => "rye chat\n  rye new directive NAME\n  rye check".to_owned(),
             };
             report.note(&format!("\nNext{there}:\n  {next}"));
         }

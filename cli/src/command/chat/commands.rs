@@ -53,7 +53,7 @@ impl TypedText {
             let (command, excluded) = command.strip_prefix('!').map_or((command, false), |rest| (rest, true));
             let command = command.trim().to_owned();
             return if command.is_empty() {
-                Self::Message(UserInput::text(text))
+                Self::Invalid("`!` needs a command: `!ls`; a blank before it sends the text".to_owned())
             } else {
                 Self::Request(ChatVerb::Bash { command, excluded })
             };
@@ -67,7 +67,13 @@ impl TypedText {
         let rest = text.get(name.len() + 1..).unwrap_or_default().trim();
         match name {
             "help" => Self::Help(Some(rest.to_owned()).filter(|topic| !topic.is_empty())),
-            "exit" | "quit" => Self::Leave(LeftChildren::parse(rest)),
+            "exit" | "quit" => match (rest, LeftChildren::parse(rest)) {
+                ("", _) => Self::Leave(None),
+                (_, Some(children)) => Self::Leave(Some(children)),
+                (_, None) => Self::Invalid(format!(
+                    "/{name} accepts `wait`, `detach`, `cancel` or no argument: `/{name} cancel`"
+                )),
+            },
             "new" => match (rest, split_children(rest)) {
                 ("", _) => Self::Switch(ChatVerb::New { children: None }, None),
                 (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New { children: None }, children),
@@ -394,6 +400,10 @@ mod tests {
             "/mode",
             "/mode fast",
             "/with",
+            "!",
+            "!! ",
+            "/exit now",
+            "/context confirm",
         ] {
             assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
         }

@@ -1,6 +1,8 @@
 //! Changes of the context of a session: the user leaves a part out of the requests, or adds it again. The effect on
 //! tokens and costs is shown before the change is applied with a new plan.
 
+use std::sync::Arc;
+
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
@@ -46,8 +48,10 @@ impl RequestHandler {
             omitted.retain(|one| *one != part);
         }
         let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Omit(omitted))?;
-        let after = std::sync::Arc::new(compilation.plan.clone());
-        if omits && (Plan { omitted: live.plan.omitted.clone(), ..compilation.plan.clone() }) == *live.plan {
+        let after = Arc::new(compilation.plan.clone());
+        // The files may have changed, so the plan of the session is compiled again too.
+        let before = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?.plan;
+        if omits && (Plan { omitted: before.omitted.clone(), ..compilation.plan.clone() }) == before {
             let parts = context_parts(&live);
             let near = closest(&part, parts.iter().map(|one| one.id.as_str()));
             let help = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));

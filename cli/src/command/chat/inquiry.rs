@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::export::ExportTarget;
 use super::json::ChatResponse;
-use super::replan::{PlanRequest, recompile};
+use super::replan::compile_current;
 use super::requests::RequestHandler;
 use crate::command::why;
 use crate::present::event::event_view;
@@ -121,11 +121,11 @@ impl RequestHandler {
 
     async fn describe_plan(&self) -> Result<String, String> {
         let live = self.control.started_state().await;
-        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let (compilation, is_current) = compile_current(&self.spaces, &live)?;
         let world = self.spaces.open().map_err(|error| error.to_string())?;
         let summary = PlanSummary::new(&world, None, &compilation).map_err(|error| error.to_string())?;
         let mut text = render::text::render(&compilation, &summary).trim_end().to_owned();
-        if compilation.plan_id != live.state.plan_id {
+        if !is_current {
             text.push_str(
                 "\nthe session still uses its previous plan, because the files have changed: \
                  /reload switches to the plan above",
@@ -137,7 +137,7 @@ impl RequestHandler {
     /// Returns the plan of the session, in the format of `rye plan --format json`.
     pub(super) async fn plan_report(&self) -> Result<Value, String> {
         let live = self.control.started_state().await;
-        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let (compilation, _) = compile_current(&self.spaces, &live)?;
         let world = self.spaces.open().map_err(|error| error.to_string())?;
         let summary = PlanSummary::new(&world, None, &compilation).map_err(|error| error.to_string())?;
         let report = render::json::render(&compilation, Vec::new()).with_summary(summary);
@@ -152,7 +152,7 @@ impl RequestHandler {
 
     async fn why(&self, thing: &str) -> Result<String, String> {
         let live = self.control.started_state().await;
-        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
+        let (compilation, _) = compile_current(&self.spaces, &live)?;
         let world = self.spaces.open().map_err(|error| error.to_string())?;
         why::explain_in_plan(&world, &compilation, thing)
     }

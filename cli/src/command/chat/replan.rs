@@ -5,7 +5,7 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{Plan, PlanLimits, PlanMode, PlannedModel};
-use rye_compiler::report::diff::{DiffSide, diff_trees};
+use rye_compiler::report::diff::{ChangeArea, DiffSide, Direction, diff_trees};
 use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
 use rye_compiler::semantics::money::Nanos;
@@ -73,6 +73,16 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
         PlanRequest::Omit(parts) => compile_with_model(spaces, plan, plan.limits, parts),
         PlanRequest::Same => compile_with_model(spaces, plan, plan.limits, &plan.omitted),
     }
+}
+
+/// Compiles the plan of a session from the current files. The second value is true if the files lead to the plan of the
+/// session.
+pub fn compile_current(spaces: &Spaces, live: &LiveState) -> Result<(Compilation, bool), String> {
+    let world = spaces.open().map_err(|error| error.to_string())?;
+    if let Some(compilation) = compile_session(&world, live) {
+        return Ok((compilation, true));
+    }
+    recompile(spaces, &live.plan, &PlanRequest::Same).map(|compilation| (compilation, false))
 }
 
 /// Compiles the directive of a plan again with the plan's model.
@@ -197,6 +207,7 @@ fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
         let mut compilation = compile(world, &request).value?;
         compilation.plan.limits = plan.limits;
         compilation.plan.session_limits = plan.session_limits;
+        compilation.plan.model.requested.clone_from(&plan.model.requested);
         compilation.plan_id = compilation.plan.id().ok()?;
         (compilation.plan_id == live.state.plan_id).then_some(compilation)
     })
@@ -209,6 +220,8 @@ fn compare_sides(
     let sides = [DiffSide { world: old, compilation: before }, DiffSide { world: new, compilation: after }];
     let [old, new] = sides;
     let mut diff = diff_trees(Some(old), Some(new)).ok()?;
+    // A file whose change affects only the id of the plan does not matter to the user's decision.
+    diff.changes.retain(|change| change.area != ChangeArea::File || change.direction != Direction::Neutral);
     for started in &mut diff.starts {
         // For directives that can be started, only changes that may widen permissions matter to the user's decision.
         started.parts.clear();

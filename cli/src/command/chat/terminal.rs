@@ -98,6 +98,8 @@ pub struct ChatTerminal {
     completer: Completer,
     overlay: Option<Overlay>,
     request: Option<OpenRequest>,
+    /// True if the user interrupted the prompt while the request was open.
+    is_request_interrupted: bool,
     refusal: Option<RefusalMessage>,
     thoughts: Thoughts,
     commands: TypedCommands,
@@ -178,6 +180,7 @@ impl ChatTerminal {
             completer: Completer::new(session.requests.spaces.clone()),
             overlay: None,
             request: None,
+            is_request_interrupted: false,
             refusal: None,
             thoughts: Thoughts::default(),
             commands: TypedCommands::start(Arc::clone(&session.requests)),
@@ -401,7 +404,9 @@ impl ChatTerminal {
             RendererMessage::QuestionClosed(note) => {
                 self.request = None;
                 self.end_refusal();
-                if let Some(note) = note {
+                // The user knows why the request needs no answer any more.
+                let is_interrupted = std::mem::take(&mut self.is_request_interrupted);
+                if let Some(note) = note.filter(|_| !is_interrupted) {
                     self.note(&note);
                 }
             }

@@ -4,6 +4,7 @@ mod call;
 mod cost;
 mod graph;
 mod interface;
+mod manifest;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use crate::hook::{PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::source::SourceReport;
-use crate::plan::{ContextFileRead, DroppedTool, ManifestEntry, Origin, PaletteTool, PlannedModel};
+use crate::plan::{DroppedTool, Origin, PaletteTool, PlannedModel};
 use crate::report::continuation::ContinuationItem;
 use crate::report::provenance::{self, DerivationStep, Omission};
 use crate::report::summary::PlanSummary;
@@ -366,7 +367,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
             &plan.cache_map(&compilation.origins, &system, &first),
         ),
         absent: provenance::list_omissions(compilation).iter().map(report_absent).collect(),
-        manifest: plan.manifest.iter().map(read).chain(plan.context_files.iter().map(context_read)).collect(),
+        manifest: manifest::reads(plan),
         system: report_message(compilation, system),
         first_message: first_message(compilation, first),
         continued: report_message(compilation, continued),
@@ -575,24 +576,6 @@ fn report_absent(absent: &Omission) -> AbsentReport {
         text: absent.text.clone(),
         tokens: absent.tokens,
         source: absent.place.as_ref().map(SourceReport::from),
-    }
-}
-
-fn read(read: &ManifestEntry) -> ReadReport {
-    ReadReport {
-        kind: read.kind.as_str().to_owned(),
-        id: read.id.clone(),
-        space: read.space.map(|space| space.as_str().to_owned()),
-        sha256: read.sha256.clone(),
-    }
-}
-
-fn context_read(read: &ContextFileRead) -> ReadReport {
-    ReadReport {
-        kind: "context".to_owned(),
-        id: read.path.clone(),
-        space: Some(read.space.as_str().to_owned()),
-        sha256: Some(read.sha256.clone()),
     }
 }
 

@@ -137,7 +137,10 @@ impl ChatTerminal {
             Some(answer) => {
                 self.session.answers.send(answer.to_owned()).ok();
             }
-            None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => self.interrupt(),
+            None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => {
+                self.is_request_interrupted = true;
+                self.interrupt();
+            }
             None => {}
         }
         true

@@ -1,20 +1,44 @@
 //! Submission of the text in the editor: as a command, or as a message with the images that it names.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rye_engine::event::{Delivery, UserInput};
+use rye_engine::session_tree::SessionThread;
 use serde_json::Value;
 
 use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::clipboard_image::{image_words, paste_image};
 use crate::command::chat::commands::{TypedText, response_note};
 use crate::command::chat::json::ChatResponse;
+use crate::command::chat::overlay::{Entry, Overlay, Replaced};
+use crate::present::format_date;
 
 /// A message whose images are read and stored before it is submitted.
 #[derive(Debug)]
 pub(super) struct PendingMessage {
     text: String,
     delivery: Delivery,
+}
+
+/// Returns the command that opens each closed session, newest first.
+fn session_entries(data: &Value) -> Vec<Entry> {
+    let entry = |session: &Value| {
+        let thread = session.get("thread_id")?.as_str()?;
+        let updated = session.get("updated_at").and_then(Value::as_i64).map(format_date).unwrap_or_default();
+        let title = session.get("title").and_then(Value::as_str).unwrap_or("no prompt");
+        Some(Entry { text: format!("/resume {thread} "), note: format!("{updated}  {title}") })
+    };
+    data.as_array().into_iter().flatten().filter_map(entry).collect()
+}
+
+/// Returns the command that goes back to each prompt, the last prompt first. Of several prompts with one number, the
+/// last is listed, as `/fork` selects it.
+fn prompt_entries(data: &Value) -> Vec<Entry> {
+    let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
+    let prompts = threads.into_iter().flat_map(|thread| thread.prompts);
+    let last: BTreeMap<u64, String> = prompts.map(|prompt| (prompt.number, prompt.text)).collect();
+    last.into_iter().rev().map(|(number, note)| Entry { text: format!("/fork {number} "), note }).collect()
 }
 
 impl ChatTerminal {
@@ -92,6 +116,19 @@ impl ChatTerminal {
         }
     }
 
+    /// Opens a list of the closed sessions or of the prompts, whose entries are commands. Prints the prompts too, because
+    /// their threads are not in the list. Returns true if the list replaces the printed answer.
+    fn offer_list(&mut self, response: &ChatResponse) -> bool {
+        let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
+        let entries = match response.command {
+            Some("resume") => session_entries(data),
+            Some("tree") => prompt_entries(data),
+            Some(_) | None => return false,
+        };
+        self.overlay = Overlay::open(entries, Replaced::Text);
+        self.overlay.is_some() && response.command == Some("resume")
+    }
+
     /// Prints the response to a typed command.
     pub(super) fn print_response(&mut self, response: &ChatResponse) {
         self.is_dirty = true;
@@ -105,6 +142,8 @@ impl ChatTerminal {
             self.copy(text);
         } else if let (Some(data), Some(prompt)) = (data, preview) {
             self.ask_rewind(data, prompt);
+        } else if self.offer_list(response) {
+            self.hint = Some("Enter takes the selected command, Esc closes the list");
         } else if let Some(note) = response_note(response) {
             self.note(&note);
         }
