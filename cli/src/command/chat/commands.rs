@@ -381,7 +381,7 @@ mod tests {
             let TypedText::Request(verb) = TypedText::parse(line) else { panic!("{line}") };
             assert_eq!(verb.name(), name, "{line}");
         }
-        for line in ["hello", "/review a", "/etc/passwd", "//model", " /model x", "!", "!!", "/ help"] {
+        for line in ["hello", "/review a", "/etc/passwd", "//model", " /model x", " !", "/ help"] {
             assert!(matches!(TypedText::parse(line), TypedText::Message(_)), "{line}");
         }
         for line in [
