@@ -5,8 +5,9 @@ pub mod diagnostic;
 pub mod github;
 pub mod sarif;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use anstream::ColorChoice;
 use anstyle::{AnsiColor, Style};
@@ -71,7 +72,10 @@ impl Printer {
     /// Prints a line of the result to stdout.
     #[expect(clippy::unused_self, reason = "every command prints through its report")]
     pub fn line(&self, text: &str) -> Result<(), CommandError> {
-        Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+        let out = anstream::stdout();
+        let is_terminal = io::stdout().is_terminal();
+        let text = if is_terminal { mask_controls(text) } else { Cow::Borrowed(text) };
+        Ok(writeln!(out.lock(), "{text}")?)
     }
 
     /// Prints the result as text, folded to the terminal's width.
@@ -85,7 +89,7 @@ impl Printer {
     /// Prints a whole result as JSON on one line to stdout.
     pub fn json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string(value).map_err(std::io::Error::other)?;
-        self.line(&text)
+        self.line(&escape_json_controls(&text))
     }
 
     pub fn set_log(&mut self, has_log: bool) {
@@ -106,14 +110,14 @@ impl Printer {
     pub fn note(&self, text: &str) {
         if !self.quiet {
             let text = if self.format == Format::Human { wrap::fold_for_stderr(text) } else { text.to_owned() };
-            writeln!(anstream::stderr().lock(), "{text}").ok();
+            writeln!(anstream::stderr().lock(), "{}", mask_controls(&text)).ok();
         }
     }
 
     /// Prints a message to stderr if `-v` is set.
     pub fn detail(&self, text: &str) {
         if self.verbose > 0 {
-            writeln!(anstream::stderr().lock(), "{text}").ok();
+            writeln!(anstream::stderr().lock(), "{}", mask_controls(text)).ok();
         }
     }
 
@@ -230,7 +234,7 @@ pub fn print_failure_json(failure: &CommandError) -> Exit {
     let (message, help) = (failure.message.clone(), failure.help.clone());
     let output = ErrorOutput { error: ErrorDetail { code: code.to_owned(), message, help } };
     if let Ok(error) = serde_json::to_string(&output) {
-        writeln!(anstream::stdout().lock(), "{error}").ok();
+        writeln!(anstream::stdout().lock(), "{}", escape_json_controls(&error)).ok();
     }
     failure.exit
 }
@@ -255,9 +259,69 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_terminal_control(c) { '\u{FFFD}' } else { c }).collect()
 }
 
+/// Returns a text that the program prints with styles: every control character of a terminal becomes U+FFFD, except in
+/// the escape sequences of colors and styles. All messages of a command pass here, so that a text of a file that was
+/// not made [`printable`] can at most change colors.
+pub fn mask_controls(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_terminal_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style = style_length(rest);
+        let (part, after) = rest.split_at(if style == 0 { c.len_utf8() } else { style });
+        shown.push_str(if style == 0 && is_terminal_control(c) { "\u{FFFD}" } else { part });
+        rest = after;
+    }
+    Cow::Owned(shown)
+}
+
+/// Returns the length of the escape sequence of a color or a style (SGR) that a text starts with; 0 if there is none.
+fn style_length(text: &str) -> usize {
+    let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
+    let after = parameters.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | ':'));
+    if after.starts_with('m') { text.len() - after.len() + 1 } else { 0 }
+}
+
+/// Escapes the characters of a JSON text that control a terminal and that JSON allows in a string. The text has the
+/// same value.
+pub fn escape_json_controls(json: &str) -> Cow<'_, str> {
+    // Line ends of an indented text are no part of a string.
+    let is_escaped = |c: char| !c.is_ascii() && is_terminal_control(c);
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let escape = |c: char| if is_escaped(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(json.chars().map(escape).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_keep_styles_and_lose_other_controls() {
+        for (text, shown) in [
+            ("plain\n\ttext", "plain\n\ttext"),
+            ("\x1b[1mbold\x1b[0m \x1b[38;5;1mred\x1b[m", "\x1b[1mbold\x1b[0m \x1b[38;5;1mred\x1b[m"),
+            ("\x1b[2Jx", "\u{fffd}[2Jx"),
+            ("\x1b]52;c;QUJD\x07", "\u{fffd}]52;c;QUJD\u{fffd}"),
+            ("\u{9b}2J\u{202e}gnp\x1b", "\u{fffd}2J\u{fffd}gnp\u{fffd}"),
+            ("\x1b[1", "\u{fffd}[1"),
+        ] {
+            assert_eq!(mask_controls(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn controls_in_json_are_escaped_and_keep_their_value() {
+        let text = "\u{9b}2J\u{202e}ä\u{7f}";
+        let json = serde_json::to_string(text).unwrap_or_default();
+        let escaped = escape_json_controls(&json);
+        assert!(escaped.contains(r"\u009b2J\u202eä"), "{escaped}");
+        assert_eq!(serde_json::from_str::<String>(&escaped).ok().as_deref(), Some(text));
+    }
 
     #[test]
     fn explain_hint_lists_up_to_five_codes() {

@@ -88,8 +88,12 @@ impl Spaces {
 
     /// Returns these folders as a [`Project`] of the library `rye`.
     pub fn library_project(&self) -> Project {
-        let user_root = if self.own { Some(self.project.clone()) } else { user_root() };
-        Project::at(self.project.clone(), user_root).with_shipped_files(example_subjects)
+        Project::at(self.project.clone(), self.user_root()).with_shipped_files(example_subjects)
+    }
+
+    /// Returns the folder that contains the user's `.ai/`, or would contain it.
+    pub fn user_root(&self) -> Option<PathBuf> {
+        if self.own { Some(self.project.clone()) } else { user_root() }
     }
 }
 

@@ -50,6 +50,33 @@ fn client_answers_approvals() {
 }
 
 #[test]
+fn empty_list_of_capabilities_offers_no_tool() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ text: One. }]");
+    let preview = client.ask(json!({"type": "preview", "message": "x", "with": []}));
+    assert_eq!(preview["success"], true, "{preview}");
+    client.ask(json!({"type": "prompt", "message": "x", "with": []}));
+    let started = client.event("prompt_started");
+    assert_eq!(started["event"]["grants"], json!([]), "{started}");
+    client.event("prompt_ended");
+    client.end();
+}
+
+#[test]
+fn refusal_before_the_end_of_the_input_overtakes_the_policy() {
+    let place = TestProject::own();
+    let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    let asked = client.event("approval_asked");
+    let answer = client.ask(json!({"type": "answer", "question": asked["seq"], "approve": false}));
+    assert_eq!(answer["success"], true, "{answer}");
+    let seen = client.end();
+    let results: Vec<&Value> = seen.iter().filter(|line| line["event"]["type"] == "tool_call_result").collect();
+    assert_eq!(results.len(), 1, "{seen:?}");
+    assert_eq!(results[0]["event"]["why"]["kind"], "unapproved", "{seen:?}");
+}
+
+#[test]
 fn end_of_the_input_answers_approvals_by_the_policy() {
     let place = TestProject::own();
     let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));

@@ -175,8 +175,9 @@ fn draft_and_history_come_back() {
     terminal.press("half a thou");
     terminal.press("ght");
     let draft = || {
-        let folder = place.project().join(".ai/state/chat");
-        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let folder = place.user().join(".ai/state/chat");
+        let projects = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = projects.flat_map(|project| std::fs::read_dir(project.path()).into_iter().flatten().flatten());
         files
             .filter(|file| file.path().extension().is_some_and(|end| end == "draft"))
             .find_map(|file| std::fs::read_to_string(file.path()).ok())
@@ -272,6 +273,30 @@ fn plain_mode_only_appends() {
             .skip(1)
             .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
         assert!(motions.all(|rest| rest.starts_with('m')), "{written:?}");
+    }
+}
+
+#[test]
+fn texts_of_files_send_no_controls_to_a_plain_terminal() {
+    let place = project("{ text: Bye. }");
+    let hostile = r"D\x9b2J\x9b31mRED \e[2J \e]52;c;QUJD\x07 \u202egnp.exe";
+    place.write(".ai/skills/x/SKILL.md", &format!("---\nname: x\ndescription: \"{hostile}\"\n---\nText.\n"));
+    place.write(
+        ".ai/prompts/pp.md",
+        &format!("---\ndescription: \"{hostile}\"\nargument-hint: \"{hostile}\"\n---\nText.\n"),
+    );
+    let mut terminal = PtyTerminal::start(&place, (200, 60), &[&ARGS[..], &["--plain"]].concat(), &[]);
+    terminal.wait_for("thread talk-");
+    for (lines, command) in ["/help", "/help all", "/skills", "/help pp", "/help skill:x"].iter().enumerate() {
+        terminal.press(&format!("{command}\n"));
+        terminal.wait_until(command, |rows| rows.iter().filter(|row| row.contains("\u{fffd}gnp.exe")).count() > lines);
+    }
+    terminal.press("/exit\n");
+    let (code, rows, bytes) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    let written = String::from_utf8_lossy(&bytes);
+    for forbidden in ["\x1b[2J", "\x1b]", "\u{7}", "\u{9b}", "\u{202e}"] {
+        assert!(!written.contains(forbidden), "{forbidden:?} in {written:?}");
     }
 }
 

@@ -377,7 +377,7 @@ impl FrontEnd for LibraryFrontEnd {
                 self.submit(text, PromptBounds { spend: Some(100_000_000), ..PromptBounds::default() });
             }
             ChatStep::With(pattern, text) => {
-                self.submit(text, PromptBounds { with: vec![pattern.to_owned()], ..PromptBounds::default() });
+                self.submit(text, PromptBounds { with: Some(vec![pattern.to_owned()]), ..PromptBounds::default() });
             }
             ChatStep::Mode(mode) => self.session.send(ControlMessage::Mode { mode }),
             ChatStep::Shell(command, excluded) => self.session.run_command(command, excluded),

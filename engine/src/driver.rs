@@ -289,7 +289,12 @@ async fn perform(
         tokio::select! {
             done = resolve(&mut single), if single.is_some() => {
                 single = None;
-                thread.record_signal(done?);
+                let done = done?;
+                // Answers that were sent before the handler of the request answered are the first answers.
+                if matches!(done.fact, Fact::Answered(_)) {
+                    record_waiting(thread, driver, control, settled);
+                }
+                thread.record_signal(done);
             }
             Some(done) = running.join_next() => {
                 thread.record_signal(done??);
@@ -375,6 +380,19 @@ async fn record_and_check_interrupt(
         InterruptPolicy::Killed => message == Some(ControlMessage::Kill) || thread.state.is_interrupted(),
         InterruptPolicy::Done => false,
     })
+}
+
+/// Records the inputs that have already arrived. An answer to an approval request is recorded only if the request is
+/// still open, so the messages among the inputs precede it.
+fn record_waiting(
+    thread: &mut DrivenThread,
+    driver: &Arc<dyn Driver>,
+    control: &mut ControlReceiver,
+    settled: &mut Vec<String>,
+) {
+    while let Some(post) = control.try_next() {
+        settled.extend(record_incoming(thread, driver, post));
+    }
 }
 
 /// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use rye_compiler::plan::hex;
 use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::ItemKind;
-use sha2::{Digest, Sha256};
 
+use crate::user_space::project_folder_name;
 pub use record::{TrustEntry, TrustRecord};
 
 /// Folder of the trust records, below `.ai/` of the user space.
@@ -64,8 +63,7 @@ impl Trust {
     /// Creates the trust of a user in a project. Both paths are roots, the folders that contain `.ai`. `shipped` are
     /// files compiled into this program, which the user trusts by running it.
     pub fn recorded(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
-        let name = hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
-        let name = name.get(..32).unwrap_or(&name);
+        let name = project_folder_name(project);
         let path = user.join(".ai").join(RECORD_FOLDER).join(format!("{name}.json"));
         Self::Recorded(TrustFile { path, project: project.to_path_buf(), shipped })
     }

@@ -8,6 +8,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rye_compiler::plan::hex;
+use sha2::{Digest, Sha256};
+
 pub use protected::{ProtectedFiles, protected_files};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.
@@ -16,6 +19,8 @@ const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];
 const ROOT_VARIABLES: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
 /// The file that lists the accounts of this machine and their home folders.
 const ACCOUNTS: &str = "/etc/passwd";
+/// Length of [`project_folder_name`]: 128 bits of the hash.
+const PROJECT_NAME_CHARS: usize = 32;
 /// Maximum number of files read in one secret folder.
 const MAX_FILES: usize = 10_000;
 
@@ -87,6 +92,13 @@ pub fn file_identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
         }
     }
     found
+}
+
+/// Returns the name of the files or folders that the user space holds for a project: a hash of the project's path.
+pub fn project_folder_name(project: &Path) -> String {
+    let mut name = hex(&Sha256::digest(project.as_os_str().as_encoded_bytes()));
+    name.truncate(PROJECT_NAME_CHARS);
+    name
 }
 
 fn path_variable(name: &str) -> Option<PathBuf> {

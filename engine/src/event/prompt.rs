@@ -31,9 +31,9 @@ pub struct PromptBounds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spend: Option<u64>,
     /// Capability patterns: the prompt may use a capability of the session only if one of the patterns matches it.
-    /// Empty for all capabilities.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub with: Vec<String>,
+    /// `None` for all capabilities; an empty list for no capability.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<Vec<String>>,
 }
 
 impl PromptBounds {

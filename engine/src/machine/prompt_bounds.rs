@@ -28,10 +28,8 @@ pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &
         ChatMode::ReadOnly => Some(read_only_grants(plan, own())),
         ChatMode::Ask | ChatMode::Auto => None,
     };
-    if bounds.with.is_empty() {
-        return of_mode;
-    }
-    Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), &bounds.with).grants)
+    let Some(with) = &bounds.with else { return of_mode };
+    Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), with).grants)
 }
 
 /// Returns the grants whose capabilities have the tier `safe`, without their folders and hosts. Grants to sign are left

@@ -27,14 +27,16 @@ pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String
     let with = rest.strip_prefix("/with").filter(|after| after.is_empty() || after.starts_with(char::is_whitespace));
     if let Some(after) = with {
         rest = after.trim_start();
+        let mut patterns = Vec::new();
         while let Some(pattern) = rest.split_whitespace().next().filter(|word| word.starts_with("rye.")) {
-            bounds.with.push(pattern.to_owned());
+            patterns.push(pattern.to_owned());
             rest = rest.strip_prefix(pattern).unwrap_or_default().trim_start();
         }
-        if bounds.with.is_empty() || rest.is_empty() {
+        if patterns.is_empty() || rest.is_empty() {
             let reason = "/with needs capability patterns and a text: `/with rye.fetch.* explain the build`";
             return Some(Err(reason.to_owned()));
         }
+        bounds.with = Some(patterns);
     }
     (!bounds.is_empty()).then(|| Ok((bounds, rest.to_owned())))
 }
@@ -107,15 +109,13 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
         }
         Some(_) | None => {}
     }
-    if bounds.with.is_empty() {
-        return Ok(());
-    }
+    let Some(with) = &bounds.with else { return Ok(()) };
     let own = live.state.launch.as_ref().and_then(|launch| launch.grants.first()).map_or(&[][..], Vec::as_slice);
     let (mode, grants) = match live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default() {
         ChatMode::ReadOnly => (" in the mode `read-only`", read_only_grants(&live.plan, own)),
         ChatMode::Ask | ChatMode::Auto => ("", own.to_vec()),
     };
-    let narrowed = narrow_grants(&grants, &bounds.with);
+    let narrowed = narrow_grants(&grants, with);
     if let Some((pattern, grant)) = narrowed.overlapping.first() {
         return Err(format!(
             "`{pattern}` matches only a part of the grant `{grant}`, and also capabilities outside it: narrow it"
@@ -140,7 +140,8 @@ mod tests {
     fn bounds_are_split_from_the_text_of_a_prompt() {
         let bounds = |spend: Option<u64>, with: &[&str]| PromptBounds {
             spend,
-            with: with.iter().map(|one| (*one).to_owned()).collect(),
+            with: Some(with.iter().map(|one| (*one).to_owned()).collect())
+                .filter(|with: &Vec<String>| !with.is_empty()),
         };
         for (typed, spend, with, text) in [
             ("$0.20 fix the tests", Some(200_000_000), &[][..], "fix the tests"),

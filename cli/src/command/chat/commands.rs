@@ -150,7 +150,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
                 Ok(ChatVerb::Preview { message, spend, with: bounds.with })
             }
             Some(Err(reason)) => Err(reason),
-            None => Ok(ChatVerb::Preview { message: rest.to_owned(), spend: None, with: Vec::new() }),
+            None => Ok(ChatVerb::Preview { message: rest.to_owned(), spend: None, with: None }),
         },
         "cost" => Ok(ChatVerb::Cost {}),
         "queue" => Ok(ChatVerb::State {}),

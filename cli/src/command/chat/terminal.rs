@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Stdout};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use super::approvals::OpenRequest;
 use super::clipboard_image::dropped_image;
 use super::commands::TypedText;
 use super::editor::Editor;
-use super::history::{Draft, PromptHistory};
+use super::history::{ChatFolder, Draft, PromptHistory};
 use super::leaving::LeftChildren;
 use super::markdown::MarkdownStream;
 use super::overlay::{Completer, Overlay, cut_to_width};
@@ -159,8 +158,9 @@ pub async fn run_terminal(
 impl ChatTerminal {
     fn new(session: TerminalSession, report: &Printer, size: TerminalSize) -> Self {
         let has_color = anstream::AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        let project: PathBuf = session.requests.spaces.project.clone();
-        let draft = Draft::of_session(&project, session.thread.as_str());
+        let spaces = &session.requests.spaces;
+        let folder = ChatFolder::of_project(spaces.user_root().as_deref(), &spaces.project);
+        let draft = Draft::of_session(folder.clone(), session.thread.as_str());
         let mut editor = Editor::new();
         let mut text = session.unsent.join("\n");
         if let Some(saved) = draft.read() {
@@ -175,7 +175,7 @@ impl ChatTerminal {
             activity: Progress::in_viewport(),
             markdown: MarkdownStream::default(),
             editor,
-            history: PromptHistory::read(&project),
+            history: PromptHistory::read(folder),
             draft,
             completer: Completer::new(session.requests.spaces.clone()),
             overlay: None,

@@ -29,7 +29,7 @@ use crate::present::event::{
     EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note, shown_messages,
 };
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
-use crate::report::{Printer, printable};
+use crate::report::{Printer, mask_controls, printable};
 
 mod end;
 
@@ -476,13 +476,13 @@ impl Render for HumanRenderer {
         self.hide_progress();
         self.out.end_line();
         self.flush();
-        writeln!(io_err(), "{text}").ok();
+        writeln!(io_err(), "{}", mask_controls(text)).ok();
     }
 
     fn question(&mut self, text: &str) {
         self.hide_progress();
         self.out.end_line();
-        write!(io_err(), "{text}").ok();
+        write!(io_err(), "{}", mask_controls(text)).ok();
     }
 
     fn stop(&mut self) {

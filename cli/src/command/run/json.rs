@@ -87,7 +87,7 @@ impl Render for JsonRenderer {
     }
 
     fn note(&mut self, text: &str) {
-        writeln!(anstream::stderr().lock(), "{text}").ok();
+        writeln!(anstream::stderr().lock(), "{}", mask_controls(text)).ok();
     }
 
     fn end(&mut self, end: RunEnd) -> Option<io::Error> {

@@ -14,7 +14,7 @@ use super::human::HumanRenderer;
 use super::json::JsonRenderer;
 use super::progress::REPAINT_INTERVAL;
 use crate::options::Format;
-use crate::report::Printer;
+use crate::report::{Printer, mask_controls};
 
 /// A renderer of a run.
 pub trait Render: Send {
@@ -23,7 +23,7 @@ pub trait Render: Send {
     fn note(&mut self, text: &str);
     /// Renders a question, after all output so far. Nothing else is rendered until the question is closed.
     fn question(&mut self, text: &str) {
-        write!(anstream::stderr().lock(), "{text}").ok();
+        write!(anstream::stderr().lock(), "{}", mask_controls(text)).ok();
     }
     /// Records a signal of the user, which stops the run.
     fn stop(&mut self) {}

@@ -17,7 +17,7 @@ use rye_engine::threads::Threads;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::present::format_count;
-use crate::report::Printer;
+use crate::report::{Printer, escape_json_controls};
 use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
@@ -51,6 +51,7 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
     // Typed and generated text may contain keys as well.
     mask_value(&mut value);
     let text = serde_json::to_string_pretty(&value).map_err(std::io::Error::other)?;
+    let text = escape_json_controls(&text);
     match &args.output {
         None => report.line(&text)?,
         Some(file) => {

@@ -14,7 +14,8 @@ use crate::machine::fixture::{SimulatedThread, call, calls, grant, plan, set_set
 use crate::machine::prompt_bounds::prompt_grants;
 
 fn submit(text: &str, spend: Option<u64>, with: &[&str]) -> ControlMessage {
-    let bounds = PromptBounds { spend, with: with.iter().map(|one| (*one).to_owned()).collect() };
+    let with: Vec<String> = with.iter().map(|one| (*one).to_owned()).collect();
+    let bounds = PromptBounds { spend, with: Some(with).filter(|with| !with.is_empty()) };
     let input = UserInput { bounds, ..UserInput::text(text) };
     ControlMessage::Submit { input, delivery: Delivery::Steer }
 }
@@ -34,6 +35,18 @@ fn offered(play: &SimulatedThread, request: usize) -> Vec<String> {
 fn tries_to_write() -> Vec<Result<crate::exchange::Reply, crate::exchange::CallError>> {
     let both = calls(&[call("a_read", json!({})), call("a_write", json!({}))]);
     vec![both.clone(), text("one"), both, text("two")]
+}
+
+#[test]
+fn empty_list_of_capabilities_leaves_a_prompt_none() {
+    let mut play = chat(Vec::new(), &[]);
+    play.plan.capabilities.grants = vec![grant("rye.execute.*")];
+    play.start();
+    let grants = |with| prompt_grants(&play.plan, &play.state, ChatMode::Ask, &PromptBounds { spend: None, with });
+    assert_eq!(grants(Some(Vec::new())), Some(Vec::new()));
+    assert_eq!(grants(None), None);
+    let json = serde_json::to_value(PromptBounds { spend: None, with: Some(Vec::new()) });
+    assert_eq!(json.and_then(serde_json::from_value::<PromptBounds>).ok().and_then(|read| read.with), Some(Vec::new()));
 }
 
 #[test]
@@ -135,10 +148,10 @@ proptest! {
         play.plan.capabilities.grants = own.iter().map(|pattern| grant(pattern)).collect();
         play.start();
         let mode = if read_only { ChatMode::ReadOnly } else { ChatMode::Ask };
-        let bounds = PromptBounds { spend: None, with };
+        let bounds = PromptBounds { spend: None, with: Some(with.clone()) };
         let narrowed = prompt_grants(&play.plan, &play.state, mode, &bounds).unwrap();
         prop_assert!(is_narrower(&narrowed, &play.plan.capabilities.grants));
-        let wanted: Vec<Grant> = bounds.with.iter().map(|pattern| grant(pattern)).collect();
+        let wanted: Vec<Grant> = with.iter().map(|pattern| grant(pattern)).collect();
         prop_assert!(is_narrower(&narrowed, &wanted));
     }
 }

@@ -11,7 +11,7 @@ use super::{Lab, calls, names, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use crate::engine::Engine;
-use crate::event::{Approval, ControlMessage};
+use crate::event::{Approval, ControlMessage, EventBody};
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
 use crate::threads::pending_approval;
@@ -211,6 +211,41 @@ impl ApprovalHandler for SilentApprover {
             std::future::pending().await
         })
     }
+}
+
+/// An approver whose own answer is an approval. Before it answers, a client of the thread refuses the request.
+#[derive(Default)]
+struct OvertakenApprover(std::sync::OnceLock<crate::control::ControlSender>);
+
+impl ApprovalHandler for OvertakenApprover {
+    fn ask<'a>(&'a self, _: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
+        Box::pin(async move {
+            while self.0.get().is_none() {
+                tokio::task::yield_now().await;
+            }
+            let refusal = ControlMessage::Approve { yes: false, question: None };
+            assert!(self.0.get().is_some_and(|control| control.send(refusal)));
+            Approval::Preapproved
+        })
+    }
+}
+
+#[tokio::test]
+async fn refusal_sent_before_the_answer_of_the_policy_is_the_first_answer() {
+    let lab = escalates();
+    let approver = Arc::new(OvertakenApprover::default());
+    let mut options = lab.options();
+    options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
+    let engine = Engine::open(&lab.path(), options).unwrap();
+    let handle = lab.start(&engine, "reader").await;
+    assert!(approver.0.set(handle.control()).is_ok());
+    let id = handle.join().await;
+    let events = engine.threads().transcript(&thread(&id)).unwrap();
+    let answers: Vec<Approval> = events
+        .iter()
+        .filter_map(|event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None })
+        .collect();
+    assert_eq!(answers, [Approval::Refused]);
 }
 
 /// An engine whose approver never answers.
