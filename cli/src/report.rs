@@ -287,7 +287,7 @@ fn style_length(text: &str) -> usize {
 /// Escapes the characters of a JSON text that control a terminal and that JSON allows in a string. The text has the
 /// same value.
 pub fn escape_json_controls(json: &str) -> Cow<'_, str> {
-    // Line ends of an indented text are no part of a string.
+    // Line ends of an indented text are outside of strings.
     let is_escaped = |c: char| !c.is_ascii() && is_terminal_control(c);
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);

@@ -3,7 +3,6 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::io::Read;
 
 use clap::Args;
 use rye_compiler::compile::{CompileRequest, declared_inputs};
@@ -13,6 +12,7 @@ use rye_compiler::plan::FieldType;
 use rye_compiler::semantics::limits::LimitValue;
 use rye_compiler::semantics::value::parse_json;
 use rye_compiler::world::{ItemKind, World};
+use rye_engine::rooted_dir::{read_bounded_text, read_user_file};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
@@ -203,15 +203,17 @@ fn split_name_value<'t>(flag: &str, text: &'t str) -> Result<(&'t str, &'t str),
     Ok((name.trim(), value))
 }
 
+/// Maximum size of the inputs of a run in bytes.
+const MAX_INPUTS_BYTES: u64 = 64 << 20;
+
 /// Reads a JSON object from a file, or from stdin.
 fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
-    let mut text = String::new();
     let read = match from {
-        "-" => std::io::stdin().lock().read_to_string(&mut text),
-        path => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+        "-" => read_bounded_text(&mut std::io::stdin().lock(), MAX_INPUTS_BYTES),
+        path => read_user_file(path.as_ref(), MAX_INPUTS_BYTES),
     };
     let place = if from == "-" { "stdin" } else { from };
-    read.map_err(|error| {
+    let text = read.map_err(|error| {
         let failure = CommandError::usage(format!("the inputs in `{place}` cannot be read: {error}"));
         if place.contains('=') {
             failure.with_help(format!("`--inputs` names a file; for one input, write `--input {place}`"))

@@ -39,9 +39,23 @@ fn client_answers_approvals() {
         let asked = client.event("approval_asked");
         let state = client.ask(json!({"type": "state"}));
         assert_eq!(state["data"]["question"]["question"], asked["seq"], "{state}");
-        // An answer whose number matches no open request has no effect.
-        client.ask(json!({"type": "answer", "question": 100_000, "approve": true}));
-        client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
+        let (no, seq) = (!approve, asked["seq"].clone());
+        for (request, error) in [
+            (json!({"type": "answer", "question": 100_000, "approve": no}), "request 100000"),
+            (json!({"type": "answer", "question": seq, "approve": no, "thread": "talk-1"}), "`talk-1`"),
+            (json!({"type": "retract", "input": "x"}), "no message `x`"),
+            (json!({"type": "raise", "limit": "depth", "value": 9}), "not `depth`"),
+            (json!({"type": "raise", "limit": "nosuch", "value": 9}), "not `nosuch`"),
+            (json!({"type": "raise", "limit": "turns", "value": 1}), "does not raise `turns`"),
+        ] {
+            let response = client.ask(request);
+            assert_eq!(response["success"], false, "{response}");
+            assert!(response["error"].as_str().unwrap().contains(error), "{response}");
+        }
+        let answer = client.ask(json!({"type": "answer", "question": seq, "approve": approve}));
+        assert_eq!(answer["success"], true, "{answer}");
+        let late = client.ask(json!({"type": "answer", "question": seq, "approve": no}));
+        assert_eq!(late["success"], false, "{late}");
         let result = client.event("tool_call_result");
         assert_eq!(result["event"]["why"]["kind"], expected, "{result}");
         client.event("prompt_ended");
@@ -74,6 +88,21 @@ fn refusal_before_the_end_of_the_input_overtakes_the_policy() {
     let results: Vec<&Value> = seen.iter().filter(|line| line["event"]["type"] == "tool_call_result").collect();
     assert_eq!(results.len(), 1, "{seen:?}");
     assert_eq!(results[0]["event"]["why"]["kind"], "unapproved", "{seen:?}");
+}
+
+#[test]
+fn approval_of_a_session_that_was_killed_while_it_asked_fails() {
+    let place = TestProject::own();
+    let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    client.event("approval_asked");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    for args in [&["threads", "approve", "--last"][..], &["threads", "approve", "--last", "--deny"]] {
+        let done = place.rye(args);
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(done.stderr.contains("so no answer has an effect and the call does not run"), "{}", done.stderr);
+    }
 }
 
 #[test]

@@ -279,12 +279,9 @@ fn plain_mode_only_appends() {
 #[test]
 fn texts_of_files_send_no_controls_to_a_plain_terminal() {
     let place = project("{ text: Bye. }");
-    let hostile = r"D\x9b2J\x9b31mRED \e[2J \e]52;c;QUJD\x07 \u202egnp.exe";
-    place.write(".ai/skills/x/SKILL.md", &format!("---\nname: x\ndescription: \"{hostile}\"\n---\nText.\n"));
-    place.write(
-        ".ai/prompts/pp.md",
-        &format!("---\ndescription: \"{hostile}\"\nargument-hint: \"{hostile}\"\n---\nText.\n"),
-    );
+    let text = r"D\x9b2J\x9b31mRED \e[2J \e]52;c;QUJD\x07 \u202egnp.exe";
+    place.write(".ai/skills/x/SKILL.md", &format!("---\nname: x\ndescription: \"{text}\"\n---\nText.\n"));
+    place.write(".ai/prompts/pp.md", &format!("---\ndescription: \"{text}\"\nargument-hint: \"{text}\"\n---\nText.\n"));
     let mut terminal = PtyTerminal::start(&place, (200, 60), &[&ARGS[..], &["--plain"]].concat(), &[]);
     terminal.wait_for("thread talk-");
     for (lines, command) in ["/help", "/help all", "/skills", "/help pp", "/help skill:x"].iter().enumerate() {

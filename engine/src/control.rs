@@ -181,6 +181,12 @@ impl ControlSender {
         self.state().read()
     }
 
+    /// Returns true if this process has sent a message with this id.
+    pub fn has_sent(&self, id: &str) -> bool {
+        let number = id.strip_prefix(&self.owner).and_then(|rest| rest.strip_prefix('.')?.parse::<u64>().ok());
+        number.is_some_and(|number| number < SENT_COUNT.load(Ordering::Relaxed))
+    }
+
     fn next_id(&self) -> String {
         format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed))
     }

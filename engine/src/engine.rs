@@ -350,20 +350,18 @@ impl Engine {
         Ok(crate::thread_count::blocking(move || Ok(image_objects::store_images(&images, &objects)?)).await?)
     }
 
-    /// Sends a control message to a thread of this process, or to the thread that continues it.
+    /// Sends a control message to a thread of this process, or to the thread that continues it. Returns false if no
+    /// such thread runs in this process.
     ///
     /// # Errors
     /// The registry cannot be read.
-    pub async fn send_to_chain(&self, thread: &ThreadId, message: ControlMessage) -> Result<(), EngineError> {
+    pub async fn send_to_chain(&self, thread: &ThreadId, message: ControlMessage) -> Result<bool, EngineError> {
         if self.send_to(thread, &message) {
-            return Ok(());
+            return Ok(true);
         }
         let first = thread.clone();
         let last = self.inner.read_registry(move |registry| last_of_chain(registry, first)).await?;
-        if let Some(last) = last {
-            self.send_to(&last, &message);
-        }
-        Ok(())
+        Ok(last.is_some_and(|last| self.send_to(&last, &message)))
     }
 
     /// Stops one call of a thread of this process. The thread continues with the call's error.

@@ -21,8 +21,8 @@ pub(crate) mod state_store;
 mod step;
 mod walk;
 
-pub use apply::apply;
 pub(crate) use apply::limit_mut;
+pub use apply::{apply, raised_limit};
 pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::{estimate_tokens, message_tokens, thread_position};

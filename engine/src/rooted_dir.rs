@@ -10,6 +10,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt, Permissions};
 use rustix::fs::OFlags;
 
+use crate::tool::confine::{PathAccess, path_access};
+
+/// The folders with the open files of this process.
+const OPEN_FILES: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
+
 /// A folder and everything below it.
 #[derive(Debug)]
 pub struct RootedDir(Dir);
@@ -100,6 +105,16 @@ impl RootedDir {
         self.0.remove_file(path)
     }
 
+    /// Checks that no folder of the path is a link.
+    fn check_no_link(&self, path: &Path) -> io::Result<()> {
+        for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+            if self.0.symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink()) {
+                return Err(other(&format!("`{}` is a link", folder.display())));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the permissions of the regular file with this name; `None` if there is none.
     fn permissions(&self, path: &Path) -> io::Result<Option<Permissions>> {
         match self.0.symlink_metadata(path) {
@@ -151,6 +166,78 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or_else(|| other("the path has no file name"))?;
     RootedDir::open(folder)?.replace(Path::new(name), bytes)
+}
+
+/// Creates a file that the user named in a command of a session, and its missing parent folders. `path` is relative to
+/// the project. In the project, whose contents are untrusted, the file is not created through a link; elsewhere, the
+/// links of its folders are followed.
+///
+/// # Errors
+/// The name exists, a link leads elsewhere, or rye or git would read the file as settings or run it: such a file is
+/// below `.ai`, `.git` or another protected name.
+pub fn create_user_file(project: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = without_parent_parts(&project.join(path));
+    if let Ok(within) = path.strip_prefix(project) {
+        check_ordinary(within)?;
+        let root = RootedDir::open(project)?;
+        root.check_no_link(within)?;
+        return root.create(within, bytes);
+    }
+    let name = path.file_name().ok_or_else(|| other("the path has no file name"))?;
+    let folder = path.parent().unwrap_or(Path::new("/")).canonicalize()?;
+    check_ordinary(&folder.join(name))?;
+    RootedDir::open(&folder)?.create(Path::new(name), bytes)
+}
+
+/// Removes `.` and `..` from an absolute path, without following links.
+fn without_parent_parts(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    plain
+}
+
+fn check_ordinary(path: &Path) -> io::Result<()> {
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_)));
+    let names: Vec<OsString> = names.map(|part| part.as_os_str().to_owned()).collect();
+    if path_access(&names) == PathAccess::Ordinary {
+        return Ok(());
+    }
+    Err(other("rye or git could use a file at this place; name a file outside of `.ai`, `.git` and `.env*`"))
+}
+
+/// Reads a whole text file that the user named. An open file of this process (`/dev/stdin`, `/dev/fd/N`), as the shell
+/// passes it for `<(COMMAND)`, is read until its end.
+///
+/// # Errors
+/// The file cannot be read, is longer than `most` bytes or not UTF-8. Any other pipe or device is refused without
+/// waiting, because the name can belong to an untrusted repository.
+pub fn read_user_file(path: &Path, most: u64) -> io::Result<String> {
+    let is_open_file = path == Path::new("/dev/stdin") || OPEN_FILES.iter().any(|folder| path.starts_with(folder));
+    if !is_open_file && !std::fs::metadata(path)?.is_file() {
+        return Err(other("it is not a regular file"));
+    }
+    read_bounded_text(&mut std::fs::File::open(path)?, most)
+}
+
+/// Reads a text to its end.
+///
+/// # Errors
+/// The text cannot be read, is longer than `most` bytes or not UTF-8.
+pub fn read_bounded_text(input: &mut dyn Read, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    input.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(other(&format!("it has more than {most} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
 /// Writes a file below a folder without leaving the folder or writing through a link.
@@ -219,6 +306,64 @@ mod tests {
         within.remove(Path::new("link")).unwrap();
         assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "mine");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn named_file_of_a_session_is_not_created_through_a_link_or_where_it_would_run() {
+        let (base, root, outside) = linked_folders();
+        let root = root.canonicalize().unwrap();
+        fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        symlink(root.join("plain"), root.join("inner")).unwrap();
+        fs::create_dir(root.join("plain")).unwrap();
+        symlink(root.join(".git/hooks"), base.path().join("hooks")).unwrap();
+        let through = root.join("folder/x.md");
+        for path in [
+            "folder/x.md",
+            "inner/x.md",
+            "plain/../folder/x.md",
+            "../project/folder/x.md",
+            through.to_str().unwrap(),
+            "link",
+            ".git/hooks/x.md",
+            "sub/.GIT/hooks/x.md",
+            ".ai/directives/evil.md",
+            "sub/.ai/state/x.md",
+            ".env.md",
+            "../hooks/x.md",
+            "../outside/file",
+        ] {
+            assert!(create_user_file(&root, Path::new(path), b"x").is_err(), "{path}");
+        }
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        for path in ["new/x.md", "plain/x.md", "../outside/x.md", ".ai/data/x.md"] {
+            create_user_file(&root, Path::new(path), b"x").unwrap();
+            assert_eq!(fs::read(root.join(path)).unwrap(), b"x", "{path}");
+        }
+    }
+
+    #[test]
+    fn named_file_without_an_end_is_refused_and_an_open_pipe_is_read() {
+        use std::os::fd::AsRawFd;
+
+        let base = tempfile::tempdir().unwrap();
+        let (pipe, device, file) = (base.path().join("pipe"), base.path().join("device"), base.path().join("file"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        symlink("/dev/zero", &device).unwrap();
+        for path in [&pipe, &device, Path::new("/dev/zero"), base.path()] {
+            assert!(read_user_file(path, 100).unwrap_err().to_string().contains("not a regular file"), "{path:?}");
+        }
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_user_file(&file, 5).unwrap(), "12345");
+        assert!(read_user_file(&file, 4).unwrap_err().to_string().contains("more than 4 bytes"));
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"input").unwrap();
+        drop(writer);
+        let open = format!("/dev/fd/{}", reader.as_raw_fd());
+        assert_eq!(read_user_file(Path::new(&open), 5).unwrap(), "input");
+        let zeros = fs::File::open("/dev/zero").unwrap();
+        let open = format!("/dev/fd/{}", zeros.as_raw_fd());
+        assert!(read_user_file(Path::new(&open), 100).unwrap_err().to_string().contains("more than 100 bytes"));
     }
 
     #[test]

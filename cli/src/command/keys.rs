@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use rye_engine::keys::{KeyError, KeyFolder};
+use rye_engine::rooted_dir::read_user_file;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,6 +13,9 @@ use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::Printer;
 use crate::workspace;
+
+/// Maximum size of a file with a public key in bytes.
+const MAX_KEY_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Args)]
 pub struct KeysArgs {
@@ -68,7 +72,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
         }
         KeysCommand::List => {}
         KeysCommand::Trust { file } => {
-            let pem = std::fs::read_to_string(file)
+            let pem = read_user_file(file, MAX_KEY_BYTES)
                 .map_err(|error| CommandError::usage(format!("`{}` cannot be read: {error}", file.display())))?;
             let key_id = keys.trust(&pem)?;
             report.note(&format!("trusted the key {key_id}"));

@@ -525,13 +525,27 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
 /// Raises a limit, at most to the parent's limit; a lower value changes nothing. Returns true if the limit is higher
 /// than before.
 fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
+    let Some(raised) = raised_limit(state, name, value) else { return false };
+    if let Some(limit) = limit_mut(&mut state.limits, name) {
+        *limit = raised;
+    }
+    if state.chat.is_none()
+        && let Some(of_thread) = limit_mut(&mut state.thread_limits, name)
+    {
+        *of_thread = (*of_thread).max(raised);
+    }
+    true
+}
+
+/// Returns the limit after a raise to `value`, at most the parent's limit; `None` if the raise changes nothing. In a
+/// chat, the limit of the prompt is raised, at most to the remaining limit of the session.
+pub fn raised_limit(state: &ThreadState, name: &str, value: u64) -> Option<u64> {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);
     if let Some(chat) = &state.chat {
         if name == "spend" && chat.current.is_some_and(|current| current.is_capped) {
-            return false;
+            return None;
         }
-        // The limit of the prompt is raised, at most to the remaining limit of the session.
         let before = chat.current.map_or_else(Default::default, |current| current.cost_before);
         let used = match name {
             "turns" => before.turns,
@@ -539,22 +553,16 @@ fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
             "spend" => before.spend,
             _ => 0,
         };
-        let most = limit_mut(&mut state.thread_limits, name).map_or(0, |limit| *limit);
-        let Some(limit) = limit_mut(&mut state.limits, name) else { return false };
+        let most = limit_of(state.thread_limits, name)?;
         let raised = used.saturating_add(value).min(most);
-        let lifts = raised > *limit;
-        *limit = (*limit).max(raised);
-        return lifts;
+        return (raised > limit_of(state.limits, name)?).then_some(raised);
     }
-    let Some(limit) = limit_mut(&mut state.limits, name) else { return false };
-    let lifts = value.min(most) > *limit;
-    if lifts {
-        *limit = value.min(most);
-        if let Some(of_thread) = limit_mut(&mut state.thread_limits, name) {
-            *of_thread = (*of_thread).max(value.min(most));
-        }
-    }
-    lifts
+    let raised = value.min(most);
+    (raised > limit_of(state.limits, name)?).then_some(raised)
+}
+
+fn limit_of(mut limits: PlanLimits, name: &str) -> Option<u64> {
+    limit_mut(&mut limits, name).map(|limit| *limit)
 }
 
 pub(crate) fn limit_mut<'a>(limits: &'a mut PlanLimits, name: &str) -> Option<&'a mut u64> {

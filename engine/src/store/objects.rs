@@ -85,7 +85,7 @@ impl Objects {
         let mut fresh = Vec::new();
         for contents in contents {
             let id = ObjectId::of(contents);
-            if !self.has(&id)? && !fresh.contains(&id) {
+            if !fresh.contains(&id) && !self.holds(&id, contents)? {
                 self.write(&id, contents)?;
                 fresh.push(id.clone());
             }
@@ -117,6 +117,12 @@ impl Objects {
             return Err(StoreError::Altered { path, reason: "the contents do not match the hash".to_string() });
         }
         Ok(contents)
+    }
+
+    /// Returns true if the object is stored durably with these contents. A repository can ship another file under the
+    /// name of an object; such a file counts as missing, and is replaced.
+    fn holds(&self, id: &ObjectId, contents: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.has(id)? && self.disk.read(&final_path(id)).is_ok_and(|stored| stored == contents))
     }
 
     /// Returns true if the object is stored durably.

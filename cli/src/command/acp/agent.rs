@@ -255,7 +255,14 @@ impl RyeAgent {
             .for_client(&client);
         let (sender, commands) = unbounded_channel();
         let (control, engine, spaces) = (session.control(), engine.inner().clone(), spaces.clone());
-        let requests = Arc::new(RequestHandler { control, engine, spaces, next: None, background: None });
+        let requests = Arc::new(RequestHandler {
+            control,
+            engine,
+            spaces,
+            next: None,
+            background: None,
+            answered: Mutex::default(),
+        });
         let open = OpenSession::new(id, sender, requests, connection, &client);
         self.lock().insert(open.id.to_string(), open.clone());
         let task = SessionTask { open: open.clone(), session: Arc::new(session), events, commands, mapper };

@@ -1,12 +1,11 @@
 //! `/export`: the conversation of a session as a file.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::report::render::html::escape_html;
 use rye_engine::event::{Event, EventBody};
+use rye_engine::rooted_dir::create_user_file;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::thread_id::ThreadId;
 
@@ -98,10 +97,10 @@ impl RequestHandler {
         let name = thread.as_str().rsplit('/').next().unwrap_or("chat");
         let own_name = || PathBuf::from(format!("{name}.{}", target.format.extension()));
         let path = self.spaces.project.join(target.file.clone().unwrap_or_else(own_name));
-        let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
+        let text = format!("{}\n", mask_secrets(text.trim_end()));
         // An existing file is not replaced, because the user may have edited an earlier export.
-        let mut file = File::create_new(&path).map_err(failed)?;
-        writeln!(file, "{}", mask_secrets(text.trim_end())).map_err(failed)?;
+        create_user_file(&self.spaces.project, &path, text.as_bytes())
+            .map_err(|error| format!("`{}` cannot be written: {error}", path.display()))?;
         Ok(format!("written to `{}`", path.display()))
     }
 }

@@ -1,6 +1,8 @@
 //! The answers to the JSON requests of a session.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use rye_compiler::commands::BUILT_IN_COMMANDS;
 use rye_compiler::compile::Compilation;
@@ -13,10 +15,13 @@ use rye_engine::engine::Engine;
 use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptBounds, UserInput};
 use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
+use rye_engine::machine::raised_limit;
 use rye_engine::preview::{context_parts, preview, preview_request};
 use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_title, session_tree};
+use rye_engine::store::StoreError;
 use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
 
 use super::bounds::{check_bounds, read_dollars, read_raised_limit};
@@ -44,6 +49,8 @@ pub struct RequestHandler {
     pub next: Option<NextSession>,
     /// The choice to continue in the background; `None` if the front end has no terminal.
     pub background: Option<BackgroundChoice>,
+    /// The approval requests that the client has answered, by thread and number.
+    pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,
 }
 
 impl RequestHandler {
@@ -69,10 +76,10 @@ impl RequestHandler {
             ChatVerb::FollowUp { message } => self.submit(UserInput::text(message), Delivery::FollowUp),
             ChatVerb::NextTurn { message } => self.submit(UserInput::text(message), Delivery::NextTurn),
             ChatVerb::Interrupt {} => self.send(ControlMessage::Interrupt),
-            ChatVerb::Retract { input } => self.send(ControlMessage::Retract { input: Some(input) }),
+            ChatVerb::Retract { input } => self.retract(input),
             ChatVerb::ClearQueue {} => self.send(ControlMessage::Retract { input: None }),
             ChatVerb::Answer { question, approve, thread } => self.approve(question, approve, thread).await,
-            ChatVerb::Raise { limit, value } => self.raise(limit, &value),
+            ChatVerb::Raise { limit, value } => self.raise(limit, &value).await,
             ChatVerb::State {} => Ok(Some(state(&self.control.started_state().await))),
             ChatVerb::Messages {} => {
                 let live = self.control.started_state().await;
@@ -148,6 +155,7 @@ impl RequestHandler {
         for child in self.running_children() {
             // A cancellation would wait for the end of the model call.
             let stopped = self.engine.send_to_chain(&child, ControlMessage::Kill).await;
+            // A child that has ended meanwhile needs no message.
             stopped.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -214,14 +222,65 @@ impl RequestHandler {
 
     async fn approve(&self, question: u64, yes: bool, thread: Option<String>) -> Result<Option<Value>, String> {
         let message = ControlMessage::Approve { yes, question: Some(question) };
-        let Some(thread) = thread else { return self.send(message) };
-        let thread = ThreadId::parse(&thread).map_err(|error| error.reason)?;
-        self.engine.send_to_chain(&thread, message).await.map_err(|error| error.to_string())?;
-        Ok(None)
+        let own = self.control.started_state().await;
+        let named = thread.as_deref().or(own.thread_id()).unwrap_or_default();
+        let asking = ThreadId::parse(named).map_err(|error| error.reason)?;
+        self.check_open(&asking, question).await?;
+        if thread.is_some() {
+            let is_sent = self.engine.send_to_chain(&asking, message).await.map_err(|error| error.to_string())?;
+            return if is_sent { Ok(None) } else { Err(format!("the thread `{asking}` does not run in this session")) };
+        }
+        self.send(message)
     }
 
-    fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {
+    /// Checks that a thread waits for an answer to this request, and that this client has not answered it.
+    async fn check_open(&self, thread: &ThreadId, question: u64) -> Result<(), String> {
+        let (threads, asking) = (self.engine.threads(), thread.clone());
+        let read = move || -> Result<Option<u64>, StoreError> {
+            let last = threads.chain(&asking)?.pop().unwrap_or(asking);
+            Ok(pending_approval(&threads.transcript(&last)?).map(|open| open.seq))
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+        let open = read.map_err(|error| format!("no approval request of `{thread}` can be read: {error}"))?;
+        if open != Some(question) {
+            return Err(match open {
+                Some(open) => {
+                    format!("request {question} of `{thread}` is not open; the number of the open one is {open}")
+                }
+                None => format!("the answer came too late, or `{thread}` has no request {question}: none is open"),
+            });
+        }
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered.insert((thread.clone(), question)) {
+            return Ok(());
+        }
+        Err(format!("request {question} of `{thread}` is already answered"))
+    }
+
+    fn retract(&self, input: String) -> Result<Option<Value>, String> {
+        let live = self.control.live_state();
+        let waits = |live: &LiveState| {
+            let held = live.state.chat.iter().flat_map(|chat| &chat.held);
+            live.state.queued_messages().chain(held).any(|message| message.id == input)
+        };
+        let is_received = |live: &LiveState| live.state.mailbox.received.contains(&input);
+        // A message that the thread has not received yet is withdrawn after its receipt.
+        let is_on_its_way = self.control.has_sent(&input) && !live.as_ref().is_some_and(is_received);
+        if is_on_its_way || live.as_ref().is_some_and(waits) {
+            return self.send(ControlMessage::Retract { input: Some(input) });
+        }
+        Err(format!("no message `{input}` waits for its delivery"))
+    }
+
+    async fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {
         let value = read_raised_limit(&limit, value)?;
+        let live = self.control.started_state().await;
+        if raised_limit(&live.state, &limit, value).is_none() {
+            return Err(format!(
+                "this does not raise `{limit}`: give a total above the current limit of the prompt, within the limits of the \
+                 session; a prompt with a `spend` of its own keeps it"
+            ));
+        }
         self.send(ControlMessage::Raise { limit, value })
     }
 

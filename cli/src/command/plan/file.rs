@@ -1,9 +1,8 @@
 //! Plan files: the output of `rye plan ID --format json`.
 
-use std::io::Read;
-
 use rye_compiler::report::render::json::PlanReport;
 use rye_compiler::semantics::value::parse_json;
+use rye_engine::rooted_dir::read_user_file;
 
 use crate::CommandError;
 
@@ -13,9 +12,8 @@ const MAX_PLAN_BYTES: u64 = 64 << 20;
 /// Reads a plan file.
 pub fn read_plan(path: &str) -> Result<PlanReport, CommandError> {
     let shown = path.escape_debug();
-    let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES).read_to_string(&mut text));
-    read.map_err(|error| CommandError::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
+    let read = read_user_file(path.as_ref(), MAX_PLAN_BYTES);
+    let text = read.map_err(|error| CommandError::usage(format!("the plan `{shown}` cannot be read: {error}")))?;
     let value = parse_json(text.trim_start_matches('\u{feff}'))
         .map_err(|error| CommandError::usage(format!("`{shown}` is not valid JSON: {error}")))?;
     serde_json::from_value(value).map_err(|error| {

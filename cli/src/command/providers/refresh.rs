@@ -1,13 +1,12 @@
 //! `rye providers refresh-prices`: writes the prices of a dated file into the provider files of the user space.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
 use jiff::civil::Date;
 use rye_compiler::diagnostics::closest;
 use rye_compiler::item::Items;
+use rye_engine::rooted_dir::read_user_file;
 use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::{Map, Value};
@@ -33,9 +32,9 @@ pub struct RefreshArgs {
 }
 
 pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    let mut text = String::new();
-    let read = File::open(&args.file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-    read.map_err(|error| CommandError::usage(format!("`{}` cannot be read: {error}", args.file.display())))?;
+    let read = read_user_file(&args.file, MAX_FILE_BYTES);
+    let text =
+        read.map_err(|error| CommandError::usage(format!("`{}` cannot be read: {error}", args.file.display())))?;
     let invalid = |why: String| CommandError::usage(format!("`{}`: {why}", args.file.display())).with_help(FORM);
     let parsed = yaml::parse(SourceId(0), &text);
     if let Some(error) = parsed.errors.first() {

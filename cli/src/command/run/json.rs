@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::ending::{RunEnd, RunOutput};
 use super::renderer::Render;
 use crate::present::dollars::event_in_dollars;
+use crate::report::mask_controls;
 
 /// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]

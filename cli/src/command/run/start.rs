@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::Compilation;
@@ -276,7 +276,8 @@ fn note_script(kept: &EffectiveSettings, how: RunOptions<'_>, format: Format, re
 fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, how: RunOptions<'_>) -> RequestHandler {
     let next = how.chat.map(|face| face.next.clone());
     let background = how.chat.filter(|face| face.has_terminal()).map(|face| face.background.clone());
-    RequestHandler { control: control.clone(), engine: engine.clone(), spaces: spaces.clone(), next, background }
+    let (control, engine, spaces) = (control.clone(), engine.clone(), spaces.clone());
+    RequestHandler { control, engine, spaces, next, background, answered: Mutex::default() }
 }
 
 /// Starts the renderer of a run, or the terminal of a chat. `recorded` holds the events so far of a session that was

@@ -89,6 +89,14 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     if !args.deny {
         check_raises(id, &messages, open.as_ref(), &record.events)?;
     }
+    if !alive && !suspended && open.is_some() && is_chat(&record.events) {
+        let reason = format!(
+            "the process of the session `{id}` ended while the request was open: its prompt was interrupted, so no answer \
+             has an effect and the call does not run"
+        );
+        return Err(CommandError::failed(reason)
+            .with_help(format!("open the session with `rye chat -c {id}` and send the prompt again")));
+    }
     if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().record_capability(&grant.capability)?;
         report.note(&format!(
@@ -120,6 +128,10 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     let unattended_default = origin.filter(|origin| *origin == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
     let how = RunOptions { unattended_default, given, ..args.run.options() };
     run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)
+}
+
+fn is_chat(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(&event.body, EventBody::PlanBound(bound) if bound.chat))
 }
 
 /// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. Fails if another answer arrived before, or

@@ -67,6 +67,21 @@ fn object_renamed_during_a_read_is_found() {
 }
 
 #[test]
+fn file_with_the_name_of_a_new_object_is_replaced() {
+    let (disk, objects) = objects();
+    let id = ObjectId::of(b"abc");
+    for name in [final_path(&id), new_path(&id)] {
+        disk.create(&name, b"forged").unwrap();
+    }
+    assert!(objects.get(&id).is_err());
+    assert_eq!(objects.put(b"abc").unwrap(), id);
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+    disk.restart(Survival::Nothing);
+    assert_eq!(objects.put(b"abc").unwrap(), id);
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+}
+
+#[test]
 fn altered_contents_are_refused() {
     let (disk, objects) = objects();
     let id = objects.put(b"abc").unwrap();
