@@ -9,7 +9,7 @@ use rye::Project;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
 use rye_engine::trust::Trust;
-use rye_engine::user_space::candidate_roots;
+use rye_engine::user_space::{candidate_roots, check_root_variable};
 
 use crate::CommandError;
 use crate::examples::example_subjects;
@@ -33,6 +33,7 @@ impl Spaces {
     /// Finds the project: the folder that `--project` names, else the nearest ancestor of the working directory that
     /// contains `.ai/`. The search ends at a folder that may contain the user space, and does not return that folder.
     pub fn find(requested: Option<&Path>) -> Result<Self, CommandError> {
+        check_user_root()?;
         let project = match requested {
             Some(folder) => asked_project(folder)?,
             None => nearest_project()?,
@@ -45,6 +46,7 @@ impl Spaces {
     /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty project,
     /// and false. Used by commands that need only the user space and the standard library.
     pub fn find_or_here(requested: Option<&Path>) -> Result<(Self, bool), CommandError> {
+        check_user_root()?;
         match Self::find(requested) {
             Ok(spaces) => Ok((spaces, true)),
             Err(failure) if requested.is_some() => Err(failure),
@@ -105,6 +107,14 @@ impl fmt::Display for Spaces {
             None => Ok(()),
         }
     }
+}
+
+/// Fails if the variable of the user space names no folder that contains, or would contain, the user's `.ai/`.
+pub fn check_user_root() -> Result<(), CommandError> {
+    check_root_variable().map_err(|error| {
+        let help = error.help();
+        CommandError::usage(error.to_string()).with_help(help)
+    })
 }
 
 fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {

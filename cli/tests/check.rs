@@ -23,11 +23,13 @@ fn project(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn rye(here: &Path, args: &[&str]) -> Output {
+    let empty = here.join("no-user-space");
+    fs::create_dir_all(&empty).unwrap();
     Command::new(env!("CARGO_BIN_EXE_rye"))
         .args(args)
         .current_dir(here)
         .env_remove("RYE_USER_SPACE")
-        .env("USER_SPACE", here.join("no-user-space"))
+        .env("USER_SPACE", empty)
         .output()
         .unwrap()
 }

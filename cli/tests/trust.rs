@@ -6,6 +6,9 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use rye::TestProject;
 use serde_json::json;
 
@@ -206,4 +209,41 @@ fn trusted_projects_are_listed_outside_of_a_project() {
     std::fs::remove_dir_all(place.project()).unwrap();
     std::fs::create_dir(place.project()).unwrap();
     assert!(list(&["trust", "--list"]).1.contains("missing"));
+}
+
+#[test]
+fn choice_of_provider_and_model_by_a_project_needs_trust() {
+    let place = TestProject::new();
+    place.write(
+        ".ai/directives/talk.md",
+        "# Talk\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\"/>\n```\n\nTalk.\n",
+    );
+    let provider = |model: &str| {
+        format!(
+            "wire: openai-chat\nbase_url: http://localhost:1\ntiers: {{ general: {model}, fast: {model} }}\n\
+             models: [{{ id: {model}, context_window: 100000, max_output: 1000, prices: {{ input: 1, output: 1 }} }}]\n"
+        )
+    };
+    for (path, text) in [
+        ("providers/fa.yaml", provider("m")),
+        ("providers/fo.yaml", provider("n")),
+        ("models.yaml", "default_provider: fa\n".to_owned()),
+    ] {
+        place.write(&format!("../user/.ai/config/agent/{path}"), &text);
+    }
+    assert!(!place.run_ok(&["trust", "--list"]).contains("agent/models"), "the user's own choice needs no trust");
+    place.write(".ai/config/agent/models.yaml", "default_provider: fo\naliases: { general: fast }\n");
+    for (args, input) in [(&["run", "talk"][..], ""), (&["chat"], "hi\n"), (&["chat", "--model", "fa/m"], "hi\n")] {
+        let mut process = place.command(args).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        process.stdin.take().unwrap().write_all(input.as_bytes()).ok();
+        let done = process.wait_with_output().unwrap();
+        let output = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(5), "{args:?}: {output}");
+        assert!(output.contains("agent/models") && output.contains("selects the provider and the model"), "{output}");
+    }
+    let listed = place.rye(&["trust", "--list"]);
+    assert!(format!("{}{}", listed.stdout, listed.stderr).contains("agent/models"), "{}", listed.stdout);
+    place.run_ok(&["trust"]);
+    let plan = place.json(&["plan", "talk"]).1;
+    assert!(plan.to_string().contains("\"fo\""), "{plan}");
 }

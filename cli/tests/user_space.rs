@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/acp.rs"]
+mod acp;
+#[path = "support/acp_schema.rs"]
+mod acp_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
@@ -11,7 +15,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rye::ProcessResult;
+use acp::AcpClient;
+use rye::{ProcessResult, TestProject, talk_directive};
+use serde_json::json;
 
 const DIRECTIVE: &str = "Talks.\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\">\n<metadata><description>Talk.</description>\
     <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.file-system.*</tool></execute>\
@@ -266,4 +272,90 @@ fn a_project_that_ships_links_as_keys_hides_nothing_of_others() {
     symlink(Path::new("/"), machine.at("home/code/.ai/trust")).unwrap();
     let recorded = events(&machine, "home/code", &call("file_system_read", "{ path: a.txt }"));
     assert!(recorded.contains("readable"), "{recorded}");
+}
+
+const BASH_STEPS: &str =
+    "steps:\n  - tool_calls:\n      - { name: rye_bash_bash, input: { command: 'echo ran > out/ran' } }\n  - done\n";
+
+/// Runs a command of a project with these lines as stdin.
+fn with_input(place: &TestProject, args: &[&str], lines: &str) -> ProcessResult {
+    let mut command = place.command(args);
+    let piped = std::process::Stdio::piped;
+    let mut process = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().unwrap();
+    // A process that refuses to start may not read its input.
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), lines.as_bytes()).ok();
+    ProcessResult::from(process.wait_with_output().unwrap())
+}
+
+#[test]
+fn invalid_settings_of_the_user_refuse_runs_chats_editors_servers_and_stored_threads() {
+    let place = TestProject::own();
+    let tool = "<tool write=\"out/\">rye.bash.bash</tool>";
+    place.write(".ai/directives/talk.md", &talk_directive(4, tool));
+    place.write("script.yaml", BASH_STEPS);
+    place.write("out/kept", "");
+    let ran = place.project().join("out/ran");
+    place.run_ok(&["trust"]);
+    place.run_ok(&["run", "talk", "--script", "script.yaml"]);
+    assert!(ran.exists());
+    fs::remove_file(&ran).unwrap();
+    let settings = place.user().join(".ai/config/agent");
+    fs::create_dir_all(&settings).unwrap();
+    let slips = [
+        ("agent.yaml", "approvals: { headless: Deny }\n", "config::invalid"),
+        ("agent.yaml", "limits: { max: { spnd: 1 } }\n", "item::unknown-key"),
+        ("agent.yaml", "sandbox: bubblwrap\n", "config::invalid"),
+        ("agents.yaml", "approvals: { headless: deny }\n", "config::unknown-file"),
+    ];
+    for (file, text, code) in slips {
+        fs::write(settings.join(file), text).unwrap();
+        let checked = place.rye(&["check"]);
+        assert!(checked.code == Some(1) && checked.stderr.contains(code), "{text}: {}", checked.stderr);
+        let mut client = AcpClient::start(&place);
+        let refused = client.fail("session/new", json!({"cwd": client.cwd, "mcpServers": []}));
+        assert!(refused.to_string().contains(code), "{text}: {refused}");
+        client.end();
+        let commands: [(&[&str], &str); 5] = [
+            (&["run", "talk", "--script", "script.yaml"], ""),
+            (&["chat", "talk", "--script", "script.yaml"], "hi\n"),
+            (
+                &["chat", "talk", "--script", "script.yaml", "--format", "json"],
+                "{\"id\":1,\"type\":\"prompt\",\"message\":\"hi\"}\n",
+            ),
+            (&["mcp", "serve", "--directive", "talk"], ""),
+            (&["threads", "resume", "--last", "--message", "again"], ""),
+        ];
+        for (args, input) in commands {
+            let done = with_input(&place, args, input);
+            let output = format!("{}{}", done.stdout, done.stderr);
+            assert!(output.contains(code), "{text} {args:?}: {output}");
+            assert_eq!(done.code, Some(1), "{text} {args:?}: {output}");
+            assert!(!ran.exists(), "{text} {args:?}: the call ran");
+        }
+        fs::remove_file(settings.join(file)).unwrap();
+    }
+    place.run_ok(&["run", "talk", "--script", "script.yaml"]);
+    assert!(ran.exists());
+}
+
+#[test]
+fn variable_that_names_no_user_space_is_an_error_with_the_fix() {
+    let machine = FakeMachine::with_user_space();
+    machine.write("home/code/.ai/directives/talk.md", DIRECTIVE);
+    fs::create_dir_all(machine.at("empty")).unwrap();
+    for (variable, named, fix) in [
+        ("RYE_USER_SPACE", "absent", "create the folder"),
+        ("RYE_USER_SPACE", "home/.ai", "name the folder that contains `.ai/`"),
+        ("USER_SPACE", "~/home", "create the folder"),
+    ] {
+        for args in [&["run", "talk"][..], &["chat"], &["check"], &["trust", "--list"], &["keys", "list"], &["doctor"]]
+        {
+            let done = machine.rye("home/code", &[(variable, named)], args);
+            let output = &done.stderr;
+            assert_eq!(done.code, Some(2), "{named} {args:?}: {output}");
+            assert!(output.contains(variable) && output.contains(fix), "{named} {args:?}: {output}");
+        }
+    }
+    let done = machine.rye("home/code", &[("RYE_USER_SPACE", "empty")], &["check"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
 }

@@ -2,7 +2,7 @@
 //! calls when there is no terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
-use rye_grammar::data::Node;
+use rye_grammar::data::{Kind, Node};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,8 @@ impl HeadlessPolicy {
     }
 
     /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's; `allow` if neither
-    /// has a valid value. A project can only make the policy stricter, unless the project is the user space itself.
+    /// has one. An invalid value is `deny`. A project can only make the policy stricter, unless the project is the user
+    /// space itself.
     pub fn from_settings(world: &dyn World) -> Self {
         let (items, own) = (Items::new(world), world.project_is_user_space());
         let Ok(id) = ItemId::parse("agent/agent") else { return Self::Deny };
@@ -62,7 +63,12 @@ impl HeadlessPolicy {
             // The check reports the former name `unattended` as an error; a run still applies the value under that
             // name.
             let policy = approvals.get("headless").or_else(|| approvals.get("unattended"));
-            Self::parse(policy?.as_str()?)
+            // An invalid value refuses every run; a caller that runs nevertheless must not fail open.
+            if matches!(approvals.kind, Kind::Map(_)) {
+                policy.map(|policy| policy.as_str().and_then(Self::parse).unwrap_or(Self::Deny))
+            } else {
+                Some(Self::Deny)
+            }
         };
         let user = if own { setting_of(Space::Project) } else { setting_of(Space::User) };
         let base = user.or_else(|| setting_of(Space::System)).unwrap_or(Self::Allow);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
 use crate::compose::{Composed, compose, compose_without};
-use crate::diagnostics::{Checked, Diagnostics};
+use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
 use crate::item::{FieldDecl, Items, ModelRequest};
 use crate::lower::cache::LowerContext;
 use crate::lower::interface::lower_fields;
@@ -23,6 +23,7 @@ use crate::sandbox::{self, ToolSandbox};
 use crate::trust::{self, TrustRequirement};
 use crate::validate::check_composed;
 use crate::validate::groups::GROUP_PREFIX;
+use crate::validate::settings::{ReportedPlaces, check_run_settings};
 use crate::world::{ItemKind, RecordingWorld, World};
 
 /// A plan with its explanation: origins, sources, notes and trust requirements.
@@ -128,7 +129,13 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
                 lowered.plan.session_limits = Some(session.bound(&lowered.plan.limits, &lowered.plan.limit_ceilings));
             }
         }
-        diagnostics.append(shared.diagnostics());
+        let mut reported = ReportedPlaces::default();
+        let loaded = shared.catalog().loaded();
+        let loaded = loaded.iter().map(String::as_str);
+        check_run_settings(&items, request.mode, loaded, &mut reported, &mut diagnostics);
+        let mut read = shared.diagnostics();
+        read.retain(|one| !matches!(one, Diagnostic::Config(error) if reported.contains(error)));
+        diagnostics.append(read);
         lowered
     };
     diagnostics.append(items.diagnostics());

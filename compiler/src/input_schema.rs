@@ -12,7 +12,7 @@ use crate::semantics::hook_point::{ActionName, HOOK_POINTS, HookPointRow, event_
 use crate::semantics::limits::LimitName;
 use crate::severity_overrides::LEVEL_WORDS;
 use crate::tool_spec::{KIND_KEYS, MAX_SNIPPET_CHARS, MAX_TIMEOUT_SECONDS, TOOL_KEYS};
-use crate::validate::settings::schema::{FILES, SettingField, SettingShape, SettingsFile};
+use crate::validate::settings::schema::{FILES, MAX_SECONDS, SettingField, SettingShape, SettingsFile};
 use crate::world::ItemKind;
 use rye_grammar::condition::OPERATORS;
 
@@ -168,7 +168,8 @@ fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) ->
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
         SettingShape::Bool => json!({"type": "boolean"}),
         SettingShape::Integer { least } => json!({"type": "integer", "minimum": least}),
-        SettingShape::NonNegative => json!({"type": "number", "minimum": 0}),
+        SettingShape::Seconds => json!({"type": "number", "minimum": 0, "maximum": MAX_SECONDS}),
+        SettingShape::Dollars => json!({"type": "number", "exclusiveMinimum": 0}),
         SettingShape::Fraction => json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
         SettingShape::Price => json!({"anyOf": [
             {"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?$"},

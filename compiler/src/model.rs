@@ -294,6 +294,11 @@ impl<'l> ProviderCatalog<'l> {
         all.into_iter().collect()
     }
 
+    /// Returns the providers whose files were read so far, sorted.
+    pub fn loaded(&self) -> Vec<String> {
+        self.read.borrow().keys().cloned().collect()
+    }
+
     fn provider(&self, id: &str) -> Option<Rc<Provider>> {
         if let Some(known) = self.read.borrow().get(id) {
             return known.clone();

@@ -2,7 +2,6 @@
 //! determines how strong the sandbox is on a machine.
 
 use rye_grammar::ItemId;
-use rye_grammar::data::Node;
 use serde::Serialize;
 
 use crate::hook::HookCall;
@@ -90,11 +89,12 @@ pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
 }
 
 /// Returns true if the settings of any space require bubblewrap around programs (`sandbox` of `agent/agent`). No space
-/// can relax the requirement of another space.
+/// can relax the requirement of another space. An invalid value counts as the requirement.
 pub fn requires_bubblewrap(world: &dyn World) -> bool {
     let items = Items::new(world);
     let Ok(id) = ItemId::parse("agent/agent") else { return false };
-    items.config_layers(&id).iter().any(|(_, node)| node.get("sandbox").and_then(Node::as_str) == Some("bubblewrap"))
+    let layers = items.config_layers(&id);
+    layers.iter().filter_map(|(_, node)| node.get("sandbox")).any(|sandbox| sandbox.as_str() != Some("landlock"))
 }
 
 /// Returns the sandboxes of the palette, in palette order, then those of the persistent tools that only hooks run.

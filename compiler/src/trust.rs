@@ -28,6 +28,7 @@ pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"
 /// The standard tool that runs a shell text.
 const SHELL_TOOL: &str = "rye/bash/bash";
 pub(crate) const RISK_FILE: &str = "agent/capability_risk";
+pub(crate) const MODELS_FILE: &str = "agent/models";
 pub(crate) const RESILIENCE_FILE: &str = "agent/resilience";
 pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum characters shown of one requirement.
@@ -114,6 +115,10 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
         if found.iter().all(|known| known.subjects != of_file) {
             found.push(redirected_provider(model, of_file));
         }
+    }
+    let of_models = subjects(plan, ItemKind::Config, &[MODELS_FILE]);
+    if !of_models.is_empty() && plan.model.wire != SCRIPTED {
+        found.push(model_choice(of_models));
     }
     let risk = subjects(plan, ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {
@@ -361,6 +366,14 @@ pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement
 pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
     settings_file(RESILIENCE_FILE, what, subjects)
+}
+
+/// Returns the requirement of a project that selects the provider and the model of threads: prompts and a key go to that
+/// provider, at its prices.
+pub(crate) fn model_choice(subjects: Vec<Subject>) -> TrustRequirement {
+    let what =
+        "selects the provider and the model of directives that name none, and so where prompts go and what they cost";
+    TrustRequirement { kind: TrustRequirementKind::Provider, ..settings_file(MODELS_FILE, what, subjects) }
 }
 
 fn settings_file(file: &str, what: &str, subjects: Vec<Subject>) -> TrustRequirement {

@@ -47,7 +47,7 @@ use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
-use crate::lower::cache::{FROZEN_SETTINGS, LowerCache, LowerContext};
+use crate::lower::cache::{LowerCache, LowerContext};
 use crate::lower::try_lower;
 use crate::plan::Tokenizer;
 use crate::resolve::{Inputs, Launch};
@@ -231,11 +231,6 @@ pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found:
     let items = shared.items;
     let mut check = Checker::new(items, PatternMatcher::default(), LowerCache::default());
     limit::check_defaults(items, &mut check.found);
-    for name in FROZEN_SETTINGS.iter().chain(&["models"]) {
-        if let Ok(id) = ItemId::parse(&format!("agent/{name}")) {
-            settings::check_file(items, &id, &mut check.settings, &mut check.found);
-        }
-    }
     for link in composed.chain.iter().rev().skip(1) {
         limit::check_declared(link, &mut check.found);
     }

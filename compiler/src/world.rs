@@ -231,10 +231,11 @@ pub struct Entry {
     pub path: Arc<str>,
 }
 
-/// A file or folder of the project that is not an item. Folders are listed only directly in `.ai/`.
+/// A file or folder of a space that is not an item. Folders are listed only directly in `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnrecognizedFile {
-    /// Relative to the project's root, without a trailing slash.
+    pub space: Space,
+    /// Relative to the space's root, without a trailing slash.
     pub path: Arc<str>,
     pub is_folder: bool,
 }
@@ -303,8 +304,12 @@ pub trait World {
         None
     }
     /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, and the files
-    /// in the folders of the kinds that are not items.
+    /// in the folders of the kinds that are not items. For the user space, returns only what [`Self::misplaced_settings`]
+    /// returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
+    /// Returns the places of the project and of the user where a settings file can be under a wrong name, sorted: the
+    /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
@@ -358,6 +363,9 @@ impl<W: World + ?Sized> World for &W {
     }
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         (**self).unrecognized_files()
+    }
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        (**self).misplaced_settings()
     }
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         (**self).context_files()

@@ -330,15 +330,24 @@ impl World for DiskWorld {
     }
 
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        let Some((space, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else {
-            return Ok(Vec::new());
-        };
-        let mut unrecognized = listing::list_top_level(*space, dir)?;
-        for kind in ItemKind::ALL {
-            unrecognized.extend(self.listing(*space, dir, kind)?.unrecognized());
+        let mut unrecognized = self.misplaced_settings()?;
+        for (space, dir) in self.spaces.iter().filter(|(space, _)| *space == Space::Project) {
+            for kind in ItemKind::ALL.into_iter().filter(|kind| *kind != ItemKind::Config) {
+                unrecognized.extend(self.listing(*space, dir, kind)?.unrecognized(*space));
+            }
         }
         unrecognized.sort();
         Ok(unrecognized)
+    }
+
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        let mut found = Vec::new();
+        for (space, dir) in &self.spaces {
+            found.extend(listing::list_top_level(*space, dir)?);
+            found.extend(self.listing(*space, dir, ItemKind::Config)?.unrecognized(*space));
+        }
+        found.sort();
+        Ok(found)
     }
 
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {

@@ -30,6 +30,53 @@ pub fn root() -> Option<PathBuf> {
     ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home_folder)?.canonicalize().ok()
 }
 
+/// A variable that names no user space.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RootVariableError {
+    #[error("`{variable}` names `{}`, which is not a folder", path.display())]
+    NoFolder { variable: &'static str, path: PathBuf },
+    #[error("`{variable}` names `{}`, the `.ai` folder itself", path.display())]
+    ItemFolder { variable: &'static str, path: PathBuf },
+}
+
+impl RootVariableError {
+    /// Returns the fix.
+    pub fn help(&self) -> String {
+        match self {
+            Self::NoFolder { variable, path } if path.starts_with("~") => {
+                format!("no shell has expanded the `~`: write `{variable}=\"$HOME/…\"`")
+            }
+            Self::NoFolder { variable, .. } => format!("create the folder, correct the path, or unset `{variable}`"),
+            Self::ItemFolder { variable, path } => {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let parent = parent.map_or_else(|| ".".to_owned(), |parent| parent.display().to_string());
+                format!("name the folder that contains `.ai`: `{variable}={parent}`")
+            }
+        }
+    }
+}
+
+/// Checks the variable that selects the user space. Without this check, a wrong path would drop the user's policies and
+/// ceilings: a folder without `.ai/` is an empty user space.
+///
+/// # Errors
+/// The variable names no folder, or the `.ai` folder itself.
+pub fn check_root_variable() -> Result<(), RootVariableError> {
+    let named = ROOT_VARIABLES.into_iter().find_map(|variable| Some((variable, path_variable(variable)?)));
+    named.map_or(Ok(()), |(variable, path)| check_root(variable, path))
+}
+
+fn check_root(variable: &'static str, path: PathBuf) -> Result<(), RootVariableError> {
+    let Some(folder) = path.canonicalize().ok().filter(|folder| folder.is_dir()) else {
+        return Err(RootVariableError::NoFolder { variable, path });
+    };
+    let is_named_ai = [&path, &folder].into_iter().any(|path| path.file_name().is_some_and(|name| name == ".ai"));
+    if is_named_ai && !folder.join(".ai").is_dir() {
+        return Err(RootVariableError::ItemFolder { variable, path });
+    }
+    Ok(())
+}
+
 /// Returns the canonical path of every folder that may contain this user's `.ai/`: the folders in `$RYE_USER_SPACE`,
 /// `$USER_SPACE` and `$HOME`, and the account's home folder. Such a folder is not a project itself, but may contain
 /// projects.
@@ -136,6 +183,29 @@ mod tests {
         assert_eq!(account_home(accounts, 0), Some(PathBuf::from("/root")));
         assert_eq!(account_home(accounts, 7), None);
         assert_eq!(account_home(accounts, 1), None);
+    }
+
+    #[test]
+    fn variable_names_the_folder_that_contains_the_users_files() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("user/.ai")).unwrap();
+        fs::create_dir_all(root.join("empty")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        symlink(root.join("user/.ai"), root.join("link")).unwrap();
+        let of = |path: &str| check_root("RYE_USER_SPACE", root.join(path));
+        assert_eq!((of("user"), of("empty")), (Ok(()), Ok(())));
+        for missing in ["absent", "file", "~/user"] {
+            assert!(matches!(of(missing), Err(RootVariableError::NoFolder { .. })), "{missing}");
+        }
+        for own in ["user/.ai", "user/.ai/", "link"] {
+            let error = of(own).unwrap_err();
+            assert!(matches!(error, RootVariableError::ItemFolder { .. }), "{own}");
+        }
+        let help = of("user/.ai").unwrap_err().help();
+        assert!(help.ends_with(&format!("`RYE_USER_SPACE={}`", root.join("user").display())), "{help}");
+        let unexpanded = check_root("RYE_USER_SPACE", PathBuf::from("~/user")).unwrap_err();
+        assert!(unexpanded.help().contains("$HOME"));
     }
 
     #[test]

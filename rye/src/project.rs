@@ -42,11 +42,13 @@ impl Project {
     /// else `HOME`), and the project executes only what its user trusts.
     ///
     /// # Errors
-    /// [`Error::NotAProject`] if the folder does not exist or does not contain `.ai/`.
+    /// [`Error::NotAProject`] if the folder does not exist or does not contain `.ai/`. [`Error::World`] if the variable
+    /// of the user space names no folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
         let path = root.as_ref();
         let found = path.canonicalize().ok().filter(|root| root.join(".ai").is_dir());
         let root = found.ok_or_else(|| Error::NotAProject { path: path.to_path_buf() })?;
+        user_space::check_root_variable().map_err(|error| Error::World(format!("{error}: {}", error.help())))?;
         Ok(Self::at(root, user_space::root()))
     }
 

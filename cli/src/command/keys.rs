@@ -126,6 +126,7 @@ fn read_public_key(keys: &KeyFolder) -> String {
 
 /// Returns the user's keys; the user space need not exist yet.
 pub fn user_keys() -> Result<KeyFolder, CommandError> {
+    workspace::check_user_root()?;
     let root = workspace::user_root().ok_or_else(|| {
         CommandError::failed("no user space to store keys in").with_help("set `RYE_USER_SPACE` or `HOME`")
     })?;

@@ -98,7 +98,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             let wanted = select_servers(&configured()?, servers)?;
             let starts: Vec<TrustRequirement> = wanted.iter().filter_map(McpServer::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
-            sandbox::enable_bubblewrap(&world, &spaces)?;
+            sandbox::apply_run_settings(&world, &spaces)?;
             let exit = refresh_items(&spaces.project, &wanted, *dry_run, report)?;
             if !dry_run {
                 trust_items(&wanted, &spaces)?;
@@ -107,7 +107,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         }
         McpCommand::Add(args) => {
             spaces.print_project(report);
-            sandbox::enable_bubblewrap(&world, &spaces)?;
+            sandbox::apply_run_settings(&world, &spaces)?;
             let added = add::add_server(args, &configured()?, &spaces)?;
             let servers = std::slice::from_ref(&added.server);
             let exit = refresh_items(&spaces.project, servers, false, report);

@@ -56,6 +56,7 @@ pub struct TrustRequirementOutput {
 }
 
 pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
+    crate::workspace::check_user_root()?;
     let spaces = match Spaces::find(global.project.as_deref()) {
         Err(_) if args.list && global.project.is_none() => return list_projects(report),
         Err(failure) if !args.list && global.project.is_none() => {

@@ -3,6 +3,7 @@
 
 mod prompt;
 mod reports;
+mod settings;
 pub mod world;
 
 use serde_json::json;

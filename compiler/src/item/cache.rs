@@ -316,6 +316,12 @@ impl<'w> Items<'w> {
         self.world.unrecognized_files().unwrap_or_default()
     }
 
+    /// Returns the files and folders that may be settings under a wrong name; empty if they cannot be read, as
+    /// [`Self::unrecognized_files`].
+    pub fn misplaced_settings(&self) -> Vec<UnrecognizedFile> {
+        self.world.misplaced_settings().unwrap_or_default()
+    }
+
     /// Returns the existing id that is closest to an unknown one.
     pub fn nearest(&self, kind: ItemKind, text: &str) -> Option<String> {
         closest(text, self.list(kind).iter().map(|e| e.id.as_str()))

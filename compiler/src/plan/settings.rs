@@ -144,6 +144,8 @@ impl RunSettings {
         let word = |section, key| at("resilience", section, key).and_then(Value::as_str);
         let threshold = at("coordination", "continuation", "trigger_threshold");
         let threshold = threshold.and_then(|value| Nanos::from_json(value).ok()).map(Nanos::to_u64);
+        let wait = at("coordination", "wait_threads", "default_timeout");
+        let wait = wait.and_then(|value| Nanos::from_json(value).ok());
         let session = |key| number("resilience", "session_limits", key);
         let spend = at("resilience", "session_limits", "spend").and_then(|value| Nanos::from_json(value).ok());
         let session_limits = SessionLimits {
@@ -162,7 +164,7 @@ impl RunSettings {
                 .filter(|part| (1..=BILLIONTHS).contains(part))
                 .unwrap_or(BILLIONTHS / 10 * 9),
             resume_ceiling_tokens: number("coordination", "continuation", "resume_ceiling_tokens").unwrap_or(16_000),
-            wait_threads_seconds: number("coordination", "wait_threads", "default_timeout").unwrap_or(600),
+            wait_threads_seconds: wait.map_or(600, Nanos::whole_units_up),
         }
     }
 }

@@ -94,6 +94,10 @@ impl World for OneSpace<'_> {
         Ok(Vec::new())
     }
 
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        Ok(Vec::new())
+    }
+
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         self.world.context_files()
     }

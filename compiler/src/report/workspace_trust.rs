@@ -17,8 +17,9 @@ use crate::trust::reach::{
     shadowing,
 };
 use crate::trust::{
-    HOOK_FILES, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind,
-    describe_effect, describe_steering, estimated_spend, is_redirected, requirement_of_tool, risk_table_requirement,
+    HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
+    TrustRequirementKind, describe_effect, describe_steering, estimated_spend, is_redirected, model_choice,
+    requirement_of_tool, risk_table_requirement,
 };
 use crate::world::{ItemKind, RecordingWorld, Space, World};
 
@@ -31,6 +32,11 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let mut found = scan.hooks();
     found.extend(scan.tools());
     found.extend(scan.providers());
+    items.config_by_name(MODELS_FILE);
+    let of_models = scan.subjects(ItemKind::Config, &[MODELS_FILE]);
+    if !of_models.is_empty() {
+        found.push(model_choice(of_models));
+    }
     items.config_by_name(RISK_FILE);
     let risk = scan.subjects(ItemKind::Config, &[RISK_FILE]);
     if !risk.is_empty() {

@@ -66,6 +66,11 @@ impl Nanos {
         u64::try_from(self.0).unwrap_or(0)
     }
 
+    /// Returns the count of whole units, rounded up; 0 for a negative amount.
+    pub(crate) fn whole_units_up(self) -> u64 {
+        self.to_u64().div_ceil(1_000_000_000)
+    }
+
     /// Returns dollars as a JSON number, for display and `rye eval`; never used in sums.
     pub fn to_json(self) -> Value {
         let text = self.to_string();

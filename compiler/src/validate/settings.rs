@@ -11,16 +11,33 @@ use std::collections::BTreeSet;
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{self, Path, Segment};
 use rye_grammar::data::{Entry, Kind, Node};
-use rye_grammar::{ItemId, Span, capability};
+use rye_grammar::{ItemId, Sources, Span, capability};
 
-use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
+use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError, closest};
 use crate::item::{Items, data};
 use crate::lower::cache::PROVIDER_PREFIX;
+use crate::plan::PlanMode;
 use crate::semantics::classify::{FAILURE_FACTS, fact_type};
 use crate::semantics::condition::Condition;
 use crate::semantics::money::Nanos;
-use crate::world::{ItemKind, Space};
-use schema::{FILES, RENAMED_KEYS, SettingField, SettingShape};
+use crate::world::{ItemKind, Space, World};
+use schema::{FILES, MAX_SECONDS, RENAMED_KEYS, SettingField, SettingShape};
+
+/// Number of nano-units in a unit.
+const BILLIONTHS: u64 = 1_000_000_000;
+/// The settings file whose spaces bound a run together, so that a value of one space hides no value of another.
+const LAYERED_FILE: &str = "agent/agent";
+/// The settings file of chats.
+const CHAT_FILE: &str = "agent/chat";
+/// The settings files that every run reads, besides the files of hooks and providers.
+const RUN_FILES: [&str; 6] = [
+    LAYERED_FILE,
+    "agent/capability_risk",
+    "agent/coordination",
+    "agent/error_classification",
+    "agent/models",
+    "agent/resilience",
+];
 
 /// Locations and files with schema errors, so that other readers do not report the same location again.
 #[derive(Debug, Default)]
@@ -61,7 +78,13 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
     }
     let Some(node) = items.config(id) else { return };
     let mut walk = SettingsWalk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
-    walk.value(&node, &file.shape, "");
+    if id.as_str() == LAYERED_FILE {
+        for (_, layer) in items.config_layers(id).iter().filter(|(space, _)| *space != Space::System) {
+            walk.value(layer, &file.shape, "");
+        }
+    } else {
+        walk.value(&node, &file.shape, "");
+    }
     if id.as_str().starts_with(PROVIDER_PREFIX) {
         provider::check(id.as_str(), &node, &mut walk.found);
         plausible::check(id.as_str(), &node, &mut walk.found);
@@ -94,10 +117,47 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
     }
 }
 
-/// Reports project settings files that nothing reads. Below `agent/` the names are closed; elsewhere a file may belong
-/// to a tool, unless its name looks like a known file in the wrong place.
+/// Checks the settings files that a run reads, for `plan`, `run` and sessions: a value or key that cannot be read would
+/// otherwise be an absent one, and an absent bound permits everything. Reports the errors that `rye check` reports for
+/// these files. `loaded` are the providers whose files were read.
+pub fn check_run_settings<'p>(
+    items: &Items<'_>,
+    mode: PlanMode,
+    loaded: impl IntoIterator<Item = &'p str>,
+    reported: &mut ReportedPlaces,
+    found: &mut Diagnostics,
+) {
+    let loaded: BTreeSet<&str> = loaded.into_iter().collect();
+    let is_read = |id: &str| match id.strip_prefix(PROVIDER_PREFIX) {
+        Some(provider) => loaded.contains(provider),
+        None => RUN_FILES.contains(&id) || (id == CHAT_FILE && mode == PlanMode::Chat),
+    };
+    for id in super::user_written_ids(items, ItemKind::Config).iter().filter(|id| is_read(id.as_str())) {
+        check_file(items, id, reported, found);
+    }
+    let mut misplaced = Diagnostics::new();
+    check_unread_files(items, &mut misplaced);
+    misplaced.retain(Diagnostic::is_error);
+    found.append(misplaced);
+    super::unrecognized_files::check_settings(items, &[Space::Project, Space::User], found);
+}
+
+/// Returns the errors of the settings files that every run reads, with the sources of their spans. Used before a stored
+/// plan runs, because the plan holds no approvals and no sandbox.
+pub fn run_settings_errors(world: &dyn World) -> (Diagnostics, Sources) {
+    let items = Items::new(world);
+    let mut found = Diagnostics::new();
+    check_run_settings(&items, PlanMode::Chat, [], &mut ReportedPlaces::default(), &mut found);
+    found.append(items.diagnostics());
+    found.retain(Diagnostic::is_error);
+    found.sort(&items.sources());
+    (found, items.into_sources())
+}
+
+/// Reports settings files of the project and of the user that nothing reads. Below `agent/` the names are closed;
+/// elsewhere a file may belong to a tool, unless its name looks like a known file in the wrong place.
 pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
-    for entry in items.list(ItemKind::Config).iter().filter(|e| e.space == Space::Project) {
+    for entry in items.list(ItemKind::Config).iter().filter(|e| e.space != Space::System) {
         let id = entry.id.as_str();
         if schema::find_file(id).is_some() {
             continue;
@@ -105,7 +165,7 @@ pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
         let suggestion = suggest_file(id);
         if suggestion.is_some() || id.starts_with("agent/") {
             found.push(ConfigError::UnknownFile {
-                path: entry.path.to_string(),
+                path: entry.space.display(&entry.path),
                 suggestion: suggestion.map(|s| format!("{}{s}.yaml", ItemKind::Config.folder())),
             });
         }
@@ -170,13 +230,15 @@ impl SettingsWalk<'_> {
             SettingShape::Text if node.as_str().is_some_and(|t| !t.trim().is_empty()) => {}
             SettingShape::Bool if node.as_bool().is_some() => {}
             SettingShape::Integer { least } if as_integer(node).is_some_and(|n| n >= *least) => {}
-            SettingShape::NonNegative if as_number(node).is_some_and(|n| n >= 0.0) => {}
-            SettingShape::Fraction if as_number(node).is_some_and(|n| n > 0.0 && n <= 1.0) => {}
+            SettingShape::Seconds if as_number(node).is_some_and(|n| (0.0..=MAX_SECONDS).contains(&n)) => {}
+            SettingShape::Dollars if as_nanos(node).is_some_and(|amount| amount.to_u64() > 0) => {}
+            SettingShape::Fraction if as_nanos(node).is_some_and(|part| (1..=BILLIONTHS).contains(&part.to_u64())) => {}
             SettingShape::Price if is_price(node) => {}
             SettingShape::Text
             | SettingShape::Bool
             | SettingShape::Integer { .. }
-            | SettingShape::NonNegative
+            | SettingShape::Seconds
+            | SettingShape::Dollars
             | SettingShape::Fraction
             | SettingShape::Price => {
                 self.report_wrong_value(key, node, shape);
@@ -325,7 +387,8 @@ fn is_quoted_value(text: &str, shape: &SettingShape) -> bool {
     match shape {
         SettingShape::Bool => matches!(text, "true" | "false"),
         SettingShape::Integer { least } => text.parse::<u64>().is_ok_and(|number| number >= *least),
-        SettingShape::NonNegative => text.parse::<f64>().is_ok_and(|number| number.is_finite() && number >= 0.0),
+        SettingShape::Seconds => text.parse::<f64>().is_ok_and(|number| (0.0..=MAX_SECONDS).contains(&number)),
+        SettingShape::Dollars => Nanos::parse(text).is_ok_and(|amount| amount.to_u64() > 0),
         SettingShape::Fraction => text.parse::<f64>().is_ok_and(|number| number > 0.0 && number <= 1.0),
         SettingShape::Opaque
         | SettingShape::Documentation(_)
@@ -348,6 +411,10 @@ fn join(key: &str, name: &str) -> String {
 
 fn as_integer(node: &Node) -> Option<u64> {
     if let Kind::Number(number) = &node.kind { number.as_u64() } else { None }
+}
+
+fn as_nanos(node: &Node) -> Option<Nanos> {
+    if let Kind::Number(_) = &node.kind { Nanos::from_json(&node.to_value()).ok() } else { None }
 }
 
 fn as_number(node: &Node) -> Option<f64> {

@@ -52,21 +52,42 @@ const PROGRAM_EXTENSIONS: [&str; 38] = [
     "swift", "tcl", "toml", "wasm", "xml", "zig",
 ];
 
+/// Reports the files of these spaces that are settings under a wrong name.
+pub fn check_settings(items: &Items<'_>, spaces: &[Space], found: &mut Diagnostics) {
+    for file in items.misplaced_settings().into_iter().filter(|file| spaces.contains(&file.space)) {
+        let explanation = explain_unrecognized(&file);
+        if let Some((reason, suggestion)) = explanation.filter(|(_, suggestion)| is_settings_file(suggestion.as_ref()))
+        {
+            found.push(unrecognized_error(&file, reason, suggestion));
+        }
+    }
+}
+
+fn is_settings_file(suggestion: Option<&String>) -> bool {
+    suggestion.is_some_and(|meant| meant.starts_with(ItemKind::Config.folder()))
+}
+
+fn unrecognized_error(file: &UnrecognizedFile, reason: String, suggestion: Option<String>) -> ItemError {
+    let slash = if file.is_folder { "/" } else { "" };
+    let path = format!("{}{slash}", shorten(&file.space.display(&file.path)));
+    ItemError::Unrecognized { path, reason, suggestion }
+}
+
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     let mut tools = None;
     for unrecognized_file in items.unrecognized_files() {
+        // Of the user space, only settings are checked: its other files belong to all projects of the user.
+        if unrecognized_file.space == Space::User {
+            continue;
+        }
         let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
         if let Some(declaration) = find_declaration(&unrecognized_file, &mut uses) {
             found.push(ItemError::UnrecognizedProgram { path: shorten(&unrecognized_file.path), declaration });
         } else if let Some((reason, suggestion)) = explain_unrecognized(&unrecognized_file) {
-            let slash = if unrecognized_file.is_folder { "/" } else { "" };
-            found.push(ItemError::Unrecognized {
-                path: format!("{}{slash}", shorten(&unrecognized_file.path)),
-                reason,
-                suggestion,
-            });
+            found.push(unrecognized_error(&unrecognized_file, reason, suggestion));
         }
     }
+    check_settings(items, &[Space::User], found);
 }
 
 /// Returns the reason why nothing reads a file, and the probable intent of its author; `None` if the file is allowed.
@@ -244,8 +265,8 @@ mod tests {
     /// Returns the suggestion, empty if there is none, or `fine` if nothing is reported.
     fn suggested(path: &str) -> String {
         let is_folder = path.ends_with('/');
-        let explanation =
-            explain_unrecognized(&UnrecognizedFile { path: path.trim_end_matches('/').into(), is_folder });
+        let path = path.trim_end_matches('/').into();
+        let explanation = explain_unrecognized(&UnrecognizedFile { space: Space::Project, path, is_folder });
         explanation.map_or("fine".to_owned(), |(_, suggestion)| suggestion.unwrap_or_default())
     }
 

@@ -74,9 +74,9 @@ impl<'b> MapWorld<'b> {
     /// Adds a file like [`MapWorld::with`], in place; replaces the file of that path.
     pub fn insert(&mut self, space: Space, path: &str, content: impl AsRef<[u8]>) {
         if let Some((top, _)) = path.strip_prefix(".ai/").and_then(|p| p.split_once('/'))
-            && space == Space::Project
+            && space != Space::System
         {
-            self.unrecognized.insert(UnrecognizedFile { path: format!(".ai/{top}").into(), is_folder: true });
+            self.unrecognized.insert(UnrecognizedFile { space, path: format!(".ai/{top}").into(), is_folder: true });
         }
         let is_context = match space {
             Space::Project => CONTEXT_FILE_NAMES.contains(&path),
@@ -90,8 +90,12 @@ impl<'b> MapWorld<'b> {
         let Some(key) = ItemKind::of_path(path) else {
             let of_kind = ItemKind::ALL.iter().flat_map(|kind| kind.folders()).any(|folder| path.starts_with(folder));
             let on_top = path.strip_prefix(".ai/").is_some_and(|p| !p.contains('/'));
-            if space == Space::Project && (of_kind || on_top) {
-                self.unrecognized.insert(UnrecognizedFile { path: path.into(), is_folder: false });
+            let is_setting = path.starts_with(ItemKind::Config.folder());
+            if on_top && space != Space::System
+                || of_kind && space == Space::Project
+                || is_setting && space == Space::User
+            {
+                self.unrecognized.insert(UnrecognizedFile { space, path: path.into(), is_folder: false });
             }
             return;
         };
@@ -184,6 +188,13 @@ impl World for MapWorld<'_> {
             unrecognized.extend(world.unrecognized_files()?);
         }
         Ok(unrecognized.into_iter().collect())
+    }
+
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        let mut found = self.unrecognized_files()?;
+        let is_on_top = |path: &str| path.matches('/').count() == 1;
+        found.retain(|file| is_on_top(&file.path) || file.path.starts_with(ItemKind::Config.folder()));
+        Ok(found)
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -109,6 +109,10 @@ impl<W: World> World for RecordingWorld<W> {
         self.world.unrecognized_files()
     }
 
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.world.misplaced_settings()
+    }
+
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         let found = self.world.context_files()?;
         *self.context.borrow_mut() = found.iter().map(ContextFileRead::of).collect();

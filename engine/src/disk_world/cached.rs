@@ -140,6 +140,10 @@ impl World for CachedWorld {
         self.disk.unrecognized_files()
     }
 
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.disk.misplaced_settings()
+    }
+
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
         self.disk.read_skill_file(skill, path)
     }

@@ -39,7 +39,7 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
         }
         // A dangling link, or one that leaves the space, counts as a file.
         let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
-        found.push(UnrecognizedFile { path: format!(".ai/{name}").into(), is_folder });
+        found.push(UnrecognizedFile { space, path: format!(".ai/{name}").into(), is_folder });
     }
     Ok(found)
 }
@@ -143,8 +143,9 @@ impl Listing {
         self.items.get(id).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn unrecognized(&self) -> impl Iterator<Item = UnrecognizedFile> {
-        self.others.iter().map(|path| UnrecognizedFile { path: path.clone(), is_folder: false })
+    /// Returns the files that are not items; the listing is the one of `space`.
+    pub(super) fn unrecognized(&self, space: Space) -> impl Iterator<Item = UnrecognizedFile> {
+        self.others.iter().map(move |path| UnrecognizedFile { space, path: path.clone(), is_folder: false })
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (&ItemId, &Arc<str>)> {

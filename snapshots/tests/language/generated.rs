@@ -174,7 +174,8 @@ fn walk(shape: &SettingShape, at: &str, standard: Option<&Node>, rows: &mut Stri
         SettingShape::Text
         | SettingShape::Bool
         | SettingShape::Integer { .. }
-        | SettingShape::NonNegative
+        | SettingShape::Seconds
+        | SettingShape::Dollars
         | SettingShape::Fraction
         | SettingShape::Price
         | SettingShape::OneOf(_)
@@ -208,7 +209,8 @@ fn takes(shape: &SettingShape) -> String {
         SettingShape::Text
         | SettingShape::Bool
         | SettingShape::Integer { .. }
-        | SettingShape::NonNegative
+        | SettingShape::Seconds
+        | SettingShape::Dollars
         | SettingShape::Fraction
         | SettingShape::Price
         | SettingShape::OneOf(_)

@@ -177,7 +177,7 @@ impl RyeAgent {
             return Ok((spaces, engine.clone()));
         }
         let world = spaces.open().map_err(|failure| request_error(&failure))?;
-        sandbox::enable_bubblewrap(&world, &spaces).map_err(|failure| request_error(&failure))?;
+        sandbox::apply_run_settings(&world, &spaces).map_err(|failure| request_error(&failure))?;
         let mut builder = EngineBuilder::new(&spaces.library_project()).approvals(Approvals::Ask);
         if let Some(script) = &self.script {
             builder = builder.script(script).map_err(|error| engine_error(&error))?;

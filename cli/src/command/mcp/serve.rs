@@ -57,7 +57,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         None => None,
     };
     let world = spaces.open()?;
-    sandbox::enable_bubblewrap(&world, spaces)?;
+    sandbox::apply_run_settings(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
     let providers = Arc::new(ClientProviders::new(&compilation.plan, options.providers));
     options.providers = Arc::clone(&providers) as Arc<dyn Providers>;

@@ -1,8 +1,10 @@
-//! Setup of bubblewrap if the settings request it: finds the program in `PATH` before anything starts.
+//! The settings that apply before anything starts: refuses settings with errors, and finds bubblewrap in `PATH` if the
+//! settings request it.
 
 use std::path::PathBuf;
 
 use rye_compiler::sandbox::requires_bubblewrap;
+use rye_compiler::validate::settings::run_settings_errors;
 use rye_compiler::world::World;
 use rye_engine::tool::process::use_bubblewrap;
 
@@ -27,8 +29,10 @@ pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
 
-/// Enables bubblewrap for tool programs if the settings request it; fails if it is missing.
-pub fn enable_bubblewrap(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
+/// Refuses settings with errors, so that no invalid value counts as an absent bound. Then enables bubblewrap for tool
+/// programs if the settings request it; fails if it is missing.
+pub fn apply_run_settings(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
+    require_valid_settings(world)?;
     match bubblewrap_state(world, spaces) {
         BubblewrapState::NotProbed => Ok(()),
         BubblewrapState::At(program) => {
@@ -40,6 +44,22 @@ pub fn enable_bubblewrap(world: &dyn World, spaces: &Spaces) -> Result<(), Comma
             Err(failure.with_help("install bubblewrap, or remove the setting from `agent/agent.yaml`"))
         }
     }
+}
+
+/// Fails if a settings file of the project or the user has an error, with the first error that `rye check` prints. A
+/// compilation reports these errors too; a stored plan, a server and a session of an editor start without one.
+fn require_valid_settings(world: &dyn World) -> Result<(), CommandError> {
+    let (errors, sources) = run_settings_errors(world);
+    let Some(first) = errors.iter().next() else { return Ok(()) };
+    let label = first.labels().into_iter().next();
+    let place = label.and_then(|label| {
+        let source = sources.get(label.span.source)?;
+        let position = source.position(label.span.start);
+        Some(format!("{}:{}:{}: ", source.path, position.line, position.column))
+    });
+    let message = format!("{}{} [{}]", place.unwrap_or_default(), first.message(), first.code());
+    let help = "until the settings are correct, nothing runs; `rye check` lists every error";
+    Err(CommandError::failed(message).with_help(help))
 }
 
 /// Returns the first program in `PATH` that is not part of the project.

@@ -146,7 +146,7 @@ pub fn run_to_end(
 ) -> Result<Exit, CommandError> {
     // Read the settings once, for all of their uses.
     let world = spaces.open()?;
-    sandbox::enable_bubblewrap(&world, spaces)?;
+    sandbox::apply_run_settings(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
     let policy = HeadlessPolicy::from_settings(&world);
     let kept = EffectiveSettings::merge(&start, how, policy, &options, spaces)?;

@@ -83,7 +83,7 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
         let text = child.text();
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
-                let (net, write) = (list(child, "net"), list(child, "write"));
+                let (net, write) = (list(child, "net", found), list(child, "write", found));
                 check_hosts(child, &net, found);
                 let pattern = Pattern(format!("rye.{word}.{kind}.{item}"));
                 grants.push(GrantDecl { pattern, span: text.span, net, write });
@@ -140,9 +140,22 @@ fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     }
 }
 
-fn list(element: &Element, name: &str) -> Vec<String> {
-    let value = element.attribute(name).map(|v| v.node.as_str()).unwrap_or_default();
-    value.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+/// Reads a list of an attribute. A list without an entry is an error: a grant without the attribute is not bounded by
+/// it, so an empty list would grant more than the list that it was.
+fn list(element: &Element, name: &str, found: &mut Diagnostics) -> Vec<String> {
+    let Some(value) = element.attribute(name) else { return Vec::new() };
+    let entries: Vec<String> =
+        value.node.split(',').map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect();
+    if entries.is_empty() {
+        let entry = if name == "net" { "a host, such as `api.example.com`" } else { "a folder, such as `out/`" };
+        found.push(ItemError::InvalidValue {
+            what: format!("`{name}` of `<tool>`"),
+            found: "empty".into(),
+            expected: entry.into(),
+            span: value.span,
+        });
+    }
+    entries
 }
 
 fn acknowledge(element: &Element, found: &mut Diagnostics) -> Acknowledgment {

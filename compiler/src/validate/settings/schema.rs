@@ -4,7 +4,11 @@
 use crate::model::WIRE_FORMATS;
 use crate::plan::Tokenizer;
 use crate::semantics::classify::Category;
+use crate::semantics::money::Nanos;
 use crate::semantics::risk::{Policy, Tier};
+
+/// The longest duration of a setting: ten years.
+pub const MAX_SECONDS: f64 = 315_360_000.0;
 
 /// The kind of value that a key accepts.
 #[derive(Debug, Clone, Copy)]
@@ -15,8 +19,10 @@ pub enum SettingShape {
     Integer {
         least: u64,
     },
-    /// A number, 0 or more.
-    NonNegative,
+    /// A number of seconds, from 0 to [`MAX_SECONDS`].
+    Seconds,
+    /// An amount of dollars above 0, in whole nano-dollars.
+    Dollars,
     /// A fraction: above 0, at most 1.
     Fraction,
     /// Dollars per million tokens, as text or as a number.
@@ -80,10 +86,10 @@ const CATEGORIES: [&str; 4] = [
 
 const RETRY: &[SettingField] = &[
     key("max_retries", SettingShape::Integer { least: 0 }, "attempts after the first one"),
-    key("base_seconds", SettingShape::NonNegative, "the first wait; it doubles with each attempt"),
+    key("base_seconds", SettingShape::Seconds, "the first wait; it doubles with each attempt"),
     key(
         "max_seconds",
-        SettingShape::NonNegative,
+        SettingShape::Seconds,
         "the longest wait; a `Retry-After` header of the response takes precedence",
     ),
 ];
@@ -160,7 +166,7 @@ const CEILINGS: &[SettingField] = &[
     key("tokens", SettingShape::Integer { least: 1 }, "the highest number of tokens that a file can set"),
     key(
         "spend",
-        SettingShape::NonNegative,
+        SettingShape::Dollars,
         "the highest amount in dollars that a file can set; `--limit spend=…` can set more",
     ),
     key("spawns", SettingShape::Integer { least: 0 }, "the highest number of children that a file can set"),
@@ -304,7 +310,7 @@ pub const FILES: &[SettingsFile] = &[
         shape: SettingShape::Map(&[
             key(
                 "wait_threads",
-                SettingShape::Map(&[key("default_timeout", SettingShape::NonNegative, "seconds")]),
+                SettingShape::Map(&[key("default_timeout", SettingShape::Seconds, "seconds")]),
                 "waiting for other threads",
             ),
             key(
@@ -397,7 +403,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[
                     key("turns", SettingShape::Integer { least: 1 }, "default: 500"),
                     key("tokens", SettingShape::Integer { least: 1 }, "default: 10,000,000"),
-                    key("spend", SettingShape::NonNegative, "dollars; default: 5"),
+                    key("spend", SettingShape::Dollars, "dollars; default: 5"),
                     key("duration_seconds", SettingShape::Integer { least: 1 }, "default: 28,800"),
                 ]),
                 "the limits of a whole chat; `limits` bound each of its prompts",
@@ -478,7 +484,10 @@ impl SettingShape {
             Self::Text => "a text".to_owned(),
             Self::Bool => "`true` or `false`".to_owned(),
             Self::Integer { least } => format!("a whole number, {least} or more"),
-            Self::NonNegative => "a number, 0 or more".to_owned(),
+            Self::Seconds => format!("a number of seconds, from 0 to {MAX_SECONDS}"),
+            Self::Dollars => {
+                format!("a number of dollars from 0.000000001, which pays for no call, to {}", Nanos(i64::MAX))
+            }
             Self::Fraction => "a number above 0 and at most 1".to_owned(),
             Self::Price => "dollars per million tokens, such as \"0.25\"".to_owned(),
             Self::OneOf(words) => one_of(words),
