@@ -143,7 +143,7 @@ pub async fn drive(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
     control: &mut ControlReceiver,
-) -> Result<Ended, DriveError> {
+) -> Result<Arc<Ended>, DriveError> {
     let mut settled = Vec::new();
     let mut exported = false;
     loop {
@@ -162,7 +162,7 @@ pub async fn drive(
             }
             Effect::Done { settle, ended, cancel, leaves } => {
                 thread.journal.flush(true).await?;
-                let end = (*ended).clone();
+                let end = Arc::clone(&ended);
                 let both = !exported && !end.status.is_parked();
                 let artifact = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);

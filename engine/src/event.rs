@@ -9,6 +9,8 @@ mod prompt;
 mod settings;
 mod table;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::image::ImageRef;
@@ -72,7 +74,7 @@ pub enum EventBody {
     Named(SessionNamed),
     PromptStarted(PromptStarted),
     PromptEnded(Box<PromptEnded>),
-    Ended(Box<Ended>),
+    Ended(Arc<Ended>),
 }
 
 /// The start of a thread, from the first events of its transcript.

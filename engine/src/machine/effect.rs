@@ -57,7 +57,7 @@ pub enum Effect {
     /// if there is one.
     Done {
         settle: Vec<Settled>,
-        ended: Box<Ended>,
+        ended: Arc<Ended>,
         cancel: Option<Vec<String>>,
         leaves: Option<Box<ContinuationRow>>,
     },
@@ -125,7 +125,7 @@ pub struct HookRun {
     /// Bounds of the directives that the hooks start.
     pub bounds: HookBounds,
     /// The thread's result, at the hook points of its end.
-    pub ended: Option<Box<Ended>>,
+    pub ended: Option<Arc<Ended>>,
 }
 
 /// Bounds of a directive that a hook starts as a child of the thread.

@@ -97,7 +97,7 @@ pub struct ThreadState {
     pub observations: VecDeque<Observation>,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
-    pub ended: Option<Box<Ended>>,
+    pub ended: Option<Arc<Ended>>,
     /// Number of turns at the last checkpoint.
     pub checkpoint_turn: u64,
     /// Number of folded events.

@@ -1,6 +1,8 @@
 //! The walk along the plan's edges: from the last recorded position, through every step whose outcome the state
 //! determines, to the first step that needs an effect or a write. The graph alone determines the successors.
 
+use std::sync::Arc;
+
 use rye_compiler::plan::{Node, Outcome, Plan};
 
 use super::effect::{ContinuationRow, Effect};
@@ -188,5 +190,5 @@ fn end_without_edge(walk: WalkContext<'_>) -> WalkResult {
         }),
         cost: walk.state.final_cost(),
     };
-    WalkResult { decision: StepResult::Write(vec![EventBody::Ended(Box::new(ended))]) }
+    WalkResult { decision: StepResult::Write(vec![EventBody::Ended(Arc::new(ended))]) }
 }

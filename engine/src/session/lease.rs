@@ -115,7 +115,7 @@ impl EngineContext {
         };
         let seal = |seq: u64, link: ChainHash| self.signer.seal_line(thread, seq, link);
         let mut transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
-        transcript.append_sealed(&[EventBody::Ended(Box::new(ended))], self.clock.now(), Some(&seal))?;
+        transcript.append_sealed(&[EventBody::Ended(Arc::new(ended))], self.clock.now(), Some(&seal))?;
         transcript.sync()?;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Human and plain output of a run: the model's text on stdout as it is streamed, progress on stderr, outputs at the
 //! end. Prints each text once.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -380,16 +381,18 @@ impl HumanRenderer {
             return;
         }
         let text = reply_text(&reply.content);
-        let streamed = std::mem::take(&mut self.streamed);
-        if let Some(rest) = text.strip_prefix(&streamed) {
+        let mut printed = std::mem::take(&mut self.streamed);
+        if let Some(rest) = text.strip_prefix(&printed) {
             self.text(rest);
+            printed.push_str(rest);
         } else {
             // Some streamed pieces were dropped.
             self.out.end_line();
             self.text(&text);
+            printed = text.into_owned();
         }
         self.out.end_line();
-        self.printed_result = Some(text);
+        self.printed_result = Some(printed);
     }
 
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
@@ -574,9 +577,17 @@ fn error_line(output: &str) -> &str {
 }
 
 /// Returns the text of a reply, without thinking and tool calls.
-fn reply_text(content: &[ContentBlock]) -> String {
-    let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
-    content.iter().filter_map(text).collect()
+fn reply_text(content: &[ContentBlock]) -> Cow<'_, str> {
+    let mut texts = content.iter().filter_map(|block| match block {
+        ContentBlock::Text { text } => Some(text.as_str()),
+        ContentBlock::Thinking { .. }
+        | ContentBlock::Image(_)
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::Other { .. } => None,
+    });
+    let first = Cow::Borrowed(texts.next().unwrap_or_default());
+    // A single block, as most replies have, is not copied.
+    texts.fold(first, |all, text| all + text)
 }
 
 fn format_settling(settled: &Settled, unpriced: bool) -> String {

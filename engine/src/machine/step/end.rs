@@ -1,5 +1,7 @@
 //! The finish: the end status, the hooks of the end, and the last event.
 
+use std::sync::Arc;
+
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, Plan};
 use rye_compiler::semantics::limits;
@@ -43,12 +45,12 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
             }
             let mut effect = hook_run(plan, state, point, None, facts);
             if let Effect::RunHooks(run) = &mut effect {
-                run.ended = Some(Box::new(ended));
+                run.ended = Some(Arc::new(ended));
             }
             return StepResult::Do(effect);
         }
     }
-    StepResult::Write(vec![EventBody::Ended(Box::new(ended))])
+    StepResult::Write(vec![EventBody::Ended(Arc::new(ended))])
 }
 
 /// Returns the living children that end with the thread, or `None` if descendants continue. After an error, a
@@ -77,7 +79,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     let result = answer.map(|answer| answer.content.clone()).or_else(text);
     let ended = |status, error| Ended {
         status,
-        result: result.clone(),
+        result,
         outputs: None,
         missing: Vec::new(),
         stop_reason: state.stop_reason.clone(),

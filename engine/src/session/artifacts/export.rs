@@ -13,8 +13,10 @@ use crate::thread::dollars;
 
 /// Maximum bytes quoted of one tool result. The transcript holds the whole result.
 const MAX_RESULT_BYTES: usize = 4 * 1024;
-/// Maximum bytes quoted of all messages: half from the start, half from the end.
+/// Maximum bytes quoted of all messages: half from the start, half from the end. The text of a longer message is cut.
 const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
+/// Expected bytes of the heading and the fences around the result.
+const RESULT_MARKUP_BYTES: usize = 64;
 
 /// Renders the file without its signature line. `now` is RFC 3339.
 pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> String {
@@ -38,11 +40,16 @@ pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> 
         let outputs = serde_json::to_string_pretty(outputs).unwrap_or_default();
         _ = writeln!(text, "\n## Outputs\n\n{}", fenced(&outputs, "json"));
     }
+    let mut quotes = String::from("\n## Conversation\n");
+    conversation(&mut quotes, &thread.state.conversation.messages);
     if let Some(result) = &ended.result {
-        _ = writeln!(text, "\n## Result\n\n{}", fenced(result, ""));
+        // A result can have many megabytes: the text is allocated once and never moved.
+        text.reserve_exact(result.len().saturating_add(quotes.len()).saturating_add(RESULT_MARKUP_BYTES));
+        text.push_str("\n## Result\n\n");
+        push_fenced(&mut text, result, "");
+        text.push('\n');
     }
-    text.push_str("\n## Conversation\n");
-    conversation(&mut text, &thread.state.conversation.messages);
+    text.push_str(&quotes);
     text
 }
 
@@ -83,17 +90,11 @@ fn quoted(message: &Message) -> String {
         Message::ToolResult { call_id, name, content, is_error } => {
             let failed = if *is_error { ", an error" } else { "" };
             let shown = truncate_to_char(content, MAX_RESULT_BYTES);
-            let cut = if shown.len() < content.len() {
-                format!("\n({} bytes more; the transcript has them)\n", content.len() - shown.len())
-            } else {
-                String::new()
-            };
-            format!(
-                "\n### Result of `{}` ({}){failed}\n\n{}\n{cut}",
-                one_line(name),
-                one_line(call_id),
-                fenced(shown, "")
-            )
+            let (name, call_id) = (one_line(name), one_line(call_id));
+            let mut quote = format!("\n### Result of `{name}` ({call_id}){failed}\n\n{}\n", fenced(shown, ""));
+            // Writing to a `String` cannot fail.
+            _ = omission(&mut quote, content.len() - shown.len());
+            quote
         }
         Message::Custom { custom_type, content, .. } => {
             format!("\n### Note ({})\n\n{}\n", one_line(custom_type), fenced(content, ""))
@@ -116,7 +117,10 @@ fn render_blocks(who: &str, content: &[ContentBlock]) -> String {
     for block in content {
         // Writing to a `String` cannot fail.
         _ = match block {
-            ContentBlock::Text { text: spoken } => writeln!(text, "\n{}", fenced(spoken, "")),
+            ContentBlock::Text { text: spoken } => {
+                let shown = truncate_to_char(spoken, MAX_CONVERSATION_BYTES / 2);
+                writeln!(text, "\n{}", fenced(shown, "")).and_then(|()| omission(&mut text, spoken.len() - shown.len()))
+            }
             ContentBlock::Image(image) => {
                 writeln!(text, "\n({}, object {})", one_line(&image.describe()), one_line(&image.sha256))
             }
@@ -139,9 +143,22 @@ fn render_blocks(who: &str, content: &[ContentBlock]) -> String {
 
 /// Wraps a text in a code fence that is longer than any run of backticks inside.
 fn fenced(text: &str, language: &str) -> String {
+    let mut fenced = String::new();
+    push_fenced(&mut fenced, text, language);
+    fenced
+}
+
+/// Appends a text in a code fence that is longer than any run of backticks inside.
+fn push_fenced(to: &mut String, text: &str, language: &str) {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.saturating_add(1).max(3));
-    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+    let text = text.trim_end_matches('\n');
+    to.extend([&fence, language, "\n", text, "\n", &fence]);
+}
+
+/// States the number of bytes that a quote leaves out.
+fn omission(to: &mut String, bytes: usize) -> std::fmt::Result {
+    if bytes == 0 { Ok(()) } else { writeln!(to, "\n({bytes} bytes more; the transcript has them)") }
 }
 
 fn one_line(text: &str) -> String {

@@ -130,6 +130,23 @@ async fn the_export_is_there_before_the_hooks_of_the_end() {
 }
 
 #[tokio::test]
+async fn export_has_the_whole_result_once_and_cuts_the_quote_of_a_long_reply() {
+    let reply = "a line of a long reply\n".repeat(100_000);
+    let answer = reply.clone();
+    let lab = Lab::new(move |_| Ok(reply_text(&answer)));
+    lab.directive("long", "", "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "long").await;
+    assert_eq!(result.result.as_ref(), Some(&reply));
+    let export = layout::export(&"test/long".parse_id(), &thread(&result));
+    let text = fs::read_to_string(lab.path().join(export)).unwrap();
+    assert!(text.contains(&format!("## Result\n\n```\n{reply}```\n")));
+    let (_, quotes) = text.split_once("## Conversation\n").unwrap();
+    assert!(quotes.contains("### User") && quotes.len() < 600 * 1024, "{}", quotes.len());
+    assert!(quotes.contains(&format!("\n({} bytes more; the transcript has them)", reply.len() - 512 * 1024)));
+}
+
+#[tokio::test]
 async fn verify_finds_every_changed_byte_of_a_transcript() {
     let lab = lab(true);
     let (engine, id) = ran(&lab).await;
