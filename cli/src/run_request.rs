@@ -26,7 +26,7 @@ pub struct RunRequestArgs {
     /// An input (repeatable); JSON if the declared type is not `string`
     #[arg(long, value_name = "NAME=VALUE")]
     input: Vec<String>,
-    /// Inputs as a JSON object, from a file or, if the command reads nothing else from stdin, from stdin (`-`); `--input`
+    /// Inputs as a JSON object: a file, or `-` for stdin if the command reads nothing else from stdin; `--input`
     /// overrides single inputs
     #[arg(long, value_name = "FILE|-")]
     inputs: Option<String>,

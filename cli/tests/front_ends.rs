@@ -430,7 +430,7 @@ fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
 }
 
 /// Fields that differ between two runs of the same front end, and fields that state which front end was used.
-const OWN_FIELDS: [&str; 27] = [
+const OWN_FIELDS: [&str; 28] = [
     "ts",
     "h",
     "s",
@@ -449,6 +449,8 @@ const OWN_FIELDS: [&str; 27] = [
     "carried_ms",
     "asked_ms",
     "elapsed_ms",
+    // The seconds that earlier prompts took are added to the limit of a prompt.
+    "duration_seconds",
     "attended",
     "settings",
     "delivery",

@@ -288,7 +288,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
             Some(false) => {
-                "in every thread, flipping the result of any one function does not change the result of the assertion"
+                "in every thread, the assertion keeps its result even if one of its functions returns the opposite"
             }
             Some(true) => return None,
         };

@@ -212,7 +212,7 @@ fn add_native_tools(
             palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because });
         };
         if name.len() > MAX_TOOL_NAME_BYTES {
-            drop(format!("its name has {} characters, a provider accepts {MAX_TOOL_NAME_BYTES}", name.len()));
+            drop(format!("its name has {} characters; providers accept at most {MAX_TOOL_NAME_BYTES}", name.len()));
             diagnostics.push(PaletteError::Name { name, item: id.to_string(), span });
             continue;
         }

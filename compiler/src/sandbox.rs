@@ -176,7 +176,7 @@ impl std::fmt::Display for ToolSandbox {
             SandboxKind::Requests if self.net.iter().any(|host| host == "*") => {
                 f.write_str("requests of the engine, to any host of the public internet")
             }
-            SandboxKind::Requests => write!(f, "requests of the engine, to {} alone", self.net.join(", ")),
+            SandboxKind::Requests => write!(f, "requests of the engine, only to {}", self.net.join(", ")),
             SandboxKind::None => f.write_str("NO SANDBOX: a server's program with all of your rights"),
         }
     }

@@ -237,7 +237,9 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
         HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),
         // If the text of the knowledge is an action of the point, the hook returns that action.
         HookAction::Execute { item_type: ItemKind::Knowledge, item_id, .. } if event == HookPoint::Limit => {
-            Some(one_line(&format!("answers with knowledge `{item_id}`, which can raise the limit")))
+            Some(one_line(&format!(
+                "takes its action from the text of the knowledge `{item_id}`, which can raise the limit"
+            )))
         }
         HookAction::Execute { .. }
         | HookAction::SetExtends { .. }
@@ -276,7 +278,7 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
         HookAction::Replace { .. } => Some("replaces the messages"),
         HookAction::Block { .. } => Some("refuses with a reason that the model reads"),
         HookAction::Modify { .. } => Some("changes results of tools"),
-        HookAction::FollowUp { .. } => Some("adds a request"),
+        HookAction::FollowUp { .. } => Some("makes the model continue with a message"),
         HookAction::SetExtends { .. }
         | HookAction::Sign { .. }
         | HookAction::Handled
@@ -344,7 +346,8 @@ pub(crate) fn provider(
         format!("{key}: {}{host}", escape_non_ascii(&value))
     };
     let set: Vec<String> = reach.iter().map(shown).collect();
-    let by = (!set.is_empty()).then(|| format!("sends prompts and the key as set by {}", set.join(", ")));
+    let by =
+        (!set.is_empty()).then(|| format!("sends prompts and the key as these settings define: {}", set.join(", ")));
     let costs =
         (!costs.is_empty()).then(|| "sets the prices of its models, and so the effect of spend limits".to_owned());
     let place = SourcePlace { file: format!(".ai/config/{PROVIDER_PREFIX}{id}.yaml"), line: 1, column: 1 };
@@ -364,7 +367,8 @@ pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement
 
 /// Returns the requirement of a project that books calls with an unknown outcome at an estimate.
 pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
-    let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
+    let what =
+        "charges model calls without a reported usage at an estimate, so that a run can cost more than its spend limit";
     settings_file(RESILIENCE_FILE, what, subjects)
 }
 

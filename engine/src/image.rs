@@ -67,7 +67,7 @@ pub enum ImageError {
 pub enum ImageNotAccepted {
     #[error("the model `{model}` does not accept images, according to its provider file")]
     NoImages { model: String },
-    #[error("the wire `{wire}` of `{model}` does not accept `{media_type}`")]
+    #[error("the wire format `{wire}` of `{model}` does not accept `{media_type}`")]
     MediaType { model: String, wire: String, media_type: String },
     #[error("a message may have at most {MAX_IMAGES_PER_MESSAGE} images, but has {count}")]
     TooMany { count: usize },

@@ -116,7 +116,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
                     SyntaxKind::Yaml
                         .error(
                             node.span,
-                            format!("the metadata of a tool is a mapping, not {}", node.describe()),
+                            format!("the metadata of a tool must be a mapping, not {}", node.describe()),
                             "not a mapping",
                         )
                         .with_help("write `description: …` and the tool's other keys"),

@@ -37,7 +37,7 @@ pub struct CheckArgs {
     /// Report every warning as an error
     #[arg(long)]
     deny_warnings: bool,
-    /// Do not show this warning (repeatable): `hook::always`; errors cannot be allowed
+    /// Do not show warnings and advice of this code, such as `hook::always` (repeatable); errors cannot be hidden
     #[arg(long, value_name = "CODE")]
     allow: Vec<String>,
     /// Apply safe fixes; the change is shown first

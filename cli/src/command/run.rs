@@ -130,7 +130,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         (requested, _) if args.plan.is_some() => {
             // A plan file starts a thread without a parent, so a tool could leave the bounds of its thread.
             if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
-                return Err(CommandError::usage("`--plan` is not allowed in a tool of a thread"));
+                return Err(CommandError::usage("`--plan` is not allowed in a program that a thread runs"));
             }
             let file = args.plan.as_deref().unwrap_or_default();
             match pinned_plan::compile_pinned(file, requested.as_deref(), args.script.is_some(), &spaces, report)? {

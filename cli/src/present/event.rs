@@ -84,7 +84,7 @@ pub fn event_view(event: &Event) -> EventView {
             Approval::Preapproved => "approved without a question: covered by trust or an earlier approval".to_owned(),
             Approval::Refused => "denied by you".to_owned(),
             Approval::PolicyRefused => "denied by the policy for runs without a terminal".to_owned(),
-            Approval::Suspended => "no terminal: waiting for an approval message".to_owned(),
+            Approval::Suspended => "not answered: the thread is suspended until `rye threads approve`".to_owned(),
         }),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, format_value(&set.value))),
         EventBody::Compacted(compacted) => {
@@ -95,7 +95,9 @@ pub fn event_view(event: &Event) -> EventView {
         }
         EventBody::Recovered(recovered) => line(match recovered.cut_bytes {
             0 => "another process took over".to_owned(),
-            cut => format!("another process took over and removed {} of a torn tail", format_count(cut, "byte")),
+            cut => {
+                format!("another process took over and removed {} of an incomplete write", format_count(cut, "byte"))
+            }
         }),
         EventBody::UserInput(input) => {
             let handled = if input.handled { ", not sent" } else { "" };

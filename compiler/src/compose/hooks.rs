@@ -97,9 +97,9 @@ fn ordered_hooks<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, Order
 
 fn replacement_reason(by: &Arc<HookDecl>) -> String {
     match by.source {
-        HookSource::User => "replaced by the user's hook of this id".into(),
+        HookSource::User => "replaced by the user's hook with the same id".into(),
         HookSource::Project | HookSource::Builtin | HookSource::Infrastructure | HookSource::Directive { .. } => {
-            "replaced by the project's hook of this id".into()
+            "replaced by the project's hook with the same id".into()
         }
     }
 }
@@ -151,7 +151,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
         return PlanVerdict::Fires;
     }
     if crate::resolve::route_target(decl).as_ref() == Some(&composed.id) {
-        return PlanVerdict::Never { because: format!("it names `{}` itself", composed.id) };
+        return PlanVerdict::Never { because: format!("it would set `{}` as its own parent", composed.id) };
     }
     evaluate_before_run(decl, known, explain)
 }
@@ -164,7 +164,7 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
             continue;
         }
         if let Some(by) = &answered {
-            hook.verdict = PlanVerdict::Removed { because: format!("`{by}` answers first") };
+            hook.verdict = PlanVerdict::Removed { because: format!("`{by}` comes first and sets the parent") };
         } else if hook.verdict == PlanVerdict::Fires {
             answered = Some(hook.decl.id.node.clone());
         }
@@ -228,7 +228,7 @@ impl ComposedHook {
     fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));
-        self.verdict = PlanVerdict::Removed { because: format!("{by} brings `{id}` already") };
+        self.verdict = PlanVerdict::Removed { because: format!("{by} already adds `{id}`") };
         true
     }
 }

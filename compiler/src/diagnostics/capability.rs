@@ -165,7 +165,10 @@ impl Problem for CapabilityError {
             Self::WholeNetwork { span, .. } => vec![new_label(*span, "opens the whole network")],
             Self::OnlyWhatIsThere { span, .. } => vec![new_label(*span, "existing files only")],
             Self::TooComplex { span, base_span, .. } => {
-                vec![new_label(*span, "counts as not covered"), new_label(*base_span, "the base's grants")]
+                vec![
+                    new_label(*span, "counts as outside the base's grants"),
+                    new_label(*base_span, "the base's grants"),
+                ]
             }
             Self::Unacknowledged { tier, span, .. } => vec![new_label(*span, format!("risk `{tier}`"))],
             Self::Blocked { tier, span, .. } => {

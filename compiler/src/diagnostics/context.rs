@@ -31,7 +31,7 @@ pub enum ContextError {
     /// A placeholder in knowledge that is sent as text; `reason` names the texts in which placeholders are filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
-    #[error("a continuation cannot start with {tokens} tokens of earlier messages")]
+    #[error("a `resume_ceiling_tokens` of {tokens} does not work for continuations")]
     Ceiling { tokens: u64, because: String, span: Span },
     /// `directive` is an example of a directive that sends both paragraphs in one request.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
@@ -146,7 +146,10 @@ impl Problem for ContextError {
             }
             Self::Ceiling { span, .. } => vec![new_label(*span, "set here")],
             Self::ContinuationGrants { span, granted, .. } => {
-                vec![new_label(*span, "only its text is used"), new_label(*granted, "no effect in a continuation")]
+                vec![
+                    new_label(*span, "only the text of this directive is used"),
+                    new_label(*granted, "no effect in a continuation"),
+                ]
             }
             Self::Unfilled { span, .. } => vec![new_label(*span, "plain text")],
             Self::RepeatedParagraph { first, second, .. } => {

@@ -178,7 +178,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
         return Some(format!("did you mean `mcp.{server}.{tool}`? `rye mcp refresh` writes the tools of a server"));
     }
     if let Some((tool, _)) = name.split_once('(') {
-        let known = help_for(P::Tool, tool).unwrap_or("name the tool alone;");
+        let known = help_for(P::Tool, tool).unwrap_or("name only the tool;");
         return Some(format!(
             "{known} a grant has no rule for arguments, but a hook on `tool_call` can block calls by their arguments"
         ));

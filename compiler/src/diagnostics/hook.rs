@@ -218,7 +218,7 @@ impl Problem for HookError {
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
                     "classification.name" => "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`".into(),
-                    "model" => "`rye providers` lists the models; to compare a part of an id, write `model contains \"…\"`".into(),
+                    "model" => "`rye providers list` lists the models; to compare a part of an id, write `model contains \"…\"`".into(),
                     _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
                 })
             }),
@@ -273,7 +273,9 @@ impl Problem for HookError {
             Self::UnknownFact { event, span, .. } => {
                 vec![new_label(*span, format!("`{event}` has no such fact"))]
             }
-            Self::UnquotedText { span, .. } => vec![new_label(*span, "read as arithmetic with unknown facts")],
+            Self::UnquotedText { span, .. } => {
+                vec![new_label(*span, "without quotes, this is arithmetic with unknown facts")]
+            }
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
@@ -301,7 +303,7 @@ impl Problem for HookError {
                     new_label(*span, "runs under the thread's capabilities and the hook's grants"),
                     new_label(*grant, "this will be refused"),
                 ];
-                labels.extend(granted.map(|span| new_label(span, "all that the thread has")));
+                labels.extend(granted.map(|span| new_label(span, "the thread is granted only this")));
                 labels
             }
             Self::Beyond { span, granted, .. } => {

@@ -448,10 +448,10 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
             ))
         }
         ("key", "`check.yaml`") if key.contains("::") => {
-            Some(format!("severities belong under `levels`: `levels: {{ \"{key}\": off }}`"))
+            Some(format!("severities belong under `levels`: `levels: {{ \"{key}\": allow }}`"))
         }
         ("key", "`check.yaml`") if matches!(key, "severity" | "severities" | "rules" | "codes" | "allow") => {
-            Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": off }`".to_owned())
+            Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": allow }`".to_owned())
         }
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),

@@ -154,19 +154,19 @@ impl Problem for SpawnError {
             Self::ExceedsParent { parent, child, verb, span, grant, granted, .. } => vec![
                 new_label(*span, format!("`{parent}` {verb} `{child}` here")),
                 new_label(*grant, "this will be refused"),
-                new_label(*granted, format!("all that `{parent}` has")),
+                new_label(*granted, format!("`{parent}` is granted only this")),
             ],
             Self::NoChildren { span, limit_span, .. } => {
                 let limit = limit_span.iter().map(|span| new_label(*span, "no children"));
                 std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
             }
             Self::TooDeep { span, limit_span, .. } => {
-                let limit = limit_span.iter().map(|span| new_label(*span, "bounds the whole tree"));
+                let limit = limit_span.iter().map(|span| new_label(*span, "bounds the children of children too"));
                 std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
             }
             Self::OverBudget { span, limit_span, .. } => {
                 let limit = limit_span.iter().map(|span| new_label(*span, "bounds all children together"));
-                std::iter::once(new_label(*span, "the last one")).chain(limit).collect()
+                std::iter::once(new_label(*span, "the last child")).chain(limit).collect()
             }
             Self::ClippedLimit { span, asked_span, .. } => {
                 let requested = asked_span.iter().map(|span| new_label(*span, "no effect"));

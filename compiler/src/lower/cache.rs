@@ -226,7 +226,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
                 found.push(ConfigError::Implausible {
                     file: "agent/models".to_owned(),
                     key: format!("aliases.{}", alias.key.node),
-                    why: "the alias shadows a tier of this name".to_owned(),
+                    why: "the alias has the name of a tier, so the tier cannot be selected".to_owned(),
                     help: "give the alias another name".to_owned(),
                     span: alias.key.span,
                 });

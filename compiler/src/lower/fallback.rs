@@ -35,7 +35,7 @@ pub fn check(
     let why = if prompt.saturating_add(output) > fallback.context_window {
         let window = fallback.context_window;
         format!(
-            "its window of {window} tokens does not hold the first request of {prompt} tokens and a reply of {output}"
+            "its context window of {window} tokens is too small for the first request of {prompt} tokens and a reply of {output}"
         )
     } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
         // If the limit does not pay for the model itself either, the limit is reported instead of the fallback.

@@ -106,7 +106,7 @@ pub fn lower(
     let ceiling = LimitOrigin {
         origin: origin::origin_without_place(OriginCause::ParentLimit),
         span: None,
-        shown: "used up".to_owned(),
+        shown: "no depth is left".to_owned(),
     };
     let parent = parent.map_or_else(Vec::new, |p| p.to_settings(&ceiling));
     match resolve(&layer(&layers.defaults), &layer(&layers.directive), &given, &parent) {

@@ -180,7 +180,7 @@ impl LayerCollector<'_, '_> {
         };
         let pending = Segment::Pending {
             pending: RuntimePlaceholder::Hook { id: id.clone() },
-            why: format!("the answer of the hook `{id}`"),
+            why: format!("the result of the hook `{id}`"),
         };
         let tag = hook.decl.wrap.then(|| fill::to_tag_name(item_id.rsplit('/').next().unwrap_or(item_id)));
         let segments = fill::enclose(tag.as_deref(), item_id, item_type, vec![pending]);

@@ -97,7 +97,7 @@ impl fmt::Display for Note {
                     write!(f, "suppressed by {}", by.cause)?;
                 }
                 match removed.as_slice() {
-                    [] => f.write_str("; nothing provides it"),
+                    [] => f.write_str("; nothing would add it anyway"),
                     [one] => write!(f, "; {}", one.cause),
                     [one, rest @ ..] => write!(f, "; {}, and {} more", one.cause, rest.len()),
                 }

@@ -75,11 +75,13 @@ impl fmt::Display for OriginCause {
             Self::Declared(OriginKind::Hook(id)) => write!(f, "added by the hook `{id}`"),
             Self::Declared(OriginKind::Config(id)) => write!(f, "set in `{id}`"),
             Self::Declared(OriginKind::BuiltIn) => f.write_str("built in"),
-            Self::GivenWithCall => f.write_str("given with the call"),
+            Self::GivenWithCall => f.write_str("set by the caller"),
             Self::ParentLimit => f.write_str("bounded by the parent thread"),
             Self::InheritedGrant => f.write_str("inherited at spawn"),
             Self::Grant(pattern) => write!(f, "granted by `{pattern}`"),
-            Self::NoPermissions => f.write_str("the chain declares no permissions; the gate decides"),
+            Self::NoPermissions => {
+                f.write_str("the chain declares no permissions: each call is checked when it is made")
+            }
             Self::OutputsDeclared => f.write_str("outputs are declared"),
             Self::TextToolCalls { model } => write!(f, "the model `{model}` has `tool_use: text_parsed`"),
             Self::ToolGuidance { tool, tokens } => {
@@ -95,7 +97,7 @@ impl fmt::Display for OriginCause {
             Self::HookSource(HookSource::Directive { id }) => write!(f, "a hook of `{id}`"),
             Self::HookSource(HookSource::Builtin) => f.write_str("a hook of the standard library"),
             Self::HookSource(HookSource::Project) => f.write_str("a hook of the project"),
-            Self::HookSource(HookSource::Infrastructure) => f.write_str("a hook of the infrastructure"),
+            Self::HookSource(HookSource::Infrastructure) => f.write_str("an infrastructure hook, which always runs"),
             Self::DefaultModel => f.write_str("the default of `agent/models`"),
             Self::Ungranted { primary } => write!(f, "no grant allows `{primary}`"),
             Self::RepeatedBy { hook } => write!(f, "added again by `{hook}`"),

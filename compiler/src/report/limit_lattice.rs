@@ -68,7 +68,7 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     }
     for (_, written) in compilation.request.limits.iter().filter(|(name, _)| name == limit.as_str()) {
         let value = parse_limit_value(limit, written).ok();
-        all.extend(value.map(|value| Contribution { by: "the call".to_owned(), value, place: None }));
+        all.extend(value.map(|value| Contribution { by: "the caller".to_owned(), value, place: None }));
     }
     all
 }

@@ -173,7 +173,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
     };
     for was in locked {
         let Some(is) = now.iter().find(|is| is.inputs == was.inputs) else {
-            tell("its contexts", "changed");
+            tell("the list of its plans", "changed");
             continue;
         };
         if is.plan_id == was.plan_id {
@@ -193,7 +193,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
         }
     }
     if now.len() > locked.len() {
-        tell("its contexts", "changed");
+        tell("the list of its plans", "changed");
     }
     let same = now.iter().map(|l| &l.plan_id).eq(locked.iter().map(|l| &l.plan_id));
     if found.is_empty() && !same {

@@ -134,7 +134,7 @@ fn grant_fixes(
     let sealed = ancestors.filter(|link| link.permissions.as_ref().is_some_and(|permissions| permissions.sealed));
     for link in sealed.filter(|link| declaring.is_none_or(|by| by.id() != link.id())) {
         let text = format!(
-            "`{}` seals its permissions: the grant is an error until `{}` grants the same",
+            "`{}` seals its permissions: `rye check` warns about the grant until `{}` grants the same",
             link.id(),
             link.id()
         );
@@ -177,7 +177,7 @@ fn describe_difference(pattern: &str, wanted: &str) -> String {
     match (common, has.is_empty(), needs.is_empty()) {
         (1, ..) => format!("allows to {}, not to {}", first(&has), first(&needs)),
         (2, ..) => format!("grants items of the kind {}, not {}", first(&has), first(&needs)),
-        (_, true, _) => format!("ends before `{needs}`"),
+        (_, true, _) => format!("lacks `{needs}` at its end"),
         (_, _, true) => format!("requires `{has}` after `{wanted}`"),
         _ => format!("has `{has}` where `{needs}` is needed"),
     }

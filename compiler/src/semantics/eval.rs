@@ -46,7 +46,7 @@ pub fn answer(line: &str) -> String {
         Ok(Value::Object(mut request)) => {
             (request.shift_remove("id").map(|id| id.to_string()), answer_request(&request))
         }
-        Ok(_) => (None, Err(EvalError::request("a request is a JSON object"))),
+        Ok(_) => (None, Err(EvalError::request("a request must be a JSON object"))),
         Err(error) => (id::find_id(line).map(str::to_owned), Err(EvalError::new("json", error.to_string()))),
     };
     let answer = match answer {
@@ -82,7 +82,7 @@ pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
     let mut requested = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (requested.next(), requested.next()) else {
         let names: Vec<&str> = REQUEST_KINDS.iter().map(|(kind, _)| *kind).collect();
-        return Err(EvalError::request(format!("a request has exactly one of `{}`", names.join("`, `"))));
+        return Err(EvalError::request(format!("a request must have exactly one of `{}`", names.join("`, `"))));
     };
     if let Some(key) = request.keys().find(|key| key != kind && !beside.contains(&key.as_str())) {
         let shown: String = key.chars().take(40).collect();

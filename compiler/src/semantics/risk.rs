@@ -155,7 +155,10 @@ impl RiskTable {
                 "risk_levels" => table.read_levels(value)?,
                 "classifications" => table.read_rules(value)?,
                 _ => {
-                    return Err(fault(key.clone(), "a risk table has `risk_levels` and `classifications`".into()));
+                    return Err(fault(
+                        key.clone(),
+                        "unknown key; a risk table has only `risk_levels` and `classifications`".into(),
+                    ));
                 }
             }
         }
@@ -168,12 +171,12 @@ impl RiskTable {
         for (name, level) in levels {
             let at = format!("risk_levels.{name}");
             let tier = Tier::parse(name)
-                .ok_or_else(|| fault(at.clone(), "a tier is `safe`, `write`, `elevated` or `unrestricted`"))?;
+                .ok_or_else(|| fault(at.clone(), "a tier must be `safe`, `write`, `elevated` or `unrestricted`"))?;
             let policy = level
                 .get("policy")
                 .and_then(Value::as_str)
                 .and_then(Policy::parse)
-                .ok_or_else(|| fault(at, "a policy is `allow`, `acknowledge_required` or `block`"))?;
+                .ok_or_else(|| fault(at, "a policy must be `allow`, `acknowledge_required` or `block`"))?;
             self.policies.insert(tier, policy);
         }
         Ok(())
@@ -188,15 +191,18 @@ impl RiskTable {
                 .get("risk")
                 .and_then(Value::as_str)
                 .and_then(Tier::parse)
-                .ok_or_else(|| fault(at("risk"), "a tier is `safe`, `write`, `elevated` or `unrestricted`"))?;
+                .ok_or_else(|| fault(at("risk"), "a tier must be `safe`, `write`, `elevated` or `unrestricted`"))?;
             let patterns = rule
                 .get("patterns")
                 .and_then(Value::as_array)
                 .ok_or_else(|| fault(at("patterns"), "has to be a list of patterns"))?;
             for pattern in patterns {
-                let pattern = pattern.as_str().ok_or_else(|| fault(at("patterns"), "a pattern is a string"))?;
+                let pattern = pattern.as_str().ok_or_else(|| fault(at("patterns"), "a pattern must be a string"))?;
                 if wildcards(pattern) > MAX_WILDCARDS {
-                    return Err(fault(at("patterns"), &format!("a pattern has at most {MAX_WILDCARDS} wildcards")));
+                    return Err(fault(
+                        at("patterns"),
+                        &format!("a pattern can have at most {MAX_WILDCARDS} wildcards"),
+                    ));
                 }
                 self.add(tier, pattern);
             }

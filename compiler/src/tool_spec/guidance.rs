@@ -17,7 +17,7 @@ impl ToolSpecReader {
     pub(super) fn guidelines(&mut self, node: &Node) -> Vec<String> {
         let lines = self.strings(node, "guidelines");
         if let Some((_, span)) = lines.get(MAX_GUIDELINES) {
-            let message = format!("a tool has at most {MAX_GUIDELINES} guidelines, not {}", lines.len());
+            let message = format!("a tool can have at most {MAX_GUIDELINES} guidelines, not {}", lines.len());
             self.report_bad_value(*span, message, "one too many", None);
         }
         let lines = lines.into_iter().take(MAX_GUIDELINES);

@@ -68,7 +68,7 @@ pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_
         let help = "write `method: POST`, or put the values into `url`".to_owned();
         r.report_bad_value(
             body.span,
-            "a request with a `body` names its `method`".into(),
+            "a request with a `body` must name its `method`".into(),
             "GET is assumed",
             Some(help),
         );

@@ -78,7 +78,7 @@ impl ToolSpecReader {
             for item in items {
                 let given = item.to_value();
                 if known.is_some_and(|known| !known.contains(&given)) {
-                    let message = format!("`{name}` never is `{}`", item.as_str().unwrap_or("this"));
+                    let message = format!("`{name}` is never `{}`", item.as_str().unwrap_or("this"));
                     let known: Vec<&str> = known.into_iter().flatten().filter_map(Value::as_str).collect();
                     let help = item.as_str().map(|word| did_you_mean(word, &known));
                     self.report_bad_value(item.span, message, "not among its values", help);

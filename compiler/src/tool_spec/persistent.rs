@@ -30,7 +30,7 @@ impl ToolSpecReader {
                     })
                 });
                 depends.then_some((
-                    "the command of a persistent tool cannot use parameters: they arrive as lines of its input",
+                    "the command of a persistent tool cannot use parameters: the parameters of each call arrive as a line on its standard input",
                     "its command has a parameter",
                 ))
             }

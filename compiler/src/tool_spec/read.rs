@@ -83,7 +83,7 @@ impl ToolSpecReader {
         if !matches!(node.kind, Kind::Map(_)) {
             self.report_bad_value(
                 node.span,
-                format!("a tool is a mapping, not {}", node.describe()),
+                format!("a tool must be a mapping, not {}", node.describe()),
                 "expected a mapping",
                 None,
             );
@@ -461,7 +461,7 @@ impl ToolSpecReader {
         for (host, span) in &net {
             if let Some(meant) = needs::suggest_host(host) {
                 let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
-                let help = format!("a host alone, without scheme, path and port: `{meant}`");
+                let help = format!("write only a host name, without scheme, path and port: `{meant}`");
                 self.report_bad_value(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
             }
         }

@@ -74,7 +74,7 @@ fn read_schema(r: &mut ToolSpecReader, node: &Node) -> Value {
         }
         Some(_) => {
             let span = parameters.get("type").map_or(parameters.span, |n| n.span);
-            r.report_bad_value(span, "the parameters of a tool are an object".into(), "must be `object`", None);
+            r.report_bad_value(span, "the parameters of a tool must be an object".into(), "must be `object`", None);
         }
     }
     let author = if server { SchemaAuthor::Server } else { SchemaAuthor::Project };

@@ -49,8 +49,9 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         HookAction::Raise { limit, .. } => {
             let name = LimitName::parse(limit)?;
             let is_other = hook.event == HookPoint::Limit && !may_apply(hook, name);
-            is_other
-                .then(|| (format!("it fires only at another limit than `{limit}`, which still ends the thread"), None))
+            is_other.then(|| {
+                (format!("it fires only at a limit other than `{limit}`, and that limit still ends the thread"), None)
+            })
         }
         HookAction::Inject { .. }
         | HookAction::Message { .. }

@@ -76,7 +76,9 @@ impl AccessToken {
     /// The token is too short, or a header cannot hold it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() < MIN_TOKEN_CHARS || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("a token has at least {MIN_TOKEN_CHARS} printable ASCII characters and no spaces"));
+            return Err(format!(
+                "a token must have at least {MIN_TOKEN_CHARS} printable ASCII characters and no spaces"
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -213,7 +215,7 @@ impl HttpServer {
         if request.uri().path() != MCP_PATH {
             return Some(error_response(
                 StatusCode::NOT_FOUND,
-                &MessageError::refused(format!("the path is `{MCP_PATH}`")),
+                &MessageError::refused(format!("unknown path: this server answers at `{MCP_PATH}`")),
             ));
         }
         // The host of an absolute target replaces the header `host` (RFC 9112, 3.2.2).

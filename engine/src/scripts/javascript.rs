@@ -52,7 +52,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
     let common_export = parsed.program.body.iter().find_map(|statement| common_export(statement, text));
     if let (Some(place), false) = (common_export, exports_entry) {
         let span = reader.literals.at(place);
-        let message = "a tool is an ES module, and this is an export of CommonJS".to_owned();
+        let message = "a tool must be an ES module, but this is a CommonJS export".to_owned();
         errors.push(
             SyntaxKind::Script
                 .error(span, message, "not exported")

@@ -268,7 +268,7 @@ impl EngineContext {
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
         if !attended && self.approvals.has_approver() {
-            let reason = "it was started headless and would request no approval".to_owned();
+            let reason = "it was started without a terminal, so it would not ask you for approvals".to_owned();
             return self.require_acceptance(thread, reason);
         }
         // The author of the project may have added the waiting messages. Messages that arrive from now on come from the

@@ -59,7 +59,7 @@ impl ConditionReader {
             Kind::Null | Kind::Number(_) | Kind::List(_) => {
                 self.syntax_error(
                     node.span,
-                    format!("a condition is a mapping or a string, not {}", node.describe()),
+                    format!("a condition must be a mapping or a string, not {}", node.describe()),
                     "not a condition",
                     Some("write `{path: …, op: …, value: …}` or one line such as `cost.turns >= 3`"),
                 );
@@ -157,7 +157,12 @@ impl ConditionReader {
                 Some(Kind::Bool(false)) => Some(Expr { kind: ExprKind::Not(Box::new(exists)), span: node.span }),
                 Some(Kind::Null | Kind::Number(_) | Kind::String(_) | Kind::List(_) | Kind::Map(_)) => {
                     let span = value.map_or(node.span, |v| v.span);
-                    self.syntax_error(span, "the `value` of `exists` is `true` or `false`", "neither of the two", None);
+                    self.syntax_error(
+                        span,
+                        "the `value` of `exists` must be `true` or `false`",
+                        "neither of the two",
+                        None,
+                    );
                     None
                 }
             };
@@ -185,7 +190,7 @@ impl ConditionReader {
         if op == CompareOp::Matches && value.as_str().is_none() {
             self.syntax_error(
                 value.span,
-                format!("a pattern is a string, not {}", value.describe()),
+                format!("a pattern must be a string, not {}", value.describe()),
                 "not a string",
                 Some("put the pattern in quotes"),
             );
@@ -201,7 +206,12 @@ impl ConditionReader {
 
     fn path(&mut self, node: &Node) -> Option<(super::Path, Span)> {
         let Some(text) = node.as_str() else {
-            self.syntax_error(node.span, format!("a path is a string, not {}", node.describe()), "not a path", None);
+            self.syntax_error(
+                node.span,
+                format!("a path must be a string, not {}", node.describe()),
+                "not a path",
+                None,
+            );
             return None;
         };
         match parse_path(node.span.source, text, node.content_start()) {
@@ -232,7 +242,7 @@ impl ConditionReader {
             None => {
                 self.syntax_error(
                     node.span,
-                    format!("an operator is a word, not {}", node.describe()),
+                    format!("an operator must be a word, not {}", node.describe()),
                     "not a word",
                     None,
                 );

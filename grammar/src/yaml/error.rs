@@ -114,9 +114,11 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             "second time",
             Some("keep one of the two"),
         ),
-        Error::MultipleDocuments { .. } => {
-            plain("a file has one YAML document", "the second document starts here", Some("remove the `---` before it"))
-        }
+        Error::MultipleDocuments { .. } => plain(
+            "a file can have only one YAML document",
+            "the second document starts here",
+            Some("remove the `---` before it"),
+        ),
         Error::UnknownAnchor { .. } => {
             plain("this alias refers to an unknown anchor", "unknown anchor", Some("define it first, with `&name`"))
         }
@@ -134,7 +136,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
         ),
         Error::NullIntoString { .. } => plain("a key cannot be null", "not a name", Some("put it in quotes")),
         Error::Unexpected { expected: "string scalar", .. } => {
-            plain("a key is a name, not a list or a mapping", "not a name", Some("put a name before the `:`"))
+            plain("a key must be a name, not a list or a mapping", "not a name", Some("put a name before the `:`"))
         }
         Error::UnsupportedTag { tag, .. } => {
             (format!("unsupported tag `{}`", shorten(tag)), "unknown tag", Some("write the value without a tag"))

@@ -20,7 +20,7 @@ pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String
     } else if looks_like_amount(typed) {
         let word = typed.split_whitespace().next().unwrap_or_default();
         let reason = format!(
-            "`{word}` is not a highest cost: write `$0.20 TEXT`; a text that starts with an amount needs a blank before it"
+            "`{word}` is not a maximum cost: write `$0.20 TEXT`; if the text itself starts with an amount, type a space first"
         );
         return Some(Err(reason));
     }

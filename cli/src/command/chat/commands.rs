@@ -262,7 +262,9 @@ fn format_answer(command: &str, data: &Value) -> String {
             )]
         }
         "name" => vec!["the session has a new title".to_owned()],
-        "state" if list(data.get("queue").unwrap_or(&Value::Null)).is_empty() => vec!["no message waits".to_owned()],
+        "state" if list(data.get("queue").unwrap_or(&Value::Null)).is_empty() => {
+            vec!["no message is queued".to_owned()]
+        }
         "state" => list(data.get("queue").unwrap_or(&Value::Null))
             .iter()
             .map(|one| format!("{}: {}", text(one, "delivery"), truncate_line(&text(one, "text"), MAX_TEXT_CHARS)))

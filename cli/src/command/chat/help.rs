@@ -49,8 +49,8 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
                 "write the conversation to a file of the project",
                 "/export notes.html",
             ),
-            command("queue", "", "list the messages that wait", "/queue"),
-            command("clear", "", "withdraw the messages that wait", "/clear"),
+            command("queue", "", "list the queued messages", "/queue"),
+            command("clear", "", "withdraw the queued messages", "/clear"),
         ],
     ),
     (
@@ -133,7 +133,7 @@ const TEXT_FORMS: [(&str, &str); 6] = [
     ("/skill:NAME ARGS", "send a skill"),
     ("$0.20 TEXT", "send a prompt that costs at most $0.20"),
     ("!COMMAND", "run a command and show its output to the model"),
-    ("!!COMMAND", "run a command"),
+    ("!!COMMAND", "run a command without telling the model"),
     ("//TEXT", "send a text that starts with `/`"),
 ];
 

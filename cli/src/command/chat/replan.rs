@@ -175,7 +175,7 @@ pub fn compare_modes(
 ) -> Result<PlanChanges, String> {
     let now = spaces.open().map_err(|error| error.to_string())?;
     let stored = stored_files(&now, disk, &live.plan);
-    let failed = || "the plan of the session cannot be compiled again: /reload it first".to_owned();
+    let failed = || "the plan of the session cannot be compiled again: run /reload, then repeat the command".to_owned();
     let plan = compile_session(&stored, live).ok_or_else(failed)?;
     let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
     let changes = compare_sides((&stored, &before), (&stored, &after)).ok_or_else(failed)?;

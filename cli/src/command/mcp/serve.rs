@@ -122,7 +122,8 @@ async fn serve(
     report: &Printer,
 ) -> Result<(), String> {
     let Some((address, ServeToken { token, is_chosen })) = http else { return server.stdio().await };
-    let listener = tokio::net::TcpListener::bind(address).await.map_err(|e| format!("`{address}`: {e}"))?;
+    let listener =
+        tokio::net::TcpListener::bind(address).await.map_err(|e| format!("cannot listen on `{address}`: {e}"))?;
     let bound = listener.local_addr().map_err(|e| e.to_string())?;
     report.note(&format!("http://{bound}{MCP_PATH}"));
     if !is_chosen {

@@ -80,7 +80,7 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
     }
     drop(items);
     if entries.is_empty() {
-        report.note("no prices are newer");
+        report.note("nothing to update: no prices in the file are newer");
         return Ok(Exit::Success);
     }
     write_entries(&entries, spaces)?;

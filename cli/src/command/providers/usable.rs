@@ -55,6 +55,6 @@ pub fn require_usable_model(model: &PlannedModel, spaces: &Spaces) -> Result<(),
         servers.join("\n")
     );
     let help = "set a variable and choose its provider with `--model`, add a provider file for a local server, or play a \
-                script without a model: `rye chat --script FILE`";
+                script in place of a model: `rye chat --script FILE`";
     Err(CommandError::failed(message).with_help(help))
 }

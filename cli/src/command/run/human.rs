@@ -348,8 +348,7 @@ impl HumanRenderer {
         let unreported = std::mem::take(&mut self.unreported);
         if unreported > 0 {
             let amount = format_spend(unreported, self.unpriced);
-            let line =
-                format!("  {amount} of this is not measured: a call ended before the provider reported its usage");
+            let line = format!("  {amount} of this is assumed: a call ended before the provider reported its usage");
             self.thread_line(thread, DIM, &line);
         }
         if let Some(error) = &view.text {

@@ -53,7 +53,8 @@ pub fn compile_pinned(
     }
     let current = render(&compilation, Vec::new());
     if !diff(Some(&planned), Some(&current)).has_no_changes() {
-        let failure = CommandError::failed(format!("`{path}` was edited: it does not show the plan of its `plan_id`"));
+        let failure =
+            CommandError::failed(format!("`{path}` was edited: its content does not belong to its `plan_id`"));
         return Err(CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(&planned, &current)));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);

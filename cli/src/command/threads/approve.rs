@@ -52,7 +52,7 @@ enum ApprovalScope {
     /// Only this call
     #[default]
     Once,
-    /// All calls of the same capability by this thread, while this command runs it
+    /// All calls of the same capability by this thread, while this command runs the thread
     Thread,
     /// All calls of the same capability by threads of this project, listed by `rye trust --list`
     Project,

@@ -190,7 +190,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     match reader.count_unregistered(&entries)? {
         0 => {}
         n => report.note(&format!(
-            "skipped: {} with a transcript but not in the registry; rebuild it with `rye threads repair`",
+            "skipped: {} with a transcript but not in the registry; rebuild the registry with `rye threads repair`",
             format_count(n as u64, "thread")
         )),
     }

@@ -45,7 +45,9 @@ pub fn run(project: &Path, report: &Printer) -> Result<Exit, CommandError> {
         report.note(&format!("skipped: `{thread_id}`: {reason}"));
     }
     for ThreadProblemOutput { thread_id, reason } in &output.inexact {
-        report.note(&format!("the ledger account of `{thread_id}` is not exact: {reason}"));
+        report.note(&format!(
+            "the rebuilt ledger account of `{thread_id}` may be wrong: an operation was refused: {reason}"
+        ));
     }
     if let Some(previous) = &output.previous {
         report.note(&format!("the previous registry is kept as `{previous}`"));

@@ -107,7 +107,7 @@ fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
             found.push(ItemError::InvalidValue {
                 what: "`net` of `<tool>`".into(),
                 found: format!("`{}`", shorten(host)),
-                expected: format!("a host alone, such as `{meant}`, without scheme, path and port"),
+                expected: format!("only a host name, such as `{meant}`, without scheme, path and port"),
                 span,
             });
         }

@@ -121,7 +121,7 @@ pub fn lower_knowledge(
             TemplatePart::Placeholder(placeholder) => match facts.lookup(&placeholder.path) {
                 Lookup::Unknown(_) => {
                     let path = placeholder.path.to_string();
-                    let why = format!("`{path}` is known at run");
+                    let why = format!("the value of `{path}` is known only at run time");
                     writer.placeholder(RuntimePlaceholder::Fact { path, fallback: placeholder.fallback.clone() }, why);
                 }
                 Lookup::Known(_) | Lookup::Absent if budget.is_exceeded => {}

@@ -169,7 +169,13 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
             compilation.plan.hooks.iter().filter(of_id).cloned().collect()
         };
         if find(before) != find(after) {
-            add_finding(&mut changes, hook, Direction::Neutral, "no other effect".into(), (before, after));
+            add_finding(
+                &mut changes,
+                hook,
+                Direction::Neutral,
+                "another part of its declaration changed".into(),
+                (before, after),
+            );
         }
     }
     changes
@@ -221,8 +227,8 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
         HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
         HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
-        HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "it may have stopped calls".to_owned()),
-        HookRole::Act => (Direction::Narrowed, "it starts less".to_owned()),
+        HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "its result may have stopped calls".to_owned()),
+        HookRole::Act => (Direction::Narrowed, "it starts an item in fewer cases".to_owned()),
         HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
         HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),
         HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),

@@ -47,7 +47,7 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         if is_script && bytes.0 != bytes.1 {
             add(Direction::Unknown, "its code changed".into());
         } else if before.is_empty() && bytes.0 != bytes.1 {
-            add(Direction::Neutral, "only its text changed".into());
+            add(Direction::Neutral, "its file changed, but not the tool".into());
         }
         for (direction, what) in before {
             add(direction, what);

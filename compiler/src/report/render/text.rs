@@ -336,7 +336,8 @@ fn write_capabilities(out: &mut String, compilation: &Compilation) {
         (Some(from), _, _) => format!("permissions of {from}"),
         (None, false, false) => "inherited at spawn".to_owned(),
         (None, _, _) => {
-            "none declared: a root thread is denied everything, a child thread has its parent's set".to_owned()
+            "none declared: a root thread is denied everything, a child thread has the capabilities of its parent"
+                .to_owned()
         }
     };
     write_heading(out, "Capabilities", &aside);

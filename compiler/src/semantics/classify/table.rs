@@ -146,12 +146,12 @@ fn read_kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Fai
         .and_then(Value::as_str)
         .ok_or_else(|| table_error(&format!("{at}.id"), "a rule needs an id"))?;
     let category = map.get("category").and_then(Value::as_str).and_then(Category::parse).ok_or_else(|| {
-        table_error(&format!("{at}.category"), "is `rate_limited`, `transient`, `permanent` or `cancelled`")
+        table_error(&format!("{at}.category"), "has to be `rate_limited`, `transient`, `permanent` or `cancelled`")
     })?;
     let retryable = match map.get("retryable") {
         None => matches!(category, Category::RateLimited | Category::Transient),
         Some(Value::Bool(retryable)) => *retryable,
-        Some(_) => return Err(table_error(&format!("{at}.retryable"), "is `true` or `false`")),
+        Some(_) => return Err(table_error(&format!("{at}.retryable"), "has to be `true` or `false`")),
     };
     let backoff = match map.get("retry") {
         Some(value) => read_backoff(value, &format!("{at}.retry"), backoff)?,

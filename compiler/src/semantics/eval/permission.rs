@@ -21,9 +21,9 @@ pub(super) fn answer_capability(body: &Value) -> EvalResult {
         .map(|link| expect_texts(Some(link), "grants").map(CapabilitySet::new))
         .collect::<Result<Vec<_>, _>>()?;
     let primary = Primary::parse(expect_text(body.get("primary"), "primary")?)
-        .ok_or_else(|| EvalError::new("capability", "a primary is `execute`, `fetch` or `sign`"))?;
+        .ok_or_else(|| EvalError::new("capability", "a primary must be `execute`, `fetch` or `sign`"))?;
     let item_type = ItemType::parse(expect_text(body.get("item_type"), "item_type")?)
-        .ok_or_else(|| EvalError::new("capability", "an item type is `tool`, `directive` or `knowledge`"))?;
+        .ok_or_else(|| EvalError::new("capability", "an item type must be `tool`, `directive` or `knowledge`"))?;
     let item_id = match body.get("item_id") {
         None => None,
         Some(id) => {

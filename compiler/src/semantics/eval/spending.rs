@@ -132,14 +132,14 @@ pub(super) fn answer_ledger(body: &Value) -> EvalResult {
 fn read_operation(operation: &Value) -> Result<Operation, EvalError> {
     let words = operation.as_array().map(Vec::as_slice).unwrap_or_default();
     let name = |value: &Value| {
-        value.as_str().map(str::to_owned).ok_or_else(|| EvalError::request("a thread is named by a string"))
+        value.as_str().map(str::to_owned).ok_or_else(|| EvalError::request("the name of a thread must be a string"))
     };
     let dollars = |value: &Value| {
         let amount = Nanos::from_json(value).map_err(|error| EvalError::new("ledger", error.to_string()))?;
         if amount.is_negative() { Err(EvalError::new("ledger", Refusal::Negative.to_string())) } else { Ok(amount) }
     };
     let Some((verb, rest)) = words.split_first().and_then(|(verb, rest)| Some((verb.as_str()?, rest))) else {
-        return Err(EvalError::request("an operation is a list that starts with its name"));
+        return Err(EvalError::request("an operation must be a list that starts with its name"));
     };
     match (verb, rest) {
         ("register", [thread, spend]) => Ok(Operation::Register { thread: name(thread)?, spend: dollars(spend)? }),

@@ -435,7 +435,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_bytes",
                     SettingShape::Integer { least: 1 },
-                    "a longer result becomes a reference",
+                    "a longer result is shortened, and the model can fetch the rest",
                 )]),
                 "results",
             ),

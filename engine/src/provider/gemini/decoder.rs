@@ -153,7 +153,7 @@ impl GeminiDecoder {
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
         self.stop = stop_reason(reason);
         if self.stop.is_none() {
-            let reported = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no more is known");
+            let reported = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no details reported");
             let message = format!("the model made a call that cannot be read ({reason}): {reported}");
             let error_type = Some(reason.to_ascii_lowercase());
             self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });

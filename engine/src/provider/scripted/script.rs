@@ -276,7 +276,7 @@ impl Script {
     fn read(value: &Value, line_of: &dyn Fn(ScriptPlace<'_>) -> Option<u32>) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
             let hint = if value.is_array() { ": write `steps:` above the list" } else { "" };
-            return Err(ScriptError(format!("a script is a mapping with `steps`{hint}")));
+            return Err(ScriptError(format!("a script must be a mapping with `steps`{hint}")));
         };
         let mut script = Self::default();
         for (key, value) in map {
@@ -293,7 +293,7 @@ impl Script {
                         script.threads.insert(directive.clone(), steps);
                     }
                 }
-                ("threads", _) => return Err(fault("`threads` maps directive ids to steps".to_owned())),
+                ("threads", _) => return Err(fault("`threads` must map directive ids to steps".to_owned())),
                 (other, _) => return Err(fault(format!("unknown key `{other}`: a script has `steps` and `threads`"))),
             }
         }
@@ -355,12 +355,12 @@ fn steps(
     line: &dyn Fn(usize) -> Option<u32>,
 ) -> Result<Vec<ScriptStep>, ScriptError> {
     let Value::Array(items) = value else {
-        return Err(fault(format!("{place} is a list of steps")));
+        return Err(fault(format!("{place} must be a list of steps")));
     };
     let read = |(n, item): (usize, &Value)| {
         let fault = |message: String| ScriptError(with_line(line(n), &format!("step {} of {place}: {message}", n + 1)));
         if item.get("tool_calls").is_some_and(|calls| !calls.is_array()) {
-            return Err(fault("`tool_calls` is a list of calls: `[{ name: …, input: { … } }]`".to_owned()));
+            return Err(fault("`tool_calls` must be a list of calls: `[{ name: …, input: { … } }]`".to_owned()));
         }
         step(item).map_err(|error| fault(error.to_string()))
     };

@@ -149,7 +149,7 @@ impl Verifier<'_> {
             );
         }
         if account.status() != AccountStatus::Released {
-            self.fault(path, None, "the account is open, and every thread of its tree has ended");
+            self.fault(path, None, "the account is still open, although every thread of its tree has ended");
         }
     }
 }
