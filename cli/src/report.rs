@@ -33,7 +33,8 @@ pub struct Printer {
     explained: RefCell<ExplainHint>,
 }
 
-/// Codes of the printed diagnostics, in order of first appearance.
+/// The hint at the end of a command: the codes of the printed diagnostics, in order of first appearance. `to_stdout` is
+/// true if the hint is printed to stdout instead of stderr.
 #[derive(Debug, Clone, Default)]
 struct ExplainHint {
     codes: Vec<String>,

@@ -57,9 +57,9 @@ fn hook_that_changes_what_a_model_reads_needs_trust_where_the_thread_has_a_shell
         ("context", "{ action: inject, content: more }", "adds a message"),
         ("context", "{ action: keep_last, n: 1 }", "removes messages"),
         ("input", "{ action: transform, text: more }", "replaces the user's message"),
-        ("tool_call", "{ action: block, reason: more }", "refuses with a reason"),
+        ("tool_call", "{ action: block, reason: more }", "refuses a call or an answer"),
         ("tool_result", "{ action: modify, content: more }", "changes results"),
-        ("agent_end", "{ action: follow_up, content: more }", "adds a request"),
+        ("agent_end", "{ action: follow_up, content: more }", "makes the model continue with a message"),
     ] {
         let place = place();
         let condition = if event == "agent_end" { ", condition: \"cost.turns < 2\"" } else { "" };

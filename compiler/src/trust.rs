@@ -276,7 +276,7 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
         HookAction::SystemPrompt { .. } => Some("changes the system prompt"),
         HookAction::Drop { .. } | HookAction::KeepLast { .. } => Some("removes messages"),
         HookAction::Replace { .. } => Some("replaces the messages"),
-        HookAction::Block { .. } => Some("refuses with a reason that the model reads"),
+        HookAction::Block { .. } => Some("refuses a call or an answer, with a reason that the model reads"),
         HookAction::Modify { .. } => Some("changes results of tools"),
         HookAction::FollowUp { .. } => Some("makes the model continue with a message"),
         HookAction::SetExtends { .. }

@@ -72,7 +72,7 @@ pub struct ThreadPosition {
     pub children: Vec<StartedChild>,
 }
 
-/// A child of the thread that makes a call.
+/// A child thread that the calling thread has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedChild {
     pub spawn: u64,
@@ -218,8 +218,9 @@ pub struct CallError {
     pub status: Option<u16>,
     /// Response headers relevant to retries, with lowercase names.
     pub headers: Vec<(String, String)>,
-    /// The provider's own error type and code, if it sent them.
+    /// The provider's own error type, if the provider sent one.
     pub error_type: Option<String>,
+    /// The provider's own error code, if the provider sent one.
     pub code: Option<String>,
     /// The error message, without any API key.
     pub message: String,

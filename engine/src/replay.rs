@@ -12,7 +12,8 @@ use crate::provider::scripted::{
     ScriptedFailure, ScriptedFault, ScriptedReply, ScriptedUsage,
 };
 
-/// Returns the attempts of a thread in order. With `exact`, every step expects the recorded request.
+/// Converts the attempts of a thread to steps of a script, in order. If `exact` is true, every step expects the request
+/// that the thread sent in the attempt.
 pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptStep> {
     let mut state = ThreadState::new();
     let mut steps = Vec::new();

@@ -92,7 +92,8 @@ impl LiteralReader {
         Span { source: self.source, start, end }
     }
 
-    /// Counts a value. Fails with the span of the value if the value exceeds a maximum.
+    /// Counts a value at `depth`. Fails with the span of the value if the depth or the number of values exceeds its
+    /// maximum.
     fn count(&mut self, depth: usize, span: Span) -> Result<(), Span> {
         self.values += 1;
         if depth > MAX_LITERAL_DEPTH || self.values > MAX_VALUES { Err(span) } else { Ok(()) }

@@ -60,8 +60,9 @@ pub enum TrustError {
 }
 
 impl Trust {
-    /// Creates the trust of a user in a project. Both paths are roots, the folders that contain `.ai`. `shipped` are
-    /// files compiled into this program, which the user trusts by running it.
+    /// Returns the trust that a user's record holds for a project. Reads no file and grants nothing. Both paths are
+    /// roots, the folders that contain `.ai`. `shipped` are files compiled into this program, which the user trusts by
+    /// running it.
     pub fn recorded(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
         let name = project_folder_name(project);
         let path = user.join(".ai").join(RECORD_FOLDER).join(format!("{name}.json"));

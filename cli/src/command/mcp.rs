@@ -28,7 +28,7 @@ use crate::workspace::Spaces;
 mod add;
 mod serve;
 
-/// Maximum size in bytes of an existing item to compare.
+/// Maximum size in bytes of an existing item that is compared with its new text. A larger item is written again.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Args)]

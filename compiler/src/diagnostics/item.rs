@@ -1,4 +1,4 @@
-//! `item::*`: errors within one file, or in naming one.
+//! `item::*`: faults within one file, and ids that name no item.
 
 use rye_grammar::Span;
 use thiserror::Error;

@@ -132,8 +132,8 @@ pub trait PromptFacts {
     fn fires(&mut self, hook: &str) -> bool;
 }
 
-/// Renders one layer with its placeholders filled by `fill`, even if its hook does not fire. A layer whose answers are
-/// all empty renders to an empty string, not to an empty element.
+/// Renders one layer with its placeholders filled by `fill`, even if its hook does not fire. A [`LayerKind::Answer`]
+/// layer renders to an empty string, not to an empty element, if `fill` returns an empty text for each placeholder.
 pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
     let mut empty = layer.kind == LayerKind::Answer;
     let mut pieces = Vec::with_capacity(layer.segments.len());

@@ -41,7 +41,7 @@ fn check_total(graph: &Graph) -> Vec<PlanError> {
             }
         }
         for outcome in edges.keys().filter(|o| !possible.contains(o)) {
-            not_total("can never return the outcome", *outcome);
+            not_total("has an edge for the impossible outcome", *outcome);
         }
     }
     broken

@@ -53,9 +53,10 @@ pub struct Matrix {
 /// A context and the inputs that lead to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixContext {
-    /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. Exactly one condition of exactly one
-    /// region holds for every call, except where a condition of `open` holds. An input without a value has its default;
-    /// the input counts as absent if the default depends on the route. `true` holds for all.
+    /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. A call has this context if one of them
+    /// holds; `true` holds for every call. Of all conditions of `contexts` and `refused`, exactly one holds for a call,
+    /// unless a condition of `open` holds. An input without a value has its default; if the default depends on the
+    /// route, the input counts as absent.
     pub when: Vec<String>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,

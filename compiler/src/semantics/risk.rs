@@ -254,9 +254,9 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if every rule is a prefix or a single capability, and the rules are fewer than the characters of
-    /// the alphabet, so that rules cannot cover a prefix character by character. Comparing prefixes then decides
-    /// without an automaton.
+    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton: every rule is
+    /// a prefix or a single capability, and there are fewer rules than characters that can follow a prefix. So few
+    /// rules cannot cover a prefix with one rule for each next character.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())

@@ -7,7 +7,7 @@ use super::read::ToolSpecReader;
 use super::{MAX_GUIDELINE_CHARS, MAX_GUIDELINES, MAX_SNIPPET_CHARS};
 
 impl ToolSpecReader {
-    /// Reads the line of the tool in the system prompt.
+    /// Reads the key `snippet`: the line that describes the tool in the system prompt.
     pub(super) fn snippet(&mut self, node: &Node) -> Option<String> {
         let text = self.text(node, "snippet")?;
         let span = node.get("snippet").map_or(node.span, |value| value.span);

@@ -35,7 +35,8 @@ pub enum Effect {
         id: String,
         call: Box<Allowed<Dispatch>>,
     },
-    /// Children of one group to create. A repeated spawn returns the existing child. One signal answers the group.
+    /// Children to create for one group of calls. Creating a child again returns the existing child. The driver answers
+    /// with one signal for all children.
     Spawn(Vec<Allowed<Box<SpawnChild>>>),
     /// Children to wait for. The driver answers with a signal for each child.
     Await(Vec<AwaitedChild>),

@@ -121,7 +121,7 @@ fn folders_below(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The protected files of the project of the last call.
+/// The last result of [`protected_files`], with its project; `None` if there is no result to reuse.
 static KNOWN: Mutex<Option<KnownFiles>> = Mutex::new(None);
 
 /// Returns the files that the tools of a project must not reach. `project` is the canonical root of the project.

@@ -107,7 +107,7 @@ pub struct ChatTerminal {
     pending: VecDeque<PendingMessage>,
     /// Lines for the scrollback that are not painted yet.
     finished: Vec<Row>,
-    /// True if a blank line follows the end of the last prompt.
+    /// True if the last printed line is the blank line after a prompt.
     ends_with_blank: bool,
     is_running: bool,
     is_leaving: bool,

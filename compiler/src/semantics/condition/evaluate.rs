@@ -22,7 +22,8 @@ struct Evaluator<'a, 't> {
     readings: Option<&'t mut Vec<FactReading>>,
 }
 
-/// Declared unknown paths in order of first reading, each once.
+/// The paths that make a result unknown, as [`Facts::declare_unknown`] declared them: each once, in order of first
+/// reading.
 type Paths<'a> = Vec<&'a str>;
 
 enum Truth<'a> {

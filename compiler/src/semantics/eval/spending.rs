@@ -1,4 +1,4 @@
-//! Requests about limits and the ledger.
+//! The requests of `rye eval` about limits and the ledger.
 
 use serde_json::{Map, Value, json};
 

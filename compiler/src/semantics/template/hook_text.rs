@@ -12,8 +12,8 @@ use super::{MissingInput, TemplateText, fill_input, input_placeholders};
 pub struct HookText {
     template: Template,
     inputs: Vec<InputPlaceholder>,
-    /// The delimiter around the index of an input placeholder while `${…}` is parsed: a character that does not occur
-    /// in the text.
+    /// In `template`, each input placeholder is replaced by its index between two of these characters. The text itself
+    /// does not contain the character.
     mark: char,
 }
 

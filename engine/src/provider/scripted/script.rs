@@ -300,9 +300,9 @@ impl Script {
         Ok(script)
     }
 
-    /// Returns the step for the call at the position `cue`. The step comes from the branch of this child
-    /// (`project/review#2` is the second child that its parent started), else of its directive, else from the common
-    /// steps.
+    /// Returns the step for a call at the position `cue`, after `turn` replies of its thread. The step comes from the
+    /// script's branch for this child thread (`project/review#2` is the second child that its parent started), else
+    /// from the branch for the directive, else from the common steps.
     pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());

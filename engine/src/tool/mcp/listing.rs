@@ -15,7 +15,7 @@ use super::config::SandboxOpenings;
 /// A tool definition of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpToolDefinition {
-    /// The server's own name.
+    /// The tool's name, as the server lists it.
     pub name: String,
     pub description: String,
     pub schema: Map<String, Value>,

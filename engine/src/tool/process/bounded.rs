@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// A collector of output.
+/// A collector that keeps the first and the last `limit` bytes of an output and only counts the bytes between them.
 #[derive(Debug)]
 pub struct BoundedOutput {
     limit: usize,
