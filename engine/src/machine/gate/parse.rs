@@ -23,7 +23,7 @@ pub(super) fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Resu
             let detached = request.is_async;
             match request.item_type {
                 ItemType::Knowledge if detached => {
-                    Err("rye_execute: `async` is for directives and tools; leave it out, knowledge is read at once"
+                    Err("rye_execute: `async` is for directives and tools; knowledge is read at once, leave it out"
                         .into())
                 }
                 ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
