@@ -72,7 +72,7 @@ fn with_completer(command: &str, arg: Arg) -> Arg {
     arg.add(ArgValueCompleter::new(what))
 }
 
-/// The kind of candidates of an argument.
+/// The kind of candidates that complete an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CandidateKind {
     Directives,

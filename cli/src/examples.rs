@@ -14,7 +14,7 @@ use crate::input_schemas;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
-/// Contents by path in the project.
+/// Contents of files, by path relative to the project.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// Returns the files of a new project.

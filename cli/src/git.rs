@@ -66,8 +66,8 @@ impl Revision {
     }
 }
 
-/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file. Links are
-/// skipped, because they could lead out of the project.
+/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file, else
+/// `None`. Links are skipped, because they could lead out of the project.
 fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;
@@ -78,7 +78,7 @@ fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     wanted.then(|| (path.to_owned(), object.to_owned()))
 }
 
-/// Reads the contents of the objects, in one process.
+/// Reads the contents of the objects, with one git process.
 fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
     let lost = || CommandError::failed("git exited before sending all data");
     let mut child = git_command(project, &["cat-file", "--batch"])

@@ -37,7 +37,8 @@ use exit::Exit;
 use report::Printer;
 use rye_compiler::world::WorldError;
 
-/// Parsing and compiling allocate many small, short-lived values (`docs/decisions/0005-allocator.md`).
+/// The allocator of the program: parsing and compiling allocate many small, short-lived values
+/// (`docs/decisions/0005-allocator.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -108,7 +109,7 @@ fn print_usage_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The failure of a command, with its exit code.
+/// The failure of a command: its message, its exit code and its help.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CommandError {

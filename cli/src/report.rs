@@ -240,7 +240,7 @@ pub fn print_failure_json(failure: &CommandError) -> Exit {
     failure.exit
 }
 
-/// Output of any command under `--format json` that failed.
+/// Output of any failed command with `--format json`.
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct ErrorOutput {
     pub error: ErrorDetail,

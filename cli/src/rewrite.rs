@@ -13,7 +13,7 @@ const MAX_COMPARED_LINES: usize = 2_000;
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// A file with its old and new contents.
+/// A project file to rewrite, with its old and its new contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRewrite {
     /// Path relative to the project, with forward slashes.

@@ -92,7 +92,7 @@ pub fn existing_directives(texts: &[String], world: &dyn World) -> Result<Vec<It
 }
 
 impl RunRequestArgs {
-    /// Returns the model that `--model` names, without the default of `RYE_MODEL`.
+    /// Returns the model that `--model` names; `None` without `--model`, even if `RYE_MODEL` names a default.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }

@@ -19,7 +19,7 @@ use crate::report::{Printer, printable};
 /// Returns the folder that contains the user's `.ai/`, or would contain it.
 pub use rye_engine::user_space::root as user_root;
 
-/// Folders of an invocation; each contains `.ai/`.
+/// The folders that a command works with: the project and the user space. Each contains `.ai/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spaces {
     pub project: PathBuf,
@@ -159,7 +159,7 @@ fn folder_identity(folder: &Path) -> Option<Identity> {
     std::fs::metadata(folder).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Returns the root of the user space if it contains `.ai/`.
+/// Returns the root of the user space; `None` if the root contains no `.ai/`.
 fn user_space() -> Option<PathBuf> {
     user_root().filter(|folder| folder.join(".ai").is_dir())
 }

@@ -28,7 +28,7 @@ pub enum HeadlessPolicy {
 }
 
 impl HeadlessPolicy {
-    /// Parses the value of `approvals.headless`.
+    /// Parses the value of `approvals.headless`; `None` for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Allow, Self::Queue, Self::Deny].into_iter().find(|way| way.as_str() == word)
     }

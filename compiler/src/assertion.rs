@@ -33,7 +33,7 @@ pub const ASSERTIONS_ID: &str = "agent/assertions";
 pub struct AssertReport {
     pub assertions: usize,
     pub directives: usize,
-    /// Threads that the directives can lead to.
+    /// Number of threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
     /// Assertions without a witness: in no thread does the result of such an assertion depend on the result of one of
@@ -74,7 +74,8 @@ pub struct WithoutWitness {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStep {
     pub directive: String,
-    /// `run`, `body`, `hook ID`, or the grant that allows the start.
+    /// The way in which the directive is started: `run` for the first directive, `body` or `hook ID` for the text that
+    /// names it, else the grant that allows the start.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -86,7 +87,8 @@ pub struct Spawn {
     pub to: String,
     pub by: String,
     pub source: Option<SourceReport>,
-    /// A capability that the child declares and the parent does not have: a run refuses calls that need the capability.
+    /// A capability that the child declares and the parent does not have, so that a run refuses calls that need it;
+    /// null if the parent has all capabilities of the child.
     pub exceeds: Option<String>,
     pub parent_grants: Option<SourceReport>,
     pub child_grants: Option<SourceReport>,
@@ -251,8 +253,8 @@ fn evaluate_function(
     }
 }
 
-/// Records each assertion that applies to the directive that is run (the first of `threads`), with true once a thread
-/// is a witness for the assertion.
+/// Sets `witnessed` for each assertion that applies to the directive that is run (the first of `threads`), by the
+/// position of the assertion: true if any thread of this or an earlier directive is a witness for the assertion.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -328,7 +330,8 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle that the last step of a thread's trace closes, beginning with its smallest id.
+/// Returns the cycle that the last step of a thread's trace closes, beginning with its smallest id; `None` if the
+/// directive of the last step occurs only once.
 fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;

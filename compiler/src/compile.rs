@@ -50,7 +50,7 @@ pub struct Compilation {
     pub approvals_required: Vec<ApprovalRequired>,
     /// Policy for calls that need approval when there is no terminal, from the settings.
     pub headless_policy: HeadlessPolicy,
-    /// Set if the settings require bubblewrap around programs.
+    /// True if the settings require bubblewrap around programs.
     pub bubblewrap: bool,
     /// Number of parsed files; only files that the directive reaches are parsed.
     pub parsed_files: usize,
@@ -183,8 +183,8 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     Checked::new(Some(compilation), diagnostics)
 }
 
-/// Composes, checks and lowers one directive. `check` runs the same steps for every directive of a project, on every
-/// route.
+/// Composes, checks and lowers one directive; `None` if the directive cannot be composed or lowered. `check` runs the
+/// same steps for every directive of a project, on every route.
 pub(crate) fn compile_with_context(
     shared: &LowerContext<'_, '_>,
     request: &CompileRequest,

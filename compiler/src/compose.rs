@@ -51,7 +51,7 @@ pub struct Composed {
     pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
-    /// States which hooks of hook files `hooks` contains.
+    /// The hooks of hook files that `hooks` contains.
     pub scope: HookScope,
 }
 
@@ -90,7 +90,7 @@ pub struct Suppression {
     pub removed: Vec<DeclaredOrigin>,
 }
 
-/// A knowledge item that was provided more than once.
+/// A knowledge item that the chain or a hook provides more than once; the provision at `dropped` is left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DuplicateContext {
     pub id: ItemId,
@@ -130,7 +130,7 @@ pub struct ComposedHook {
     /// Effective source. A project hook that replaces a built-in hook gets that hook's position, but stays a project
     /// hook.
     pub source: HookSource,
-    /// The verdict before the run.
+    /// The verdict on the hook's condition before the run.
     pub verdict: PlanVerdict,
     /// The knowledge that the hook fetches, if its id is static and the hook is live.
     pub knowledge: Option<Arc<Knowledge>>,

@@ -44,7 +44,7 @@ pub fn context_layers(
     layers
 }
 
-/// Returns the layers that `append_system` of the user and of the project names, in this order.
+/// Returns the layers of the knowledge that `append_system` of the user and of the project names, in this order.
 pub fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer> {
     let Ok(settings) = ItemId::parse(SETTINGS) else { return Vec::new() };
     let files = items.config_layers(&settings);

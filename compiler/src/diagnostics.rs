@@ -106,7 +106,7 @@ pub trait Problem: std::error::Error {
     fn severity(&self) -> Severity {
         Severity::Error
     }
-    /// Returns the suggested fix.
+    /// Returns the suggested fix, if there is one.
     fn help(&self) -> Option<String>;
     fn labels(&self) -> Vec<Label>;
 }
@@ -131,7 +131,7 @@ impl Diagnostic {
         self.to_string()
     }
 
-    /// Returns the suggested fix.
+    /// Returns the suggested fix, if there is one.
     pub fn help(&self) -> Option<String> {
         self.problem().help()
     }
@@ -142,7 +142,7 @@ impl Diagnostic {
         self.problem().labels()
     }
 
-    /// Returns the file of a diagnostic that concerns a whole file and so has no label.
+    /// Returns the path of the file, if the diagnostic concerns a whole file and therefore has no label.
     pub fn file(&self) -> Option<&str> {
         if let Self::Item(
             ItemError::Unrecognized { path, .. }
@@ -164,7 +164,8 @@ impl Diagnostic {
         self.severity() == Severity::Error
     }
 
-    /// Returns the kind and the id of the item that a diagnostic reports as missing.
+    /// Returns the kind and the id of the item that a diagnostic reports as missing, as `kind.dotted.id`; `None` for
+    /// other diagnostics.
     fn missing_item(&self) -> Option<String> {
         let (kind, id) = if let Self::Item(ItemError::Unknown { kind, id, .. }) = self {
             (kind.as_str(), id)
@@ -350,13 +351,13 @@ fn new_label(span: Span, text: impl Into<String>) -> Label {
     Label { span, text: text.into() }
 }
 
-/// Returns "did you mean `x`?" for a suggestion, else the alternative.
+/// Returns "did you mean `x`?" if there is a suggestion, else the result of `otherwise`.
 fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<String>) -> Option<String> {
     suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
 }
 
-/// Returns the help for a wrong value: the closest of the expected words, else everything that is expected. Both texts
-/// quote words of a file in backticks.
+/// Returns the help for a wrong value. `found` and `expected` quote words of a file in backticks: the help suggests the
+/// expected word that is closest to the found one, else states all of `expected`.
 fn value_help(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
     let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));
@@ -368,7 +369,7 @@ pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
     quote_list_up_to(words, MAX_LISTED_WORDS)
 }
 
-/// Maximum number of words in a list.
+/// Maximum number of words that [`quote_list`] lists.
 const MAX_LISTED_WORDS: usize = 60;
 
 /// Words for a list in a help text: as many as the list shows, and the number of all. A file can cause thousands of

@@ -24,7 +24,7 @@ pub struct DrawnNode {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrawnEdge {
-    /// Index of the start in `nodes`; `to` is the index of the end.
+    /// Index in [`Drawing::nodes`] of the node where the edge starts.
     pub from: usize,
     pub to: usize,
     pub label: String,
@@ -39,7 +39,7 @@ pub enum NodeShape {
     Component,
 }
 
-/// The kind of thing that a node represents; selects its color.
+/// The kind of item or step that a node represents; it selects the color of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeGroup {
     Step,

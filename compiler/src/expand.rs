@@ -14,7 +14,7 @@ use crate::world::ItemKind;
 /// Prefix of the command that calls a skill.
 const SKILL_PREFIX: &str = "skill:";
 
-/// The result of [`expand`].
+/// The expansion of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
     /// The text to send; `None` if the line calls something that cannot be sent.
@@ -30,7 +30,7 @@ pub struct ExpandedItem {
     pub id: ItemId,
     /// SHA-256 of the item's file, in lowercase hex.
     pub sha256: String,
-    /// The bytes of the sent text that come from the item, with the arguments filled in.
+    /// The byte range of the sent text that comes from the item, with the arguments filled in.
     pub range: Range<usize>,
 }
 

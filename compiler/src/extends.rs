@@ -11,7 +11,7 @@ use crate::world::ItemKind;
 /// Maximum number of links of a chain, including the leaf.
 pub const MAX_LINKS: usize = 64;
 
-/// A parent set by a hook in place of the declared one.
+/// The extends parent that a `resolve_extends` hook sets in place of the declared one.
 #[derive(Debug, Clone)]
 pub struct RoutedParent {
     pub parent: Spanned<ItemId>,

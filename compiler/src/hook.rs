@@ -101,7 +101,7 @@ pub enum HookAction {
     FollowUp { content: String },
 }
 
-/// The item call of an action; the other actions use no item.
+/// The item that an action fetches, executes or signs; other actions use no item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HookCall<'a> {
     Fetch { item_type: ItemKind, item_id: &'a str },
@@ -110,7 +110,7 @@ pub enum HookCall<'a> {
 }
 
 impl HookAction {
-    /// Returns the item call of the action, if it has one.
+    /// Returns the item that the action fetches, executes or signs; `None` for other actions.
     pub fn call(&self) -> Option<HookCall<'_>> {
         match self {
             Self::Fetch { item_type, item_id, .. } => Some(HookCall::Fetch { item_type: *item_type, item_id }),
@@ -140,12 +140,12 @@ impl HookAction {
         }
     }
 
-    /// Returns the parent that a routing action sets.
+    /// Returns the id that `set_extends` sets as the parent; `None` for other actions.
     pub fn parent(&self) -> Option<&str> {
         if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
     }
 
-    /// Returns the item that a fetching, executing or signing action names.
+    /// Returns the kind and id of the item that the action fetches, executes or signs; `None` for other actions.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
         self.call().map(|call| match call {
             HookCall::Fetch { item_type, item_id }
@@ -154,7 +154,7 @@ impl HookAction {
         })
     }
 
-    /// Returns the knowledge that a fetching action names.
+    /// Returns the id of the knowledge that the action fetches; `None` for other actions.
     pub fn knowledge(&self) -> Option<&str> {
         if let Self::Fetch { item_type: ItemKind::Knowledge, item_id, .. } = self { Some(item_id) } else { None }
     }

@@ -40,7 +40,7 @@ pub struct FileRef {
     pub kind: ItemKind,
     pub id: ItemId,
     pub space: Space,
-    /// Relative to the space's root: `.ai/directives/hello.md`.
+    /// Path of the file, relative to the space's root: `.ai/directives/hello.md`.
     pub path: Arc<str>,
     pub source: SourceId,
 }

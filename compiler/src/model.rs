@@ -27,7 +27,7 @@ pub struct Provider {
     pub models: Vec<Model>,
     /// The file's other keys, without tiers and models.
     pub connection: Value,
-    /// Keys of `connection` that the project's own file sets.
+    /// The keys of `connection` that a file of the project sets, not a file of another space.
     pub from_project: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct ProviderCatalog<'l> {
     load: ProviderLoader<'l>,
 }
 
-/// A model or tier name to find, and the provider to find it in.
+/// A model or tier to find in the provider files, and the provider to find it in, if one is named.
 #[derive(Debug, Clone)]
 struct ModelQuery {
     name: Option<Spanned<String>>,
@@ -272,7 +272,8 @@ impl<'l> ProviderCatalog<'l> {
         Err(self.unknown_error(wanted, tier.as_deref().unwrap_or("general"), known))
     }
 
-    /// Returns the requested provider alone, else the default provider followed by the others.
+    /// Returns the ids of the providers in which a name is searched, in order: only `provider` if it is set, else the
+    /// default provider followed by the others.
     fn provider_order(&self, provider: Option<&str>) -> Vec<String> {
         if let Some(provider) = provider {
             return vec![provider.to_owned()];

@@ -44,7 +44,7 @@ impl Default for PreloadSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachedTool {
     pub id: ItemId,
-    /// The most specific grant that reaches the tool.
+    /// The pattern of the most specific grant that reaches the tool.
     pub grant: String,
     specific: Specificity,
 }

@@ -105,7 +105,7 @@ impl Plan {
     }
 }
 
-/// The use of a plan.
+/// The kind of thread that a plan is compiled for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanMode {
@@ -179,7 +179,7 @@ pub struct Capabilities {
     /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
     /// capability.
     pub declared: bool,
-    /// The directive that declares the `<permissions>`.
+    /// The directive that declares the `<permissions>`; `None` if no link of the chain does.
     pub from: Option<ItemId>,
     pub grants: Vec<Grant>,
     /// The author's reason for each acknowledged risk tier, from `<acknowledge>`.

@@ -14,7 +14,7 @@ pub struct CompileRequest {
     /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
     /// defaults fill in the rest.
     pub inputs: Option<Map<String, Value>>,
-    /// Limits that override the directive's own, by name.
+    /// Limits of this call, by name; they override the directive's own.
     pub limits: Vec<(String, LimitValue)>,
     pub model: ModelOverride,
     /// The thread that spawns this one, if any.
@@ -24,7 +24,7 @@ pub struct CompileRequest {
     pub omitted: Vec<String>,
 }
 
-/// The bounds that a spawning thread puts on its child.
+/// The bounds that a thread puts on a child that it starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpawnParent {
     pub limits: PlanLimits,

@@ -13,7 +13,7 @@ use crate::item::{Directive, FieldDecl, HookDecl, Items, ModelRequest, OrderedHo
 use crate::semantics::condition::{Condition, Domain, Fuel, ReadingResult, Verdict};
 use crate::semantics::facts::Facts;
 
-/// The facts that are known when a directive is composed.
+/// The inputs and the model with which a directive is composed.
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     pub inputs: Inputs<'l>,
@@ -22,12 +22,13 @@ pub struct Launch<'l> {
     pub model: &'l dyn Fn(Option<&ModelRequest>) -> Option<String>,
 }
 
-/// The inputs of a composition.
+/// The input values with which a directive is composed.
 #[derive(Clone, Copy)]
 pub enum Inputs<'l> {
-    /// Unknown values: `rye check` considers every possible caller.
+    /// No values are known: `rye check` considers every possible caller.
     Unknown,
-    /// The values that the caller of `rye plan` or `rye run` passes. Missing required inputs stay unknown.
+    /// These values, as the caller of `rye plan` or `rye run` passes them. A required input that is missing here stays
+    /// unknown.
     Given(&'l Map<String, Value>),
 }
 
@@ -36,7 +37,8 @@ pub enum Inputs<'l> {
 pub enum Routing {
     /// The route of the first matching hook; `None` keeps the declared parent.
     Certain(Option<Route>),
-    /// Several routes are possible, in order; `on` are the unknown paths that decide.
+    /// Several routes are possible, in the order of the hooks; `on` are the unknown paths that decide between the
+    /// routes, and `first` is the first hook whose condition is not decided.
     Open { routes: Vec<Option<Route>>, on: Vec<String>, first: Arc<HookDecl> },
 }
 
@@ -145,18 +147,20 @@ fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
     OrderedHooks::routing(all)
 }
 
-/// Returns the id that a routing hook names; reading the hook has already checked it.
+/// Returns the directive that a routing hook sets as the parent; `None` if the hook has no action. The id was checked
+/// when the hook was read.
 pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 
-/// The facts known before a run, and the roots of those facts.
+/// The facts known before a run. `roots` holds the first segments of these facts; any other root that a condition reads
+/// is unknown.
 pub struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
     /// The model request, which is resolved only when a condition reads the model.
     model: Option<ModelLookup<'l>>,
-    /// The fact `directive`, if it is known.
+    /// The fact `directive`; `None` if it is not known.
     directive: Option<String>,
 }
 

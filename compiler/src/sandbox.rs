@@ -23,7 +23,7 @@ pub struct ToolSandbox {
     /// The tool's name in the palette.
     pub name: String,
     pub kind: SandboxKind,
-    /// Folders of the project that the tool's process may write, besides its own scratch folder.
+    /// Folders of the project that the process of the tool may write, besides its own scratch folder.
     pub write: Vec<String>,
     /// Granted hosts. Requests that the engine sends go to these hosts only. A process with a granted host can reach
     /// the whole network, because the sandbox cannot distinguish hosts.
@@ -113,7 +113,7 @@ pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     sandboxes
 }
 
-/// Returns the sandbox of a tool that a thread of this plan runs; a primary has no item.
+/// Returns the sandbox of a tool that a thread of this plan runs; `id` is `None` for a primary, which is no item.
 pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&ItemId>) -> ToolSandbox {
     let found = id.and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));

@@ -14,11 +14,11 @@ pub const CHECK_CONFIG_ID: &str = "check";
 /// The values that a code can have in `check.yaml`.
 pub(crate) const LEVEL_WORDS: [&str; 4] = ["error", "warning", "advice", "allow"];
 
-/// The override of a code.
+/// The severity that a project or an option sets for a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeverityOverride {
     Shown(Severity),
-    /// Not shown at all.
+    /// Diagnostics with the code are not shown at all.
     Allowed,
 }
 

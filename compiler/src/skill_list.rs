@@ -30,11 +30,11 @@ pub struct SkillList {
     pub listed: Vec<ListedSkill>,
     /// The skills that exceed the budget.
     pub dropped: Vec<ListedSkill>,
-    /// The budget of the list in tokens: `skills.max_tokens`.
+    /// The budget of the whole list in tokens: `skills.max_tokens`.
     pub budget: u64,
 }
 
-/// A skill and the tokens of its entry.
+/// A skill, with the tokens of its entry in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSkill {
     pub id: String,
@@ -76,7 +76,8 @@ impl SkillList {
         list
     }
 
-    /// Returns the layer's text for a thread that reads skills with `rye_fetch`, or as files.
+    /// Returns the text of the layer. If `fetches_skills` is true, the introduction tells the model to read skills with
+    /// `rye_fetch`, else as files.
     pub fn text_for(&self, fetches_skills: bool) -> String {
         if fetches_skills { self.text.replacen(INTRODUCTION, FETCH_INTRODUCTION, 1) } else { self.text.clone() }
     }

@@ -40,7 +40,7 @@ pub struct ToolSpec {
     /// Names of rye's own environment variables to pass to the tool, besides the variables that every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// Settings to pass as the parameter `resolved_config`.
+    /// The settings that the tool gets as the parameter `resolved_config`; `None` if it declares none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigSource>,
     /// True if one process answers all calls of a thread; each call is one line of the standard input of the process.
@@ -49,10 +49,10 @@ pub struct ToolSpec {
     /// True if the process of a persistent tool may submit messages to a chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pushes: bool,
-    /// The line of the tool in the list of tools of the system prompt.
+    /// The line that describes the tool in the list of tools of the system prompt; `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
-    /// Rules for the use of the tool, in the system prompt.
+    /// Guidelines for the use of the tool, which become lines of the system prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guidelines: Vec<String>,
     pub version: Option<String>,
@@ -83,9 +83,9 @@ pub enum ToolKind {
     Script { language: ScriptLanguage, entry: ScriptEntry },
     /// A single HTTP request.
     Http(HttpSpec),
-    /// A tool of an MCP server, under the server's own name. `sha256` is the hash of the tool's definition when it was
-    /// listed, `server_sha256` the hash of the server's settings at that time; `runs` describes those settings for
-    /// humans.
+    /// A tool of an MCP server; `tool` is the tool's name as the server lists it. `sha256` is the hash of the tool's
+    /// definition when it was listed, `server_sha256` the hash of the server's settings at that time; `runs` describes
+    /// those settings for humans.
     Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, sandbox: ServerSandbox },
 }
 
@@ -93,7 +93,7 @@ pub enum ToolKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSandbox {
-    /// The server is reached over the network; no program is started on this machine.
+    /// The server runs on another machine: rye connects to it over the network and starts no program.
     Net,
     /// The program runs in the same sandbox as the program of a tool.
     Process,

@@ -31,7 +31,7 @@ pub(crate) const RISK_FILE: &str = "agent/capability_risk";
 pub(crate) const MODELS_FILE: &str = "agent/models";
 pub(crate) const RESILIENCE_FILE: &str = "agent/resilience";
 pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
-/// Maximum characters shown of one requirement.
+/// Maximum length of the description of a requirement, in characters.
 const MAX_SHOWN_CHARS: usize = 600;
 /// The wire format of the scripted provider, which sends no requests.
 const SCRIPTED: &str = "scripted";
@@ -49,7 +49,7 @@ pub struct Subject {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRequirement {
     pub kind: TrustRequirementKind,
-    /// The id of the hook, tool or provider.
+    /// The name of the part that needs trust: the id of the hook, tool or provider.
     pub name: String,
     /// A description for humans, on one line.
     pub what: String,
@@ -134,7 +134,8 @@ pub fn requirements_of_granted_plan(plan: &Plan, grants: &[Grant], traces: &[Hoo
     found
 }
 
-/// Returns the requirement of a hook of a plan; `index` is the position of the hook in the traces.
+/// Returns the requirement of a hook of a plan. `index` is the position of the hook in `traces`, and `what` describes
+/// the action that needs trust.
 fn requirement_of_hook(
     plan: &Plan,
     (index, hook): (usize, &PlannedHook),
@@ -168,7 +169,8 @@ pub fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Op
     requirement_of_call(tool, sha256, sources, None)
 }
 
-/// Returns the requirement like [`requirement_of_tool`], with the files that the values of a call name.
+/// Returns the requirement like [`requirement_of_tool`], with the files that the values of `call` name. Without a call,
+/// the requirement covers the files of every call.
 pub fn requirement_of_call(
     tool: &Tool,
     sha256: String,
@@ -216,7 +218,7 @@ pub fn requirement_of_call(
     })
 }
 
-/// Describes the start of an MCP server, for humans.
+/// Describes the start of an MCP server, for humans; `runs` is its command or its address.
 pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> String {
     match sandbox {
         ServerSandbox::Net => format!("connects to the MCP server `{server}` at {runs}"),

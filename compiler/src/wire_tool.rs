@@ -25,7 +25,7 @@ use crate::tool_spec::{resolve_pointer, upgrade_schema};
 pub enum SchemaDialect {
     /// All of JSON Schema; each array has `items` and each object has `properties`.
     Complete,
-    /// The keywords that Gemini documents, without references.
+    /// Only the keywords that Gemini documents. References are replaced by their targets.
     Subset,
 }
 
@@ -166,7 +166,7 @@ fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     notes
 }
 
-/// Returns a description with rules below it, after the word `title`.
+/// Returns the description followed by a line with `title` and the rules: `title: rule; rule.`
 fn with_notes(description: &str, title: &str, notes: &[String]) -> String {
     let rules = format!("{title}: {}.", notes.join("; "));
     if description.trim().is_empty() { rules } else { format!("{}\n{rules}", description.trim_end()) }
@@ -182,7 +182,7 @@ fn add_notes(map: &mut Map<String, Value>, notes: &[String]) {
     map.insert("description".to_owned(), description.into());
 }
 
-/// Returns the types that a schema names.
+/// Returns the types that the keyword `type` names; empty without `type`.
 fn types_of(map: &Map<String, Value>) -> Vec<&str> {
     match map.get("type") {
         Some(Value::String(name)) => vec![name],

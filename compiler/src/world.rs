@@ -48,7 +48,7 @@ pub const USER_CONTEXT_FILE: &str = ".ai/AGENTS.md";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextFile {
     pub space: Space,
-    /// Relative to the space's root: `AGENTS.md`, `../AGENTS.md`.
+    /// Path of the file, relative to the space's root: `AGENTS.md`, `../AGENTS.md`.
     pub path: Arc<str>,
     pub bytes: Arc<[u8]>,
 }
@@ -181,8 +181,8 @@ impl ItemKind {
     }
 }
 
-/// Returns the id of a skill by the path of its `SKILL.md` in the folder of skills. Ignores skills inside of packages
-/// that a skill installs.
+/// Returns the id of a skill by the path of its `SKILL.md` inside the folder of skills; `None` if the path is no skill.
+/// Skills in packages that a skill installs (`node_modules`) are no skills of the project.
 fn skill_id(inside: &str) -> Option<ItemId> {
     let folder = inside.strip_suffix(SKILL_FILE)?.strip_suffix('/')?;
     let path = ItemId::parse(folder).ok()?;
@@ -218,7 +218,7 @@ pub struct LocatedFile {
     pub space: Space,
     pub kind: ItemKind,
     pub id: ItemId,
-    /// Relative to the space's root, with forward slashes: `.ai/directives/hello.md`.
+    /// Path of the file, relative to the space's root, with forward slashes: `.ai/directives/hello.md`.
     pub path: Arc<str>,
     pub bytes: Arc<[u8]>,
 }
@@ -235,7 +235,7 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnrecognizedFile {
     pub space: Space,
-    /// Relative to the space's root, without a trailing slash.
+    /// Path of the file or folder, relative to the root of its space, without a trailing slash.
     pub path: Arc<str>,
     pub is_folder: bool,
 }
@@ -281,7 +281,7 @@ pub struct ChangedAnswers {
 
 /// The files that a compilation may read. Every method covers all spaces, highest precedence first.
 pub trait World {
-    /// Returns every space's file for this id, one per space.
+    /// Returns the files with this id, at most one for each space, highest space first.
     fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError>;
     /// Returns all items of a kind, sorted by id, then by space. An id with several files in a space has an entry for
     /// each, sorted by path.

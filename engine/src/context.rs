@@ -138,14 +138,14 @@ pub(crate) struct EngineContext {
     pub thread_ended: Notify,
 }
 
-/// A thread of this process.
+/// A thread that a task of this process runs: its control channel, and the end of the task.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningThread {
     pub control: ControlSender,
     pub done: watch::Receiver<Option<TaskEnd>>,
 }
 
-/// A started thread.
+/// A handle of a started thread: its id, its live events and its control channel.
 #[derive(Debug)]
 pub struct ThreadHandle {
     pub thread_id: ThreadId,

@@ -226,7 +226,7 @@ impl ControlReceiver {
         }
     }
 
-    /// Returns the next input if one is available now.
+    /// Returns the next input if one has arrived; `None` otherwise. Does not wait.
     pub fn try_next(&mut self) -> Option<Incoming> {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
     }

@@ -90,7 +90,7 @@ pub struct Deadline {
     pub at: i64,
 }
 
-/// A thread that is being driven.
+/// A thread together with the data that the driver needs to run it: plan, state and journal.
 #[derive(Debug)]
 pub struct DrivenThread {
     pub id: ThreadId,
@@ -395,8 +395,8 @@ fn record_waiting(
     }
 }
 
-/// Records a control message and forwards it to living children; returns the id of a mailbox file that can be removed
-/// once the record is durable.
+/// Records a control message and forwards it to living children. Returns the id of the message if it has a file in the
+/// mailbox, which can be removed once the record is durable; otherwise `None`.
 fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
     let (id, message, on_disk) = match post {
         Incoming::Message { id, message, on_disk } => (id, message, on_disk),

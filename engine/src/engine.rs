@@ -268,7 +268,7 @@ impl Engine {
         self.inner.threads()
     }
 
-    /// Returns the disk.
+    /// Returns the disk of the store.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.disk
     }

@@ -86,7 +86,7 @@ pub struct ThreadHead<'e> {
 }
 
 impl<'e> ThreadHead<'e> {
-    /// Reads the first three events; later events never contain this data.
+    /// Finds the data in the first three events of a transcript; later events never contain it.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {
@@ -172,7 +172,7 @@ impl EventBody {
         }
     }
 
-    /// Returns the intent in this event, if this event is the intent of the spawn with this number.
+    /// Returns the intent in this event; `None` unless the event is the intent of the spawn with this number.
     pub fn child_intent(&self, spawn: u64) -> Option<&ChildIntended> {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }

@@ -122,20 +122,22 @@ impl Usage {
     }
 
     /// Returns false if these counts cannot be right for a reply with this content: a prompt has at least one token,
-    /// and so has any content.
+    /// and a reply that is not empty has at least one token.
     pub fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
-    /// Combines two usages: the input counts of the usage with the larger whole input, and the larger output count.
+    /// Combines two usages of one call: takes the input counts of the usage whose whole input is larger, and the larger
+    /// output count.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
         let side = if self.whole_input() < other.whole_input() { other } else { self };
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage of a call after a later report. Counts are cumulative, so the larger count applies. If the
-    /// later report counts at least as much whole input, its split into cached and uncached tokens applies.
+    /// Returns the usage of a call after a later report. The counts of a report are cumulative, so the larger count
+    /// applies. If the whole input of the later report is at least as large, the later report also determines how many
+    /// of the input tokens were cached.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };

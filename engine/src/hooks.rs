@@ -63,7 +63,7 @@ pub trait HookRunner: Send + Sync {
     ) -> BoxFuture<'a, Result<HookCallResult, String>>;
 }
 
-/// The result of an action.
+/// The result of the action that a hook ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookCallResult {
     pub outcome: ToolOutcome,
@@ -77,7 +77,7 @@ impl From<ToolOutcome> for HookCallResult {
     }
 }
 
-/// The result of evaluating the hooks of a point.
+/// The result of evaluating the hooks of a point: each evaluation, and the combined answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookPointResult {
     pub considered: Vec<HookEvaluation>,
@@ -87,7 +87,8 @@ pub struct HookPointResult {
 }
 
 impl HookTable {
-    /// Compiles the live hooks of a plan. `inputs` fill `{input:…}` placeholders as plain text.
+    /// Compiles the live hooks of a plan: the hooks that a run has to evaluate. `inputs` are the values of the
+    /// placeholders `{input:…}`, which are filled in as plain text.
     pub fn compile(plan: &Plan, inputs: &Map<String, Value>) -> Result<Self, UnreadableHook> {
         let mut points: BTreeMap<HookPoint, Vec<ReadyHook>> = BTreeMap::new();
         for hook in plan.hooks.iter().filter(|hook| hook.is_live()) {
@@ -209,7 +210,7 @@ fn recorded_operand(value: Value) -> Value {
     if size > MOST { Value::String(format!("({size} bytes)")) } else { value }
 }
 
-/// The result of a hook that fired.
+/// The contribution of a fired hook to the answer of its point.
 #[derive(Debug)]
 enum FiredHook {
     /// The hook's text is already part of the plan.
@@ -219,7 +220,7 @@ enum FiredHook {
     Action(HookAction),
 }
 
-/// State while the hooks of a point are evaluated.
+/// The facts and results so far while the hooks of a point are evaluated one after another.
 #[derive(Debug)]
 struct PointEvaluation {
     /// Facts for the next hook. At a point of the mode `Chain`, they include the changes by the earlier hooks.

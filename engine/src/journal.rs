@@ -68,7 +68,8 @@ impl Journal {
         event
     }
 
-    /// Returns the time of the buffered events. Further events get the same time until the buffer is written.
+    /// Returns the time of the buffered events; `None` if no event is buffered. Further events get the same time until
+    /// the buffer is written.
     pub fn pending_time(&self) -> Option<i64> {
         self.pending.last().map(|event| event.ts)
     }

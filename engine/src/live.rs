@@ -14,7 +14,7 @@ use crate::thread_id::ThreadId;
 /// An item of the live stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
-    /// An event of the transcript.
+    /// An event that a thread has recorded in its transcript.
     Event { thread: ThreadId, event: Arc<Event> },
     /// A piece of a streaming reply; not recorded. If the watcher is slow, the reply's further pieces are dropped, so
     /// that the watcher always has the start of the reply.
@@ -42,7 +42,7 @@ pub struct EventStream {
 /// Maximum number of items in the queue; beyond it, deltas are dropped.
 const MAX_QUEUED_ITEMS: usize = 1024;
 
-/// Creates a live stream.
+/// Creates a live stream. Returns its sending and its receiving end.
 pub fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));

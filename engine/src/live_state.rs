@@ -23,7 +23,7 @@ impl LiveState {
         })
     }
 
-    /// Returns the id of the thread.
+    /// Returns the id of the thread; `None` if the state does not contain the event `opened` yet.
     pub fn thread_id(&self) -> Option<&str> {
         self.state.launch.as_ref().map(|launch| launch.thread_id.as_str())
     }

@@ -45,8 +45,8 @@ pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody
     absorb::absorb(plan, state, signal)
 }
 
-/// Returns the intake of the next queued message that `input` hooks or an expansion must process. The driver performs
-/// the intake concurrently with the current effect.
+/// Returns the next command of the user, or the intake of the next queued message that `input` hooks or an expansion
+/// must process; `None` if neither waits. The driver performs it concurrently with the current effect.
 pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     screen::next_intake(plan, state)
 }

@@ -22,7 +22,7 @@ pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
     PlanLimits { duration_seconds, ..launch.limits }
 }
 
-/// A thread as the parent of others.
+/// A thread to which a command adds a child: the start and the plan that bound the child.
 #[derive(Debug, Clone)]
 pub struct ParentThread {
     pub id: ThreadId,

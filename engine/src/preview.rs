@@ -37,7 +37,7 @@ pub struct Preview {
     pub input_bound: u64,
     /// Maximum output tokens.
     pub max_output: u64,
-    /// The limit that forbids the request.
+    /// The limit that forbids the request; `None` if no limit forbids it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
     /// Hooks that will run before the request and did not run for the preview. These hooks can change the request.
@@ -48,7 +48,8 @@ pub struct Preview {
 /// A part of the next request.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ContextPart {
-    /// `system`, `first_message`, `tool`, the kind of a message, or `omitted` for a part that the user leaves out.
+    /// Kind of the part: `system`, `first_message`, `tool`, the kind of a message, or `omitted` for a part that the user
+    /// leaves out.
     pub kind: String,
     /// Id of the item or the tool, or the number of the message.
     pub id: String,

@@ -63,7 +63,7 @@ const PATH_NAME_ENDS: [&str; 8] = ["_FILE", "_PATH", "_DIR", "_HOME", "_ROOT", "
 /// are too short to be recognized at every alignment.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// A regular expression for all formats, with a group for each.
+/// A regular expression for all formats in `KEY_FORMATS`, with a group for each.
 static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let groups: Vec<String> = KEY_FORMATS.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()

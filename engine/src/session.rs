@@ -44,7 +44,7 @@ mod verify_stored_plan;
 /// Maximum length of a continuation chain. A longer chain is a loop.
 pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;
 
-/// The initial state of a thread.
+/// The data with which a new thread is started.
 pub(crate) struct ThreadInit {
     pub plan: Arc<Plan>,
     pub plan_id: String,
@@ -85,11 +85,11 @@ pub(crate) enum RowsToWrite {
     Root { durable: bool },
     /// A row, an account, and the link from the thread that the new thread continues.
     Linked,
-    /// No rows, because row and account exist.
+    /// No rows: the row and the account exist already.
     Existing,
 }
 
-/// The parent of a child.
+/// The parent of a new child: its link, the root of its tree, and the limits that bound the child.
 #[derive(Debug, Clone)]
 pub(crate) struct ParentContext {
     pub link: ParentLink,
@@ -135,7 +135,7 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, events, running))
     }
 
-    /// Checks all trust requirements of a compilation.
+    /// Checks that everything that a compiled plan requires of the project is trusted.
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.trust_requirements.clone();
@@ -152,7 +152,7 @@ impl EngineContext {
         self.thread_count.run_blocking(name).await?
     }
 
-    /// Reads the registry.
+    /// Runs a read of the registry, on the blocking pool if several threads are running.
     pub(crate) async fn read_registry<T: Send + 'static>(
         &self,
         scan: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
@@ -352,7 +352,8 @@ impl EngineContext {
     }
 }
 
-/// Sends the messages that the thread has not handled, and all later messages of its handles, to its continuation.
+/// Sends the messages that the thread has not handled to its continuation, and redirects all later messages for the
+/// thread to the continuation.
 fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
     // A `close` message arrives only once, so it is repeated for the continuation.
     if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
@@ -364,8 +365,8 @@ fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiv
     }
 }
 
-/// Waits for a free slot among the siblings. Returns `None` if there is no bound; also at once if the thread is
-/// cancelled or killed.
+/// Waits until fewer siblings run than the bound allows. Returns `None` without a permit if there is no bound, or as
+/// soon as the thread is cancelled or killed.
 async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiver) -> Option<OwnedSemaphorePermit> {
     let queue = queue?;
     tokio::select! {
@@ -375,8 +376,8 @@ async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiv
     }
 }
 
-/// Converts the error of starting a root thread. If the disk was full, the thread has no transcript and cannot be
-/// resumed.
+/// Converts the error of starting a root thread. A full disk becomes [`EngineError::NotStarted`] without the usual
+/// remedy, because a thread without a transcript cannot be resumed.
 fn start_failure(error: DriveError) -> EngineError {
     if let DriveError::Store(error) = &error
         && error.is_full_disk()

@@ -23,7 +23,7 @@ pub struct SessionThread {
     pub thread_id: String,
     pub origin: ThreadOrigin,
     pub status: Status,
-    /// The thread whose conversation this one continues.
+    /// The thread whose conversation this one continues; `None` for the first thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<String>,
     /// The previous thread of the session. A fork may continue an earlier thread.
@@ -44,7 +44,7 @@ pub struct SessionPrompt {
     pub images: Vec<ImageRef>,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
     pub bounds: PromptBounds,
-    /// `None` while the prompt runs.
+    /// The end status of the prompt; `None` while the prompt runs.
     pub status: Option<PromptStatus>,
 }
 
@@ -111,7 +111,7 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
 pub struct StoredSession {
     /// The first thread, whose id is also the id of the session.
     pub id: ThreadId,
-    /// The last thread.
+    /// The last thread of the session.
     pub last: ListedThread,
 }
 

@@ -8,7 +8,7 @@ const MARK_OFFSET: u32 = 0x0010_0000;
 pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;
 
-/// Returns the private character that represents a half.
+/// Returns the private character that represents a half; `None` if `half` is no surrogate.
 pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }
@@ -81,7 +81,8 @@ pub(crate) fn join_halves(text: &str) -> String {
     joined
 }
 
-/// Joins the halves in all strings and keys of a value.
+/// Replaces the marks in all strings and keys of a value: the marks of two halves by their character, the mark of a
+/// single half by U+FFFD.
 pub(crate) fn join_in_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = join_halves(text),

@@ -165,7 +165,7 @@ pub struct RunResult {
 /// The error of a thread that did not complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunError {
-    /// `turns_exceeded`, `rate_limited`, `returned_error`…
+    /// The error code, such as `turns_exceeded`, `rate_limited` or `returned_error`.
     pub code: String,
     pub message: String,
 }

@@ -25,7 +25,7 @@ mod operation;
 
 use operation::ThreadsToolRequest;
 
-/// The tool, bound to one engine.
+/// The tool `rye/agent/threads/orchestrator`, bound to one engine.
 pub(crate) struct ThreadsTool {
     pub engine: Weak<EngineContext>,
 }
@@ -60,7 +60,7 @@ impl Tool for ThreadsTool {
     }
 }
 
-/// The thread that made the call.
+/// A call of the tool, with the thread that made it.
 struct ThreadsToolCall {
     engine: Arc<EngineContext>,
     threads: Arc<Threads>,

@@ -75,7 +75,8 @@ impl Threads {
         }
     }
 
-    /// Variant of `open` that keeps the error of a damaged registry in [`Self::registry_error`].
+    /// Variant of [`Self::open`] that keeps the error of an unusable registry in [`Self::registry_error`] instead of
+    /// failing.
     pub fn open_lenient(project: &Path) -> Result<Self, StoreError> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(project).map_err(StoreError::io("open", project))?);
         let (registry, registry_error) = match Registry::open_read_only(Arc::clone(&disk)) {
@@ -98,7 +99,8 @@ impl Threads {
         Self { objects: Arc::new(Objects::new(Arc::clone(&disk))), disk, registry, registry_error: None }
     }
 
-    /// Returns the error of a registry that exists but cannot be used.
+    /// Returns the error that makes the registry unusable: the registry is damaged, or it is missing although threads
+    /// exist. `None` if there is no such error.
     pub fn registry_error(&self) -> Option<&StoreError> {
         self.registry_error.as_deref()
     }
@@ -111,7 +113,7 @@ impl Threads {
         &*self.disk
     }
 
-    /// Returns the disk, shared for writing.
+    /// Returns a shared handle of the disk, for a caller that writes.
     pub fn shared_disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
     }

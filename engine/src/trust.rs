@@ -161,7 +161,7 @@ impl Trust {
         }
     }
 
-    /// Returns the path of the trust record, if there is one.
+    /// Returns the path at which the trust record is stored; `None` if trust is not read from a record.
     pub fn path(&self) -> Option<&Path> {
         self.file().ok().map(|file| file.path.as_path())
     }
@@ -231,7 +231,7 @@ impl TrustSnapshot<'_> {
     }
 }
 
-/// Returns the entry of a shipped file that is not an item.
+/// Returns the subject of trust for a shipped file that is not an item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }

@@ -25,7 +25,7 @@ const PROJECT_NAME_CHARS: usize = 32;
 const MAX_FILES: usize = 10_000;
 
 /// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative
-/// `$HOME` is ignored.
+/// `$HOME` is ignored. `None` if none is set, or if the folder does not exist.
 pub fn root() -> Option<PathBuf> {
     ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home_folder)?.canonicalize().ok()
 }

@@ -62,7 +62,8 @@ fn attribute_type(attribute: &str) -> AttributeType {
     }
 }
 
-/// Returns the field that the text of an action's element sets: the text of `<block>` sets `reason`.
+/// Returns the field that the text of an action's element sets: the text of `<block>` sets `reason`. `None` for actions
+/// without such a field.
 fn text_field(action: &str) -> Option<&'static str> {
     match action {
         "transform" | "system_prompt" => Some("text"),

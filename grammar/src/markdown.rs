@@ -84,7 +84,7 @@ pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line> + '_ 
 struct FenceMarker {
     character: char,
     length: usize,
-    /// Number of bytes before the run in its line.
+    /// Number of bytes in the line before the fence characters.
     offset: usize,
 }
 

@@ -72,7 +72,7 @@ pub fn content_start(signature: Option<&Spanned<SignatureLine>>) -> usize {
     signature.map_or(0, |s| s.node.content_start)
 }
 
-/// Returns the trimmed content of a one-line comment.
+/// Returns the trimmed content of a line that is a comment (`<!-- -->`, `//` or `#`); `None` for other lines.
 fn comment_content(line: &str) -> Option<&str> {
     let line = line.trim();
     if let Some(rest) = line.strip_prefix("<!--") {

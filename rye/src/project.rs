@@ -90,7 +90,7 @@ impl Project {
         self.user_root.as_ref() == Some(&self.root)
     }
 
-    /// Returns the root of the user space if it contains `.ai/`, even if the project is the user space itself.
+    /// Returns the root of the user space, even if it is the project itself; `None` if the root contains no `.ai/`.
     fn user(&self) -> Option<&Path> {
         self.user_root.as_deref().filter(|root| root.join(".ai").is_dir())
     }

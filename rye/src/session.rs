@@ -32,32 +32,33 @@ enum Request {
 }
 
 impl SessionRequest {
-    /// Starts a plan as a root thread.
+    /// Creates a request that starts a plan as a root thread.
     pub fn start(compilation: Compilation) -> Self {
         Self(Request::Start { compilation: Box::new(compilation), options: Box::default() })
     }
 
-    /// Starts a plan with images, a parent or inputs.
+    /// Creates a request that starts a plan with images, a parent or inputs.
     pub fn start_with(compilation: Compilation, options: StartOptions) -> Self {
         Self(Request::Start { compilation: Box::new(compilation), options: Box::new(options) })
     }
 
-    /// Recovers an interrupted thread from its transcript.
+    /// Creates a request that recovers an interrupted thread from its transcript.
     pub fn recover(thread: ThreadId) -> Self {
         Self::recover_with(thread, Vec::new())
     }
 
-    /// Recovers a thread and first delivers control messages, such as the answer to the request of a suspended thread.
+    /// Creates a request that recovers a thread and first delivers control messages, such as the answer to the approval
+    /// request of a suspended thread.
     pub fn recover_with(thread: ThreadId, messages: Vec<ControlMessage>) -> Self {
         Self(Request::Recover { thread, messages })
     }
 
-    /// Resumes an ended thread: starts a linked thread with a message.
+    /// Creates a request that resumes an ended thread: it starts a linked thread with a message.
     pub fn resume(thread: ThreadId, message: impl Into<UserMessage>) -> Self {
         Self(Request::Resume { thread, message: message.into() })
     }
 
-    /// Forks a thread at the end of a turn (counted from 1), with a message.
+    /// Creates a request that forks a thread at the end of a turn (counted from 1), with a message.
     pub fn fork(thread: ThreadId, turn: u64, message: impl Into<UserMessage>) -> Self {
         Self(Request::Fork { thread, turn, message: message.into() })
     }
@@ -82,7 +83,7 @@ pub struct Session {
     questions: Arc<Questions>,
 }
 
-/// The receipt of a submitted message.
+/// The receipt of a submitted message: its id, and the price of the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The id of the message in its events, for [`Session::retract`].
@@ -95,7 +96,7 @@ pub struct Receipt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QuestionId(u64);
 
-/// A request that waits for a user.
+/// A request for an approval that waits for the user's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// The number to answer with.
@@ -133,7 +134,7 @@ pub enum LiveEvent {
     Delta {
         /// The thread that receives the reply.
         thread: ThreadId,
-        /// The piece.
+        /// A piece of the reply.
         delta: Delta,
     },
     /// A request that waits for [`Session::answer`].
@@ -150,7 +151,7 @@ pub struct LiveEvents {
 /// Maximum number of queued live events of a subscriber. While more are queued, deltas are dropped.
 const MAX_QUEUED_ITEMS: usize = 1024;
 
-/// The subscribers of a session.
+/// The distributor of live events to the subscribers of a session.
 #[derive(Debug, Default)]
 struct Hub {
     subscribers: Mutex<Vec<Subscriber>>,

@@ -8,13 +8,13 @@ use rye_engine::threads::Threads;
 /// Totals of a run: the root with its continuations, and the tree below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunTotals {
-    /// Replies of the root and its continuations.
+    /// Number of replies that the root and its continuations got.
     pub turns: u64,
-    /// Threads of the tree, without continuations.
+    /// Number of threads of the tree; a thread counts once with its continuations.
     pub threads: u64,
-    /// Continuations of all threads.
+    /// Number of continuations of all threads of the tree.
     pub continuations: u64,
-    /// Nano-dollars booked for all threads.
+    /// The amount that all threads of the tree spent, in nano-dollars.
     pub spent: u64,
     /// Part of `spent` above the reservations, because the script reported more usage than the requests allow.
     pub overspent: u64,

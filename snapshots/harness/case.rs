@@ -34,13 +34,13 @@ pub struct CaseSettings {
     /// The project's folder, relative to the case. Set for the examples, whose projects are outside of the case
     /// folders.
     pub project: Option<String>,
-    /// The directive to plan.
+    /// The directive to plan; `None` for a case that plans none.
     pub plan: Option<ItemId>,
     /// Beginnings of the headings of the plan sections to show; if empty, all sections are shown.
     pub sections: Vec<String>,
     /// True if the texts that would be sent are shown below the plan.
     pub prompt: bool,
-    /// The directive to run, with the script or with the plan's own models.
+    /// The directive to run, with the script or with the plan's own models; `None` for a case that runs none.
     pub run: Option<ItemId>,
     /// The script of the run, relative to the project's folder.
     pub script: Option<String>,

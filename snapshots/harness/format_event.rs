@@ -6,7 +6,8 @@ use rye_engine::message::{ContentBlock, Message};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Returns the lines of an event; none for events that only the ledger needs.
+/// Returns the lines that a snapshot shows for an event; none for events that only the ledger needs. If `whole` is
+/// true, the texts that are sent are shown in full; otherwise only their layers or sources.
 pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
     let name = event.body.reader_name();
     let line = |text: String| vec![format!("{name}  {text}")];

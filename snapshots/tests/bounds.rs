@@ -19,7 +19,7 @@ use rye_snapshots::{RunTotals, check_run_bounds};
 /// Start time of every run: 2026-01-01, in milliseconds since 1970.
 const START_TIME_MS: i64 = 1_767_225_600_000;
 
-/// Metadata of a directive that starts itself.
+/// Metadata of the directive `low`, which may start itself and has little money.
 const LOW: &str =
     "<limits spawns=\"9\" spend=\"0.20\"/><permissions><execute><directive>low</directive></execute></permissions>";
 

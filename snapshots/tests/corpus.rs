@@ -9,9 +9,9 @@ use std::path::Path;
 use rye_snapshots::fuzz::mutate::{SplitMix, mutate};
 use rye_snapshots::fuzz::{FuzzTarget, TARGETS, seeds};
 
-/// Mutated inputs per target, in addition to the seeds.
+/// Number of mutated inputs per target, in addition to the seeds.
 const MUTATIONS: usize = 400;
-/// Mutated inputs of a target that checks a whole project with the standard library each time.
+/// Number of mutated inputs for a target that checks a whole project with the standard library each time.
 const PROJECT_MUTATIONS: usize = 40;
 
 #[test]

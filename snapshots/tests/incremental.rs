@@ -15,7 +15,7 @@ use rye_engine::disk_world::{CachedWorld, DiskWorld, Watcher};
 use rye_engine::keys::TrustStore;
 use rye_snapshots::standard_library;
 
-/// Edits of one run, each checked incrementally and from scratch.
+/// Number of edits of one run. After each edit, the project is checked incrementally and from scratch.
 const EDITS: usize = 30;
 const RUNS: u64 = 3;
 

@@ -43,12 +43,12 @@ const START_TIME_MS: i64 = 1_767_225_600_000;
 struct RunCounts {
     threads: usize,
     children: usize,
-    /// Threads whose first request has no placeholder and no conditional layer.
+    /// Number of threads whose first request has neither a placeholder nor a conditional layer.
     whole: usize,
-    /// Threads whose first request has a placeholder or a conditional layer.
+    /// Number of threads whose first request has a placeholder or a conditional layer.
     open: usize,
     routed: usize,
-    /// Runs that cost money.
+    /// Number of runs that cost money.
     paid: usize,
 }
 

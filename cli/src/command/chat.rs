@@ -90,7 +90,7 @@ impl ChatFace {
     }
 }
 
-/// The source of the prompts.
+/// The source from which a chat reads prompts.
 #[derive(Debug)]
 pub enum FaceInput {
     /// The terminal with an editor.

@@ -54,7 +54,7 @@ pub struct CheckArgs {
 /// Output of `rye check --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CheckOutput {
-    /// Sorted by file, then by position; at most 100 per file and code.
+    /// The diagnostics, sorted by file, then by position; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
     /// Number of omitted diagnostics (all after the first 100) for each file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,7 +90,7 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
     exit
 }
 
-/// The result of one check.
+/// The result of one check, with the severity overrides that apply to its diagnostics.
 struct CheckResult {
     report: CheckReport,
     levels: SeverityOverrides,

@@ -45,8 +45,8 @@ pub struct DoctorOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`, `runtime`, `store`,
-    /// `project` or `places`.
+    /// Subject of the finding: `version`, `spaces`, `provider`, `keys`, `signing`, `trust`, `approvals`, `sandbox`,
+    /// `runtime`, `store`, `project` or `places`.
     pub about: &'static str,
     pub state: FindingState,
     pub text: String,
@@ -54,7 +54,7 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// State of a finding. `note`: works, but could be improved.
+/// State of a finding. `note` means that it works but could be improved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingState {
@@ -66,7 +66,7 @@ pub enum FindingState {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SandboxOutput {
     pub tool: String,
-    /// `engine`, `files`, `requests`, `process` or `none`.
+    /// Kind of the sandbox: `engine`, `files`, `requests`, `process` or `none`.
     pub kind: &'static str,
     pub text: String,
 }

@@ -61,24 +61,24 @@ enum CopyTarget {
     User,
 }
 
-/// Output of `--format json` for an item.
+/// Output of `rye fetch --format json` for an item.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FetchOutput {
     pub item_type: String,
     pub item_id: String,
-    /// `project`, `user` or `system`.
+    /// Space of the item: `project`, `user` or `system`.
     pub space: String,
-    /// Path relative to the space's root.
+    /// Path of the item's file, relative to the root of its space.
     pub path: String,
     /// Text that the model reads; absent if the file was copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Path of the copy.
+    /// Path of the copy, if the item was copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copied_to: Option<String>,
 }
 
-/// Output of `--format json` for a query.
+/// Output of `rye fetch --format json` for a query.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct HitsOutput {
     pub item_type: String,
@@ -94,7 +94,7 @@ pub struct HitsOutput {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct HitOutput {
     pub item_id: String,
-    /// `project`, `user` or `system`.
+    /// Space of the item: `project`, `user` or `system`.
     pub space: String,
     pub description: String,
 }

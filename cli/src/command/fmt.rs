@@ -108,7 +108,7 @@ fn format_loose_files(args: &FmtArgs, report: &Printer) -> Result<Exit, CommandE
 }
 
 /// Returns the formatter for a file outside of a project: Markdown with a `<directive>` is formatted as a directive,
-/// other Markdown as knowledge.
+/// other Markdown as knowledge, YAML as settings. `None` for any other file.
 fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
     match path.rsplit_once('.') {
         Some((_, "md")) if text.contains("<directive") => formatter_of(ItemKind::Directive, path),

@@ -49,11 +49,11 @@ enum Example {
     Deploy,
 }
 
-/// Output of `--format json`.
+/// Output of `rye init --format json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct InitOutput {
     pub project: String,
-    /// Paths relative to the project.
+    /// Paths of the created files, relative to the project.
     pub files: Vec<String>,
     /// The directive to run first; null with `--bare`.
     pub directive: Option<String>,
@@ -113,7 +113,8 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
-/// Returns the id of the user's key; generates a key if there is none. A project works without one.
+/// Returns the id of the user's key; generates a key if there is none. Returns `None`, after a note, if no key can be
+/// generated: a project works without a key.
 fn ensure_key_id(report: &Printer) -> Option<String> {
     let keys = KeyFolder::of_user_space(&user_root()?);
     let there = matches!(keys.load(), Ok(Some(_)));

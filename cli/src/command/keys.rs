@@ -52,7 +52,7 @@ pub struct KeysOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeyOutput {
     pub key_id: String,
-    /// Set for your own key, which can sign.
+    /// True for your own key, which can sign.
     pub own: bool,
     pub file: String,
 }

@@ -33,7 +33,7 @@ pub struct LockArgs {
 /// Output of `rye lock --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LockOutput {
-    /// Ids of the plans, by directive.
+    /// Ids of the locked plans, by the id of their directive.
     pub locked: BTreeMap<String, Vec<String>>,
     pub drift: Vec<Drift>,
 }

@@ -61,11 +61,11 @@ enum McpCommand {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct McpServerOutput {
     pub server: String,
-    /// The command, or the URL.
+    /// The command that starts the server, or the URL of the server.
     pub runs: String,
-    /// `.mcp.json` or `.ai/config/mcp.yaml`.
+    /// The file that configures the server: `.mcp.json` or `.ai/config/mcp.yaml`.
     pub origin: String,
-    /// `net` (a URL), `process` (sandboxed) or `none` (no sandbox).
+    /// Kind of the server's sandbox: `net` (a URL), `process` (sandboxed) or `none` (no sandbox).
     pub sandbox: &'static str,
     /// Ids of the server's items.
     pub items: Vec<String>,

@@ -55,12 +55,12 @@ pub enum ToolLanguageArg {
     Shell,
 }
 
-/// Output of `--format json`.
+/// Output of `rye new --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NewOutput {
     pub item_type: String,
     pub item_id: String,
-    /// Path relative to the project.
+    /// Path of the new file, relative to the project.
     pub path: String,
 }
 

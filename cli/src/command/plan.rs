@@ -67,7 +67,7 @@ impl PlanArgs {
 /// Output of `rye plan ID --format json` if the directive has errors, so that there is no plan.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NoPlanOutput {
-    /// Always null.
+    /// Always null, because there is no plan.
     pub plan_id: Option<String>,
     pub directive: String,
     pub diagnostics: Vec<DiagnosticOutput>,

@@ -42,18 +42,18 @@ pub struct SignaturesOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SignatureOutput {
-    /// `project` or `user`.
+    /// Space of the file: `project` or `user`.
     pub space: &'static str,
-    /// `directive`, `knowledge`, `tool` or `config`.
+    /// Kind of the item: `directive`, `knowledge`, `tool` or `config`.
     pub kind: &'static str,
     pub id: String,
     pub file: String,
-    /// `signed`, `unsigned` or `refused`.
+    /// State of the signature: `signed`, `unsigned` or `refused`.
     pub state: &'static str,
     pub key_id: Option<String>,
     /// Time of the signature, RFC 3339.
     pub signed_at: Option<String>,
-    /// The reason why the file is refused.
+    /// The reason why the file is refused, if it is refused.
     pub because: Option<String>,
 }
 

@@ -43,15 +43,15 @@ pub struct TrustOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TrustRequirementOutput {
-    /// `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
+    /// Kind of the requirement: `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: &'static str,
     pub name: String,
     /// The effect: an action of the project, or a grant.
     pub what: String,
-    /// Path relative to the project.
+    /// Path of the file that contains the requirement, relative to the project.
     pub file: Option<String>,
     pub line: Option<u32>,
-    /// State after this command.
+    /// True if the requirement is trusted after this command.
     pub trusted: bool,
 }
 
@@ -267,7 +267,7 @@ pub fn require_trust(
     Err(refused(list))
 }
 
-/// Asks the user a question with the answers yes and no. Without a terminal, the answer is yes.
+/// Asks the user a question and returns true if the answer is yes. Without a terminal, asks nothing and returns true.
 pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
     if !can_ask(report) {
         return Ok(true);

@@ -43,9 +43,9 @@ pub struct WhyOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ItemOutput {
-    /// `directive`, `knowledge`, `tool` or `config`.
+    /// Kind of the item: `directive`, `knowledge`, `tool` or `config`.
     pub kind: String,
-    /// `project`, `user` or `system`.
+    /// Space of the item: `project`, `user` or `system`.
     pub space: String,
     pub path: String,
     /// True if a file of a higher space shadows it.
@@ -152,7 +152,8 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     Ok(items)
 }
 
-/// Returns the name closest to `thing` among the ids of all items and `of_plans`, the suggestion from the plans.
+/// Returns the most similar name to `thing` among the ids of all items and `of_plans`, the suggestion from the plans;
+/// `None` if no name is similar.
 fn nearest_name(thing: &str, of_plans: Option<String>, world: &dyn World) -> Option<String> {
     let entries = ItemKind::ALL.into_iter().flat_map(|kind| world.list(kind).unwrap_or_default());
     let names: BTreeSet<String> = entries.map(|entry| entry.id.to_string()).chain(of_plans).collect();

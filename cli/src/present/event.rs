@@ -20,7 +20,7 @@ const MAX_INLINE_CHARS: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventView {
     pub line: String,
-    /// The text of the event, verbatim.
+    /// The full text of the event, verbatim; `None` for an event without a text.
     pub text: Option<String>,
     /// True if the event reports a failure.
     pub bad: bool,

@@ -178,7 +178,7 @@ fn meaning(field: &Value) -> String {
     field.get("description").and_then(Value::as_str).map(escape_cell).unwrap_or_default()
 }
 
-/// Returns the alternatives of a schema.
+/// Returns the alternatives of a schema: its `oneOf`, else its `anyOf`.
 fn schema_alternatives(schema: &Value) -> &[Value] {
     let (one, any) = (list_elements(schema, "oneOf"), list_elements(schema, "anyOf"));
     if one.is_empty() { any } else { one }

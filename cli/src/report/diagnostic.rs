@@ -19,7 +19,7 @@ const MAX_WIDTH_COLUMNS: usize = 100;
 pub struct DiagnosticOutput {
     /// The code, such as `rye::extends::cycle`.
     pub code: String,
-    /// `error`, `warning` or `advice`.
+    /// The severity: `error`, `warning` or `advice`.
     pub severity: String,
     pub message: String,
     pub help: Option<String>,

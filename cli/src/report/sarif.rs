@@ -145,7 +145,7 @@ fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usiz
     Value::Object(result)
 }
 
-/// Returns the first paragraph of a page's text, on one line.
+/// Returns the first paragraph of a page's text, on one line; `None` if the page is empty.
 fn first_paragraph(lines: &[&str]) -> Option<String> {
     let paragraph: Vec<&str> =
         lines.iter().skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty()).copied().collect();

@@ -174,7 +174,8 @@ fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
     Some(Assertion { id, description, severity, never, condition, functions, only, span: written.span })
 }
 
-/// Compiles a condition and extracts its functions.
+/// Compiles the condition of the assertion `id`, and returns the functions that the condition calls. `None` if the
+/// condition is invalid, which is reported.
 fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<AssertionFunction>)> {
     let mut refused = |why: String| {
         let (file, key) = (ASSERTIONS_ID.to_owned(), id.to_owned());

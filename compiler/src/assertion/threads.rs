@@ -29,7 +29,7 @@ const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
 /// Maximum number of spawned threads over all directives of one report. The threads of each directive itself are always
 /// examined.
 const MAX_SPAWNED_THREADS: usize = 500_000;
-/// Maximum depth below the first thread.
+/// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
 /// permission set.
@@ -162,7 +162,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Queues one possible thread for each route of the child. Returns false if a bound was reached.
+    /// Queues one possible thread for each route of the child `id`. Returns false, and queues no more, if a bound was
+    /// reached.
     fn spawn(
         &mut self,
         parent: &PossibleThread,
@@ -344,18 +345,19 @@ fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
 }
 
-/// Results of [`PossibleThread::reaches`] by permission sets and pattern: most threads of a project share their sets.
+/// Results of [`PossibleThread::reaches`] by permission sets and pattern; most threads of a project share their sets.
 pub type ReachMemo = BTreeMap<(PermissionSets, String), Option<String>>;
 
 impl PossibleThread {
-    /// Returns the result of [`PossibleThread::find_reached`] from the memo, or computes and stores it.
+    /// Returns the result of [`PossibleThread::find_reached`]: from the memo if it is known, else computed and stored
+    /// in the memo.
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let find = || self.find_reached(pattern);
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
     }
 
     /// Returns a capability that matches the pattern and whose result the thread reads: a capability that the thread
-    /// itself may use, or one that its own hooks use.
+    /// itself may use, else one that its own hooks use; `None` if there is none.
     pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let glob = Glob::new(pattern);
         let of_hook = || self.hook_calls.iter().find(|call| glob.matches(call)).cloned();

@@ -144,8 +144,9 @@ fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -
     }
 }
 
-/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires. For another hook,
-/// the condition is evaluated with the facts that were known during routing.
+/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires; a hook never fires
+/// for the directive that it names as the parent. For any other hook, the condition is evaluated with the facts that
+/// were known during routing. If `explain` is true, the verdict of a false condition states the reason.
 fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
@@ -224,7 +225,8 @@ impl ComposedHook {
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
     }
 
-    /// Marks the hook as removed if its item is already provided. Returns true in that case.
+    /// Marks the hook as removed if an earlier part of the prompt in `brought` already provides the item. Returns true
+    /// in that case.
     fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));

@@ -52,7 +52,8 @@ pub enum CapabilityError {
     OnlyWhatIsThere { tool: String, span: Span },
 }
 
-/// Returns the MCP server whose tools a pattern names.
+/// Returns the name of the MCP server whose tools a pattern names: `github` for `rye.execute.tool.mcp.github.*`; `None`
+/// for other patterns.
 fn mcp_server_of(pattern: &str) -> Option<&str> {
     let path = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
     let (server, _) = path.strip_prefix("mcp.")?.split_once('.')?;

@@ -86,14 +86,15 @@ impl WordPlace {
     }
 }
 
-/// Returns the help for a word of another system at a place.
+/// Returns the help for a word of another system that was read at a place; `None` if the table has no entry for both.
 pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     let plain = normalize(word);
     let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;
     Some(row.help)
 }
 
-/// Returns the help for an unknown element, attribute or key. `of` is the parent, in the form that a message quotes.
+/// Returns the help for an unknown element, attribute or key that is a word of another system; `None` for other words.
+/// `what` is `element`, `attribute` or `key`, and `of` the parent, in the form that a message quotes.
 pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     let place = match (what, of) {
         ("element", "`<metadata>`" | "`<directive>`") => P::Element,
@@ -110,7 +111,7 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
 }
 
 /// Returns the help for an element of `<inputs>` or `<outputs>` whose tag is the name of a value, as in older files:
-/// `<success>…</success>`.
+/// `<success>…</success>`. `None` if `of` is another parent.
 pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
     let element = match (what, of) {
         ("element", "`<inputs>`") => "input",
@@ -120,7 +121,8 @@ pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<St
     Some(format!("write `<{element} name=\"{key}\">…</{element}>`"))
 }
 
-/// Returns the help for an unknown key of a tool, or an unknown kind.
+/// Returns the help for an unknown word in the metadata of a tool: for a kind of tool if `is_kind` is true, else for a
+/// key. `None` if it is no word of another system.
 pub(crate) fn help_for_tool_word(is_kind: bool, word: &str) -> Option<&'static str> {
     help_for(if is_kind { P::ToolKind } else { P::ToolKey }, word)
 }
@@ -170,8 +172,8 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
     Some(format!("did you mean `{meant}`?"))
 }
 
-/// Returns the help for a grant of a tool that does not exist. `Bash(git *)` names a tool with a rule for its
-/// arguments.
+/// Returns the help for a grant of a tool that does not exist, if the pattern names the tool as another system does.
+/// `Bash(git *)` names a tool with a rule for its arguments.
 pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     let name = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
     if let Some((server, tool)) = name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {

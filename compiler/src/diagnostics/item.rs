@@ -435,7 +435,7 @@ fn kind_with_article(kind: ItemKind) -> &'static str {
     }
 }
 
-/// Returns the help for a keyword that is valid in another element.
+/// Returns the help for an element or key that is valid, but at another place; `None` for other words.
 fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),

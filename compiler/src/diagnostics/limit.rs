@@ -108,8 +108,8 @@ impl Problem for LimitError {
     }
 }
 
-/// Returns the number that a text means: a quoted number, an amount with a currency sign or a comma, or a duration with
-/// a unit.
+/// Returns the help for a value that is no number but means one: a quoted number, an amount with a currency sign or a
+/// comma, or a duration with a unit. `None` for other values.
 fn number_help(name: &str, found: &str) -> Option<String> {
     let text = found.trim_matches(['`', '"']).trim();
     let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.parse::<f64>().is_ok();

@@ -62,7 +62,8 @@ fn has_last_segment(candidate: &str, last: &str) -> bool {
     last.len() > 2 && candidate.rsplit(['/', '.']).next() == Some(last)
 }
 
-/// Returns true if a name only lacks its second word, such as the unit: `timeout` for `timeout_seconds`.
+/// Returns true if `text` is the first word of `candidate`, so that only the rest is missing, such as the unit:
+/// `timeout` for `timeout_seconds`.
 fn is_longer_word(candidate: &str, text: &str) -> bool {
     text.len() > 3 && candidate.strip_prefix(text).is_some_and(|rest| rest.starts_with(['_', '-', '.']))
 }

@@ -42,7 +42,8 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     Some(Fix { source: span.source, edits })
 }
 
-/// Returns the wrong word, its span and its replacement.
+/// Returns the wrong word of a diagnostic, its span and its replacement; `None` if the diagnostic has no replacement
+/// that is safe to apply.
 fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
     if let Diagnostic::Item(error) = diagnostic {
         return match error {

@@ -112,7 +112,8 @@ fn with_leading_space(text: &str, span: Span) -> std::ops::Range<usize> {
     start..span.end as usize
 }
 
-/// Returns the span of the comments right above a child.
+/// Returns the span of the comments directly above the child with index `at`, without a blank line between them; `None`
+/// if there are no comments.
 fn leading_comments(children: &[XmlNode], at: usize) -> Option<Span> {
     let mut first = None;
     for child in children.get(..at)?.iter().rev() {

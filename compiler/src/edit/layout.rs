@@ -134,7 +134,7 @@ fn inner_text<'t>(text: &'t str, element: &Element) -> &'t str {
     whole.rfind("</").and_then(|end| whole.get(..end)).unwrap_or_default()
 }
 
-/// Returns the offset behind the start tag.
+/// Returns the byte offset in `text` directly after the start tag of the element.
 pub fn start_tag_end(text: &str, element: &Element) -> usize {
     let last = element.attributes.last().map_or(element.name.span.end, |a| a.value.span.end.saturating_add(1)) as usize;
     let rest = text.get(last..).unwrap_or_default();

@@ -22,7 +22,7 @@ pub struct Repair {
     pub after: String,
 }
 
-/// The repairs of a project, and what is left unchanged.
+/// The repaired files of a project, and the fixes that were not applied.
 #[derive(Debug, Default)]
 pub struct Repairs {
     pub files: Vec<Repair>,
@@ -34,7 +34,7 @@ pub struct Repairs {
     pub signed: Vec<String>,
 }
 
-/// A possible change of one file.
+/// A fix of a diagnostic, or a replacement of old words, in one file.
 #[derive(Clone)]
 struct Candidate {
     source: SourceId,

@@ -37,7 +37,7 @@ pub struct Items<'w> {
 /// Results that many directives of one compilation share.
 #[derive(Default)]
 struct SharedResults {
-    /// The primaries that a grant could allow, by pattern.
+    /// Memo of the primaries that a grant of a pattern could allow, by the pattern.
     primaries: RefCell<HashMap<Box<str>, Rc<[Primary]>>>,
     limits: OnceCell<SettingsLimits>,
 }
@@ -66,7 +66,8 @@ struct Cache {
     parsed: Cell<usize>,
 }
 
-/// The rest of a cache after its sources were moved out. The owner decides when this memory is freed.
+/// The items of a cache after its sources were taken out. Freeing them takes time, so the owner decides when to drop
+/// this value, or leaves it until the process exits.
 #[derive(Clone, Default)]
 pub struct DeferredDrop {
     _cache: Option<Rc<Cache>>,
@@ -93,7 +94,7 @@ type ById<T> = RefCell<HashMap<ItemId, Option<Arc<T>>>>;
 enum FaultSource {
     /// The list of all items of a kind.
     List(ItemKind),
-    /// An item whose text cannot be read, so that no span can be labeled.
+    /// An item whose text cannot be read, so that no span in the text can be labeled.
     Item(ItemKind, ItemId),
     Source(SourceId),
 }
@@ -124,7 +125,8 @@ impl<'w> Items<'w> {
         self.cached(&self.cache.directives, ItemKind::Directive, id, parse_directive)
     }
 
-    /// Returns the standard library's directive of an id, even if a higher space shadows it.
+    /// Returns the standard library's directive of an id, even if a higher space shadows it; `None` if the library has
+    /// none.
     pub fn system_directive(&self, id: &ItemId) -> Option<Arc<Directive>> {
         let highest = self.directive(id)?;
         if highest.file.space == Space::System {
@@ -133,7 +135,8 @@ impl<'w> Items<'w> {
         self.cached_system(&self.cache.hidden_directives, ItemKind::Directive, id, parse_directive)
     }
 
-    /// Returns the standard library's knowledge of an id, even if a higher space shadows it.
+    /// Returns the standard library's knowledge of an id, even if a higher space shadows it; `None` if the library has
+    /// none.
     pub fn system_knowledge(&self, id: &ItemId) -> Option<Arc<Knowledge>> {
         let highest = self.knowledge(id)?;
         if highest.file.space == Space::System {
@@ -178,7 +181,7 @@ impl<'w> Items<'w> {
         self.cached(&self.cache.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
     }
 
-    /// Returns the prompt template of an id.
+    /// Returns the prompt template of an id; `None` if no space has one, or if its file cannot be read.
     pub fn prompt_template(&self, id: &ItemId) -> Option<Arc<PromptTemplate>> {
         self.cached_file(&self.cache.prompts, ItemKind::Prompt, id, |located| {
             let sha256 = hex(&Sha256::digest(&located.bytes));
@@ -194,7 +197,8 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// Returns a settings file merged over the spaces, where higher spaces win: `agent/resilience`.
+    /// Returns a settings file (`agent/resilience`) merged over the spaces, where higher spaces win; `None` if no space
+    /// has the file, or if it holds only comments.
     pub fn config(&self, id: &ItemId) -> Option<Arc<Node>> {
         if let Some(known) = self.cache.configs.borrow().get(id) {
             return known.clone();
@@ -208,7 +212,8 @@ impl<'w> Items<'w> {
         merged
     }
 
-    /// Returns the settings file of the highest space that has it, not merged.
+    /// Returns the settings file of the highest space that has it, not merged with the files of other spaces; `None` if
+    /// no space has it.
     pub fn highest_config(&self, id: &ItemId) -> Option<Node> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
@@ -322,7 +327,7 @@ impl<'w> Items<'w> {
         self.world.misplaced_settings().unwrap_or_default()
     }
 
-    /// Returns the existing id that is closest to an unknown one.
+    /// Returns the existing id of this kind that is closest to an unknown id; `None` if none is close.
     pub fn nearest(&self, kind: ItemKind, text: &str) -> Option<String> {
         closest(text, self.list(kind).iter().map(|e| e.id.as_str()))
     }
@@ -411,8 +416,8 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Adds a file to the sources and parses it. Reports a file that is too long, is not UTF-8 or has an invalid
-    /// signature, and does not parse it.
+    /// Adds a file to the sources and parses it with `parse`. A file that is too long, is not UTF-8 or has an invalid
+    /// signature is reported and not parsed; the result is then `None`.
     fn open<T>(
         &self,
         located: LocatedFile,

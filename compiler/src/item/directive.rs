@@ -92,7 +92,7 @@ pub struct ContextDecl {
 pub struct Permissions {
     /// The span of the `<permissions>` element.
     pub span: Span,
-    /// Set by `seal="true"`: descendants must not grant more.
+    /// True if `seal="true"` is set: directives that extend this one must not grant more.
     pub sealed: bool,
     pub grants: Vec<GrantDecl>,
     pub acknowledged: Vec<Acknowledgment>,
@@ -123,7 +123,7 @@ pub struct FieldDecl {
     pub name: Spanned<String>,
     pub kind: FieldType,
     pub required: bool,
-    /// The default, converted to the field's type.
+    /// The default, converted to the field's type; `None` if none is declared.
     pub default: Option<Value>,
     /// The values of `enum`, converted to the field's type; if empty, any value is allowed.
     pub choices: Vec<Value>,

@@ -28,7 +28,7 @@ pub struct HookDecl {
     pub position: Position,
     pub wrap: bool,
     pub enabled: bool,
-    /// The condition as written (mapping form or one-line text), for the plan.
+    /// The condition as written (mapping form or one-line text), for the plan; `None` if the hook has no condition.
     pub condition_source: Option<Value>,
     /// The condition as written; `None` means that the hook always fires.
     pub condition: Option<Spanned<Expr>>,
@@ -52,7 +52,7 @@ pub struct HookDecl {
 /// The placeholders in an action's strings, and the spans of its parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookPlaceholders {
-    /// The span of the `item_id`, or of the `limit` of `raise`.
+    /// The span of the `item_id`, or of the `limit` of `raise`; `None` for other actions.
     pub item: Option<Span>,
     /// Each parameter's name and the span of its value.
     pub params: Vec<(Spanned<String>, Span)>,
@@ -118,13 +118,13 @@ pub struct OrderedHooks {
 /// most directives.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
-    /// For each hook of the list, true if its condition requires such a text.
+    /// For each hook of the list, true if its condition requires that the directive's id contains a certain text.
     is_excluding: Vec<bool>,
-    /// The last bytes of the required text of each such hook, with the index of the hook; sorted.
+    /// For each hook whose condition requires a text, the last bytes of that text and the index of the hook; sorted.
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last bytes of a required text.
+/// The last bytes of a text that the id of a directive must contain.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {

@@ -202,7 +202,8 @@ fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns the path of a line `@path` or `@import path`. A mention such as `@alice` is not a path.
+/// Returns the path that a line of the form `@path` or `@import path` names; `None` for other lines. A mention such as
+/// `@alice` is not a path.
 fn imported_path(line: &str) -> Option<&str> {
     let rest = line.strip_prefix('@')?;
     let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));

@@ -56,8 +56,8 @@ impl Skill {
     }
 }
 
-/// Reads a skill; `None` if its front matter cannot be parsed, or has no description, because nothing could tell a model
-/// when to use it.
+/// Reads a skill; `None` if its front matter cannot be parsed, or has no description, because nothing could tell a
+/// model when to use it.
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> Option<Skill> {
     let front = FrontMatter::read(&file, text, &KEYS, found);
     if front.is_broken {
@@ -94,7 +94,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     Some(Skill { file, sha256, description: description.node, is_hidden, body })
 }
 
-/// Checks that the name is valid and equal to the name of the folder.
+/// Checks that the name is valid and equal to the name of the folder. A fault is an error if `is_own` is true (a skill
+/// of `.ai/skills`), else a warning.
 fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found: &mut Diagnostics) {
     let folder = file.id.as_str();
     let written = name.as_ref().map_or(folder, |name| name.node.as_str());
@@ -109,7 +110,7 @@ fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found
     found.push(SkillError::Name { reason, expected, is_own, span });
 }
 
-/// Returns the rule that a name violates, as a clause.
+/// Returns the rule that a name violates, as the end of the sentence "the name …"; `None` if the name is valid.
 fn name_fault(name: &str) -> Option<String> {
     let length = name.chars().count();
     if length > MAX_NAME_LENGTH {

@@ -65,7 +65,8 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     }
 }
 
-/// Returns the help for a shell script whose `# rye:` comment follows a command, where the comment is not read.
+/// Returns the help for a shell script whose `# rye:` comment follows a command, where the comment is not read; `None`
+/// if there is no such comment.
 fn late_header(text: &str) -> Option<String> {
     let is_code = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let mut after_code = text.lines().enumerate().skip_while(|(_, line)| !is_code(line));
@@ -116,7 +117,7 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
 
 /// Operators that a shell reads between words.
 const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
-/// Programs for which these operators can be ordinary arguments.
+/// Programs that use some of [`SHELL_OPERATORS`] as ordinary arguments. Commands of these programs are not checked.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
 /// Returns the error for an argument of a command that only a shell would read as an operator or a variable.

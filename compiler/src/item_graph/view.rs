@@ -19,7 +19,7 @@ const MAX_EDGE_LABELS: usize = 2;
 pub enum RelationFilter {
     /// Directives that start other directives.
     Spawns,
-    /// Extends chains and knowledge.
+    /// The relations extends, injects, suppresses and shadows.
     Context,
     /// Grants of tools.
     Tools,
@@ -48,7 +48,7 @@ pub enum DetailLevel {
     Mixed,
     /// Items of every kind are drawn by folder.
     Folders,
-    /// Items of every kind are drawn by the first folder of their ids.
+    /// Like [`Self::Folders`], but only the first folder of an id counts.
     Top,
 }
 
@@ -144,7 +144,7 @@ impl ItemGraph {
     }
 }
 
-/// The relations of one kind between two clusters.
+/// The relations of one kind between two clusters, drawn as one edge.
 #[derive(Default)]
 struct Bundle<'g> {
     count: usize,

@@ -36,7 +36,7 @@ pub struct PaletteEntry {
     heavy: Vec<(String, u64)>,
     /// The reads that the palette depends on.
     reads: Dependencies,
-    /// Sizes of the tools, by the form of the definitions and the tokenizer.
+    /// Sizes of all tool definitions together, by the form of the definitions and the tokenizer.
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
@@ -44,7 +44,8 @@ pub struct PaletteEntry {
 /// as a key.
 type SharedDefinition = (Arc<Value>, TextSize);
 
-/// The form in which a model receives tool definitions, and the tokenizer that counts them.
+/// The three properties that determine the size of a tool definition: the wire's dialect (`None` if the wire sends no
+/// schema), native or textual tool use, and the tokenizer.
 type DefinitionForm = (Option<SchemaDialect>, ToolUse, Tokenizer);
 
 fn definition_form(model: &PlannedModel) -> DefinitionForm {
@@ -68,7 +69,7 @@ impl PaletteEntry {
 
 type Patterns = Arc<[String]>;
 
-/// Results that may stay valid for a later compilation.
+/// Results of a compilation that a later compilation may reuse, if the files behind them did not change.
 #[derive(Default)]
 pub struct LowerCache {
     tools: OnceCell<ToolIndex>,
@@ -114,9 +115,10 @@ pub struct LowerContext<'i, 'w> {
     preload: OnceCell<PreloadSettings>,
     frozen: OnceCell<PlanSettings>,
     risks: RefCell<BTreeMap<String, Risk>>,
-    /// Resolved requests for a model. Most directives of a project have one of a few requests.
+    /// Memo of the models that were resolved, by request. Most directives of a project have one of a few requests.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
-    /// Sizes of tool definitions, by the address of the tool's schema and the form. Many palettes share a schema.
+    /// Memo of the sizes of tool definitions, by the address of the tool's schema and the form. A schema that many
+    /// palettes share is counted once.
     definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), SharedDefinition>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
@@ -372,7 +374,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Returns true if a palette that is still in use depends on this read.
+    /// Returns true if a palette that is still in use depends on this read. `is_in_use` returns true for a dependency
+    /// that a current result has.
     pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes
@@ -451,7 +454,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 }
 
-/// Returns the node at a dotted path, or the last node on the way that exists.
+/// Returns the node at a dotted path; if a segment does not exist, the node at the path before that segment.
 fn node_at_path<'n>(node: &'n Node, path: &str) -> &'n Node {
     let mut here = node;
     for segment in path.split('.') {

@@ -91,7 +91,8 @@ fn describe_verdict(verdict: &PlanVerdict) -> String {
     }
 }
 
-/// Describes the facts that the condition read: "`directive` is `deploy_staging`".
+/// Describes the facts that the condition read: "`directive` is `deploy_staging`". Returns `otherwise` if no fact with
+/// a known result was read.
 fn describe_readings(readings: &[FactReading], otherwise: &str) -> String {
     let mut texts: Vec<String> = Vec::new();
     for reading in readings {

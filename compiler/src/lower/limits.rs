@@ -15,7 +15,7 @@ use crate::semantics::limits::{
 };
 use crate::semantics::money::Nanos;
 
-/// The source of a limit: its origin, its span and its text.
+/// The source of a limit: its origin in the plan, its span if a file declares it, and its description for messages.
 #[derive(Clone)]
 struct LimitOrigin {
     origin: Origin,
@@ -52,8 +52,9 @@ pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting
     bounding.find(|(_, value, _)| Nanos::from_u64(*value) == spend).map(|(.., ceiling)| ceiling)
 }
 
-/// Returns the location of the declaration with the effective value, first in the chain, then in the defaults; `None`
-/// if no file declares this value, for example because a caller set the limit.
+/// Returns the location of the declaration whose value applies: in the chain, else in the defaults. `is_effective`
+/// returns true for the value that applies. `None` if no file declares this value, for example because a caller set the
+/// limit.
 pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
     let written = layers.directive.iter().chain(layers.defaults.iter()).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));

@@ -12,7 +12,7 @@ pub fn plan_place(sources: &Sources, span: Span) -> Option<SourcePlace> {
     Some(SourcePlace { file: source.path.to_string(), line: position.line, column: position.column })
 }
 
-/// Returns the plan origin of a composed value.
+/// Converts the origin of a composed value to the form that a plan's origins have, with file and line.
 pub fn plan_origin(sources: &Sources, origin: &DeclaredOrigin) -> Origin {
     let cause = OriginCause::Declared(origin.by.clone());
     Origin { place: origin.span.and_then(|span| plan_place(sources, span)), cause }

@@ -90,7 +90,8 @@ fn first_prompt() -> Layer {
     Layer::new("prompt", LayerKind::Prompt, vec![Segment::Pending { pending, why }])
 }
 
-/// Returns the layer that lists the skills; `None` without skills.
+/// Returns the layer that lists the skills; `None` if no skill is listed. `fetches_skills` selects the introduction:
+/// read with `rye_fetch`, or as files.
 fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
     let segments = vec![Segment::Text { text: skills.text_for(fetches_skills) }];
     (!skills.text.is_empty()).then(|| Layer::new("skills", LayerKind::Skills, segments))

@@ -16,7 +16,7 @@ fn id(text: &str) -> ItemId {
     ItemId::parse(text).unwrap()
 }
 
-/// Creates a tool whose definition has this many tokens.
+/// Creates a tool whose definition has this number of tokens.
 fn tool(text: &str, tokens: usize) -> Arc<Tool> {
     let parameters = json!({"type": "object"});
     let description = "x".repeat(tokens * 4 - parameters.to_string().len());

@@ -38,7 +38,7 @@ pub struct Tokens {
 }
 
 impl Prices {
-    /// Free of charge: the provider file states prices of zero.
+    /// The prices of a free model: the provider file states prices of zero.
     pub const NONE: Self = Self { input: 0, output: 0, cache_read: 0, cache_write: 0, long_prompt: None };
 
     /// Returns the cost of a request, rounded up once; `None` if it overflows.
@@ -73,9 +73,9 @@ impl Prices {
         kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()
     }
 
-    /// Returns the worst-case cost of an attempt with at most these tokens; the largest amount if the cost overflows.
-    /// Also covers a provider that writes the whole prompt to its cache or reads the whole prompt from there, and
-    /// prices that are higher for a shorter prompt.
+    /// Returns an upper bound on the cost of an attempt with at most these input and output tokens; the largest amount
+    /// if the cost overflows. The bound holds whether the provider reads the prompt from its cache, writes it there or
+    /// does neither, and also if a shorter prompt has higher prices.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         let cost_of = |input: u64| {
             let ways = [
@@ -112,7 +112,7 @@ impl PlannedModel {
         self.prices?.cost(tokens)
     }
 
-    /// Returns the worst-case cost of an attempt; zero if the provider file states no price.
+    /// Returns the worst-case cost of an attempt with at most these tokens; zero if the provider file states no price.
     pub fn worst_case(&self, input: u64, output: u64) -> Nanos {
         self.prices.map_or(Nanos::ZERO, |p| p.worst_case(input, output))
     }
@@ -129,11 +129,11 @@ impl PlannedModel {
 pub struct RequestTokens {
     pub system: u64,
     pub first_message: u64,
-    /// Tool definitions; zero if the system prompt contains them.
+    /// Tokens of the tool definitions; zero if the system prompt contains the definitions.
     pub palette: u64,
     /// Upper bound on the prompt tokens.
     pub input_bound: u64,
-    /// Requested output tokens.
+    /// Output tokens that the request asks the model for at most.
     pub output: u64,
 }
 

@@ -49,13 +49,13 @@ pub enum ApprovalOrigin {
     Limit,
 }
 
-/// The result of a node, which selects the next node.
+/// The result of a node, which selects the next node. Each description names the nodes that can return the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Start: ready to continue.
     Ready,
-    /// Hooks: no hook returned a control answer.
+    /// Hooks: no hook returned an answer that changes the successor.
     Pass,
     Retry,
     Continue,
@@ -91,7 +91,7 @@ pub enum Outcome {
     Failed,
     /// Model: no attempt is left, or the failure is permanent.
     Exhausted,
-    /// Model: not affordable. Context: the window is full.
+    /// Model: a limit does not allow the request. Context: the context window is full. Compact: no summary was made.
     Full,
     /// Nudge: the reminder was sent.
     Sent,

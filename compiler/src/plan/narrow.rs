@@ -6,7 +6,7 @@ use super::Grant;
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, witness};
 
-/// The grants within a set of patterns.
+/// The parts of some grants that lie within a set of patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,

@@ -17,7 +17,7 @@ pub struct Origin {
     pub cause: OriginCause,
 }
 
-/// The kind of declaration that a value comes from.
+/// The kind of declaration that a part of a plan comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginKind {
     /// A link of the chain.
@@ -44,7 +44,7 @@ pub enum OriginCause {
     Grant(String),
     /// A primary that is offered because no directive of the chain declares permissions.
     NoPermissions,
-    /// The return tool: the directive declares outputs.
+    /// The tool `rye_directive_return`, which is offered because the directive declares outputs.
     OutputsDeclared,
     /// The tool instructions of a model without native tool calls.
     TextToolCalls { model: String },
@@ -52,19 +52,20 @@ pub enum OriginCause {
     ToolGuidance { tool: ItemId, tokens: u64 },
     /// The text of the directive itself.
     Body,
-    /// A link of the chain; `position` counts from 1.
+    /// The directive at this position of the chain, counted from 1; `count` is the length of the chain, `space` the
+    /// directive's space.
     ChainLink { position: usize, count: usize, space: Space },
     /// The extends parent that a directive declares.
     ExtendsParent { parent: ItemId, child: ItemId },
     /// The extends parent that a routing hook sets.
     RoutedParent { parent: ItemId, hook: String },
-    /// The place where a hook is declared.
+    /// The kind of source that declares a hook.
     HookSource(HookSource),
-    /// The default model of the settings.
+    /// The default model of `agent/models`, used because the directive requests none.
     DefaultModel,
     /// A knowledge item that a hook would inject a second time.
     RepeatedBy { hook: String },
-    /// Permissions that allow no call of a primary.
+    /// Permissions that allow no call of this primary, so that its protocol item is left out.
     Ungranted { primary: Primary },
 }
 

@@ -35,10 +35,11 @@ pub struct Layer {
     pub position: Option<Position>,
     /// Id of the hook that added the layer; `None` for layers of the chain.
     pub hook: Option<String>,
-    /// True if the hook's verdict depends on facts of the run.
+    /// True if a run decides whether the layer is sent, because the verdict of its hook depends on facts of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub depends: bool,
-    /// The directive of the chain that declared the layer.
+    /// The directive of the chain that declared the layer, such as the knowledge in its `<context>`; `None` for other
+    /// layers.
     pub link: Option<ItemId>,
     /// Name of the element around the text. Its tags are part of the segments, and no placeholder value can close it.
     pub tag: Option<String>,

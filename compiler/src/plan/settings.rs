@@ -83,7 +83,7 @@ impl PlanSettings {
         Self(Arc::new(Frozen { files, ..Frozen::default() }))
     }
 
-    /// Returns the values. They are read at the first call.
+    /// Returns the values of the settings; the first call reads them from the files.
     pub fn values(&self) -> &RunSettings {
         self.0.values.get_or_init(|| RunSettings::read(&self.0.files))
     }
@@ -108,7 +108,7 @@ impl PlanSettings {
     }
 }
 
-/// Access to the files by name.
+/// Access to the settings files by their file name.
 impl Deref for PlanSettings {
     type Target = BTreeMap<String, Value>;
 

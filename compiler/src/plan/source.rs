@@ -8,7 +8,7 @@ use super::SourcePlace;
 /// A line of a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct SourceReport {
-    /// Relative to the project; `user:…` and `system:…` in the other spaces.
+    /// Path of the file: relative to the project, or with the prefix `user:` or `system:` for the other spaces.
     pub file: String,
     pub line: u32,
     pub column: u32,

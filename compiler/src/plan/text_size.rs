@@ -7,7 +7,7 @@ use super::Tokenizer;
 /// The size of a text in a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextSize {
-    /// Counted or estimated tokens.
+    /// Number of tokens: counted if this build has the model's tokenizer, else estimated.
     pub tokens: u64,
     /// Upper bound on the tokens.
     pub bound: u64,

@@ -105,9 +105,9 @@ fn check_bounded(graph: &Graph) -> Vec<PlanError> {
 /// The finite resource that taking an edge consumes; it keeps a cycle from running forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
-    /// An attempt at a model call: spend, tokens and duration, all bounded by limits.
+    /// An attempt at a model call. The limits on spend, tokens and duration bound the number of attempts.
     Attempt,
-    /// A call of a reply; a reply is finite.
+    /// A tool call of a reply. A reply has a finite number of calls.
     Call,
     /// A message of the inbox, sent by another process or the user.
     Message,

@@ -131,7 +131,7 @@ impl SignRequest {
     }
 }
 
-/// A mapping whose keys are all known; null counts as left out.
+/// The arguments of a call, all of whose keys are known; an argument with the value null counts as left out.
 struct Arguments<'a> {
     map: &'a Map<String, Value>,
     tool: &'static str,

@@ -12,15 +12,15 @@ use crate::semantics::money::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStep {
     pub request: NextRequest,
-    /// Tokens at the start of both requests.
+    /// Number of tokens at the start that are equal in both requests.
     pub shared: u64,
-    /// Tokens of the opening: palette, system prompt and first message.
+    /// Number of tokens of the whole opening: palette, system prompt and first message.
     pub of: u64,
     /// The part that ends the shared prefix; `None` if the whole opening is shared.
     pub ends_at: Option<PrefixEnd>,
     /// Cost of the opening if the shared prefix is read from the cache; `None` if the model has no price.
     pub cost: Option<Nanos>,
-    /// Cost of the opening without a cache.
+    /// Cost of the opening if nothing is read from a cache; `None` if the model has no price.
     pub uncached: Option<Nanos>,
 }
 
@@ -55,12 +55,12 @@ impl NextRequest {
 /// The part of a request that ends the shared prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixEnd {
-    /// The description of the part: `${thread_id} in who-am-i`.
+    /// The part, with its place: `${thread_id} in who-am-i`.
     pub what: String,
     pub place: Option<SourcePlace>,
 }
 
-/// An offset in one of the two messages of the opening.
+/// The end of a shared prefix: a byte offset in the system prompt or in the first message.
 #[derive(Clone, Copy)]
 enum Cut {
     System(usize),
@@ -152,8 +152,8 @@ impl CacheMapper<'_> {
         Some((Cut::Message(0), self.hook_end(&hook.id)))
     }
 
-    /// Returns the end of the prefix that the next prompt of a chat shares. Hooks on `before_agent_start` change the
-    /// system prompt for each prompt.
+    /// Returns the end of the prefix that the next prompt of a chat shares; `None` if it shares the whole opening.
+    /// Hooks on `before_agent_start` change the system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
         let whole = self.system.text.len();
         let cut_of = |hook: &PlannedHook| {
@@ -178,8 +178,8 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that a continuation shares: at most the system prompt, because the continuation
-    /// has other messages.
+    /// Returns the end of the prefix that a continuation shares: a part of the system prompt that differs, else the end
+    /// of the system prompt, because the continuation has other messages.
     fn continuation_end(&self) -> (Cut, PrefixEnd) {
         let is_changed = |root: &str| changes_in_continuation(root);
         match self.first_change(self.system, &is_changed) {
@@ -188,15 +188,16 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that all threads of the plan share.
+    /// Returns the end of the prefix that all threads of the plan share; `None` if they share the whole opening.
     fn thread_end(&self) -> Option<(Cut, PrefixEnd)> {
         let is_changed = |root: &str| ChangeFrequency::of_fact(root) != ChangeFrequency::Never;
         let system = self.first_change(self.system, &is_changed).map(|(offset, end)| (Cut::System(offset), end));
         system.or_else(|| self.first_change(self.message, &is_changed).map(|(offset, end)| (Cut::Message(offset), end)))
     }
 
-    /// Returns the first part of a message that differs in the other request, and the offset of the part. `is_changed`
-    /// decides whether a fact differs.
+    /// Returns the first part of a message that can differ in the other request (a placeholder, or a layer that only
+    /// some runs send), and the offset of the part; `None` if no part can differ. `is_changed` returns true if the fact
+    /// with this first segment can differ.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {
@@ -229,7 +230,7 @@ impl CacheMapper<'_> {
     }
 }
 
-/// Returns true if a text differs between two turns or prompts.
+/// Returns true if a text contains a placeholder whose value can differ between two turns or prompts of one thread.
 fn is_volatile(text: &str) -> bool {
     ChangeFrequency::of_template(text) == ChangeFrequency::PerTurn
 }
@@ -239,7 +240,8 @@ fn count_before(view: &MessageView, offset: usize, by: Tokenizer) -> u64 {
     by.count(view.text.get(..offset).unwrap_or(&view.text))
 }
 
-/// Returns true if the text of a placeholder differs in the other request. `is_changed` decides whether a fact differs.
+/// Returns true if the text of a placeholder can differ in the other request. `is_changed` returns true if the fact
+/// with this first segment can differ.
 fn changes_text(placeholder: &PlaceholderView, is_changed: &dyn Fn(&str) -> bool) -> bool {
     match &placeholder.pending {
         RuntimePlaceholder::Fact { path, .. } => is_changed(path.split('.').next().unwrap_or(path)),

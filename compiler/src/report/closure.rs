@@ -22,7 +22,7 @@ pub enum NoPlan {
     Matrix(MatrixError),
 }
 
-/// The plans of one directive.
+/// The compiled plans of one directive, or the reason why it has none.
 pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
 /// Compiles a directive without inputs. If inputs decide the route, compiles the directive once for each context
@@ -89,7 +89,8 @@ fn granted_patterns(plan: &Plan) -> impl Iterator<Item = String> {
     own.chain(hooks)
 }
 
-/// Returns the directives that a thread of this plan can start itself.
+/// Returns the directives in `all` that a thread of this plan can start itself, by its grants, hooks or continuation.
+/// `bound` is the set of capabilities that a grant must not exceed.
 fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
     let own = CapabilitySet::new(granted_patterns(plan));
     let allowed = |id: &ItemId| {

@@ -17,7 +17,7 @@ pub struct ContinuationItem {
     pub id: String,
     /// The state of the item after a handoff.
     pub fate: ContinuationFate,
-    /// The hook that restores the item.
+    /// The hook that restores the item, or may restore it; missing if no hook does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
 }

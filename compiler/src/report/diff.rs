@@ -37,7 +37,7 @@ pub struct PlanDiff {
     /// True if the directive, or one that it can start, may do or spend more than before, or if this cannot be ruled
     /// out.
     pub widened: bool,
-    /// Input tokens of the first request.
+    /// Input tokens of the first request on both sides.
     pub tokens: BeforeAfter<u64>,
     /// Layers and tools that changed, in the order of the new plan, then removed layers and tools. These changes affect
     /// the text sent, not the permissions.
@@ -52,7 +52,7 @@ pub struct PlanDiff {
     /// The extends chain, root first; null if the chain did not change.
     pub chain: Option<BeforeAfter<Vec<String>>>,
     pub cost: CostChange,
-    /// Differences in the directives that this directive can start.
+    /// The differences in each directive that this directive can start.
     pub starts: Vec<PlanDiff>,
 }
 
@@ -65,7 +65,7 @@ pub struct BeforeAfter<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitChange {
     pub name: String,
-    /// The value before the change, in dollars for `spend`.
+    /// The value before the change, in dollars for `spend`; null if the old plan does not have the limit.
     pub before: Option<Value>,
     pub after: Option<Value>,
     pub raised: bool,
@@ -213,7 +213,8 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     found
 }
 
-/// Returns the change of a plan field; `None` if another change already covers the field.
+/// Returns the change of a plan field, if it has to be reported; `None` if another change in `found` already covers the
+/// field.
 fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);

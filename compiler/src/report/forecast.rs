@@ -16,7 +16,7 @@ pub const TYPICAL_TURNS: u64 = 6;
 pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 /// Tokens that the tools of one reply return in a typical run.
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
-/// Bytes of a token in a typical run.
+/// Number of bytes that a token of a typical run has.
 const BYTES_PER_TOKEN: u64 = 4;
 /// Number of frames that one turn adds: two messages (the reply and a tool result), and one block in each. Each frame
 /// adds `MESSAGE_OVERHEAD_TOKENS`.
@@ -47,7 +47,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the name used in reports: `done`, a limit's name, or `context window`.
+    /// Returns the name that reports use: `done`, a limit's name, or `context window`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -91,8 +91,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the upper bound on the tokens of a turn's reply and results, minus the tokens that the forecast assumes
-    /// for them. This excess counts until the provider has reported the usage of the turn.
+    /// Returns the number of tokens by which the upper bound of a turn's reply and results exceeds the number that the
+    /// forecast assumes for them. The bound of the next prompt includes this excess, because the provider has not yet
+    /// reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -173,7 +174,9 @@ impl Plan {
         estimate
     }
 
-    /// Returns the limit that prevents the next request. Limits are checked in the order of a run.
+    /// Returns the reason why no next request is sent: the first limit that prevents it, or a full context window;
+    /// `Done` if a request can be sent. Checks the limits in the order of a run. `prompt` is the estimate of the next
+    /// prompt, `bound` its upper bound, `left` the money left.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);
@@ -193,7 +196,8 @@ impl Plan {
         StopReason::Done
     }
 
-    /// Returns the largest output, up to `wanted`, that the remaining budget pays for.
+    /// Returns the largest number of output tokens, at most `wanted`, that the money `left` pays for if the prompt has
+    /// `bound` tokens. Never less than the smallest output with which the model is called.
     fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
         if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;
@@ -242,8 +246,9 @@ impl Plan {
     }
 }
 
-/// Counts the tokens up to the first placeholder that differs between threads. The flag is true if there is no such
-/// placeholder.
+/// Counts the tokens of the system prompt (`system` is true) or of the first message, up to the first part that can
+/// differ between threads: a placeholder, or a layer that only some runs send. The flag is true if there is no such
+/// part.
 fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };

@@ -13,7 +13,7 @@ use crate::semantics::limits::{LimitName, LimitValue, Limits, parse_limit_value}
 use crate::semantics::money::Nanos;
 use crate::world::World;
 
-/// A value of a limit and its source.
+/// A value that one source proposes for a limit; the source is described in `by`.
 struct Contribution {
     by: String,
     value: u64,
@@ -73,8 +73,8 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds of the settings and of the parent thread. The bounds of the settings do not apply to values that
-/// a caller passes.
+/// Returns the bounds on a limit from the settings (`limits.max`) and from the parent thread. If `is_given` is true, a
+/// caller passed the value, which the settings do not bound.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

@@ -48,7 +48,7 @@ pub struct Drift {
     /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `its contexts`
     /// or `the plan`.
     pub what: String,
-    /// `changed`, `new`, `removed`.
+    /// The kind of difference: `changed`, `new` (not in the lock) or `removed` (only in the lock).
     pub how: String,
 }
 

@@ -1,6 +1,6 @@
 //! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
-//! compiler plans each combination, and combinations with equal plans form one context. Conditions on the inputs
-//! describe the region of a context.
+//! compiler plans each combination, and combinations with equal plans form one context. Conditions on the inputs state
+//! which calls have a context.
 
 mod cells;
 mod predicates;
@@ -39,18 +39,19 @@ pub struct Matrix {
     /// Inputs that a condition reads, with one value for each set of values that all conditions treat alike; null means
     /// no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, for which the search found no call. A call for which
-    /// one of these conditions holds may belong to no region; every other call belongs to exactly one region.
+    /// Conditions on the inputs, in the form of `contexts[].when`, that are not decided: the search found no call for
+    /// which one of them holds. Such a call may belong to no entry of `contexts` and `refused`; every other call
+    /// belongs to exactly one.
     pub open: Vec<String>,
     /// Number of combinations that were planned.
     pub combinations: usize,
     /// Contexts in the order of discovery.
     pub contexts: Vec<MatrixContext>,
-    /// Regions that have no plan, with the codes of their errors.
+    /// Groups of calls for which there is no plan, with the codes of the errors.
     pub refused: Vec<RefusedRegion>,
 }
 
-/// A context and the inputs that lead to it.
+/// A context, the conditions on the inputs for it, and an example of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixContext {
     /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. A call has this context if one of them
@@ -73,7 +74,7 @@ pub struct MatrixContext {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedRegion {
-    /// Conditions on the inputs, in the form of `contexts[].when`.
+    /// Conditions on the inputs, in the form of `contexts[].when`: a call has no plan if one of them holds.
     pub when: Vec<String>,
     pub codes: Vec<String>,
 }

@@ -27,7 +27,7 @@ struct Action {
 }
 
 impl Action {
-    /// Parses a capability: `rye.execute.tool.rye.bash.bash`.
+    /// Parses a capability such as `rye.execute.tool.rye.bash.bash`; `None` for any other text.
     fn parse(capability: &str) -> Option<Self> {
         let mut parts = capability.strip_prefix("rye.")?.splitn(3, '.');
         let (primary, item_type) = (Primary::parse(parts.next()?)?, ItemType::parse(parts.next()?)?);
@@ -143,7 +143,8 @@ fn grant_fixes(
     steps
 }
 
-/// Returns the grant as it is written, with the attributes that the tool needs.
+/// Returns the grant that allows the action, as it is written in `<permissions>`, with the attributes `net` and `write`
+/// that the tool needs.
 fn grant_line(items: &Items<'_>, action: &Action) -> String {
     let (primary, item_type) = (action.primary, action.item_type);
     let id = action.id.clone().unwrap_or_else(|| "*".to_owned());

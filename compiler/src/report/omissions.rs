@@ -12,7 +12,7 @@ use crate::plan::note::OmissionReason;
 use crate::report::provenance::{Omission, list_omissions};
 use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
-/// Estimated tokens of the items that a plan omits, by reason and id.
+/// Estimated tokens of the items that a plan omits, by the reason for the omission and the item's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OmittedTokens(BTreeMap<(&'static str, String), u64>);
 
@@ -38,7 +38,8 @@ impl OmittedTokens {
         Self(omitted_tokens)
     }
 
-    /// Returns the estimate of an omitted item. `why` is the reason, as [`OmissionReason::as_str`] returns it.
+    /// Returns the estimated tokens of an omitted item, if an estimate exists. `why` is the reason, as
+    /// [`OmissionReason::as_str`] returns it.
     pub fn get(&self, why: &str, id: &str) -> Option<u64> {
         self.0.iter().find(|((reason, of), _)| *reason == why && of == id).map(|(_, tokens)| *tokens)
     }
@@ -49,13 +50,13 @@ fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
     Some(by.count(&items.knowledge(&id)?.body.node))
 }
 
-/// Returns the tokens of the knowledge that the hook would have added.
+/// Returns the tokens of the knowledge that an omitted hook would have added; `None` if the hook fetches no knowledge.
 fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
     let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
     of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)
 }
 
-/// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body.
+/// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body; `None` for items of other kinds.
 fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Omission) -> Option<u64> {
     let id = ItemId::parse(&one.id).ok()?;
     let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;

@@ -17,7 +17,7 @@ pub struct DerivationStep {
     pub place: Option<SourcePlace>,
 }
 
-/// The role of a step in an explanation.
+/// The role of a step in a derivation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -49,7 +49,7 @@ impl DerivationStep {
     }
 }
 
-/// An item that the sources name and the plan omits.
+/// An item that a file declares, but that the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Omission {
     pub why: OmissionReason,
@@ -88,7 +88,8 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     steps
 }
 
-/// Returns the steps behind an origin: the verdict of its hook, or the links between its directive and the leaf.
+/// Returns the steps that explain the declaration of an origin: the verdict of the hook that declares it, or the links
+/// between the declaring directive and the leaf. Empty for other declarations.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {

@@ -15,7 +15,7 @@ use crate::world::ItemKind;
 const MAX_PATH_BYTES: usize = 4096;
 /// Maximum bytes of a thread id, which is a file name.
 const MAX_THREAD_ID_BYTES: usize = 255;
-/// Maximum bytes of a limit as text.
+/// Maximum bytes of the text of a limit's value.
 const MAX_LIMIT_BYTES: usize = 32;
 
 /// Upper bound on the cost of a tree of threads.
@@ -57,7 +57,7 @@ pub struct TurnBounds {
     pub at_most: Option<TurnBound>,
 }
 
-/// A number of turns and the limit that sets it.
+/// A bound on the number of turns, and the limit that sets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnBound {
     pub turns: u64,

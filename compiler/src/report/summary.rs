@@ -25,14 +25,14 @@ const DOLLAR_DECIMALS: u32 = 4;
 pub struct PlanSummary {
     /// Provider and id of the model.
     pub model: String,
-    /// Provider and id of the fallback.
+    /// Provider and id of the fallback; null if the model has none.
     pub fallback: Option<String>,
     /// Costs in dollars; null if no model has a price.
     pub cost: Option<SummaryCost>,
     /// The part that sets the worst cost, as `cost.worst.set_by` of the plan.
     #[serde(default)]
     pub worst_set_by: String,
-    /// Number of model calls.
+    /// Number of model calls: the limit, and the bounds and the estimate for a run.
     pub turns: SummaryTurns,
     /// The access of the thread.
     pub access: PlanAccess,
@@ -57,16 +57,16 @@ pub struct SummaryCost {
 /// Model calls of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryTurns {
-    /// The limit `turns`.
+    /// The value of the limit `turns`.
     pub limit: u64,
     /// Minimum number of turns that the limits allow in every run that starts with the planned prompt.
     #[serde(default)]
     pub at_least: u64,
     /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
     pub at_most: Option<u64>,
-    /// The limit that sets `at_most`.
+    /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
-    /// Turns of a typical run.
+    /// Number of turns of a typical run.
     pub typical: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct SummaryTurns {
 pub struct LockComparison {
     /// Result of the comparison.
     pub state: LockState,
-    /// The differences.
+    /// The parts of the plan that differ from the lock file.
     pub drift: Vec<Drift>,
 }
 

@@ -17,11 +17,11 @@ use crate::world::World;
 /// The explanation of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Key in the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
+    /// Key of the explained part of the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.
     pub subject: String,
     pub reason: String,
     pub place: Option<SourcePlace>,
-    /// The derivation, step by step.
+    /// The steps of the derivation, nearest cause first.
     pub steps: Vec<DerivationStep>,
 }
 

@@ -135,7 +135,8 @@ impl CapabilitySet {
         self.patterns.iter().map(|(written, _)| written.as_str())
     }
 
-    /// Returns the first pattern, as written, that matches a whole capability.
+    /// Returns the first pattern of the set that matches the whole capability, as the pattern was written; `None` if
+    /// none matches.
     pub fn first_match(&self, capability: &str) -> Option<&str> {
         self.patterns.iter().find(|(_, glob)| glob.matches(capability)).map(|(written, _)| written.as_str())
     }

@@ -8,11 +8,11 @@ use rye_grammar::template;
 /// The frequency at which a value or a text changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeFrequency {
-    /// Constant for all threads of a plan.
+    /// The value is the same in all threads of a plan.
     Never,
-    /// Constant within a thread.
+    /// The value is the same during a thread, but can differ between threads.
     PerThread,
-    /// Different in each turn or prompt.
+    /// The value can differ in each turn, or in each prompt of a chat.
     PerTurn,
 }
 

@@ -45,7 +45,8 @@ impl Category {
 /// A failed attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The stage of the exchange that failed: `setup connect timeout status stream_error truncated protocol`.
+    /// The stage of the exchange that failed: `setup`, `connect`, `timeout`, `status`, `stream_error`, `truncated` or
+    /// `protocol`; `None` if unknown.
     pub stage: Option<String>,
     pub status: Option<u16>,
     /// Response headers, names in any case.
@@ -57,7 +58,7 @@ pub struct Failure {
     pub attempt: u32,
 }
 
-/// The table's result for a failure.
+/// The classification of a failure by the table: its category, and whether and when the call is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classification {
     pub name: String,
@@ -87,7 +88,8 @@ impl Failure {
         Facts::from_map(facts)
     }
 
-    /// Returns a header by its case-insensitive name.
+    /// Returns the value of a response header; the case of `name` does not matter. `None` if the response has no such
+    /// header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }

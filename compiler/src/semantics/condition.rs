@@ -77,7 +77,7 @@ enum CompiledNode {
 }
 
 impl CompiledNode {
-    /// Returns the value of a literal, or of a list that contains only literals.
+    /// Returns the value of a literal, or of a list that contains only literals; `None` for any other node.
     fn literal(&self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value.clone()),

@@ -16,7 +16,8 @@ pub enum Lookup<'a> {
     Known(&'a Value),
     /// The path has no value.
     Absent,
-    /// The value is not known yet; lists the declared unknown paths responsible, in order of declaration.
+    /// The value is not known yet. The list holds the paths that were declared unknown and make this path unknown, in
+    /// order of declaration.
     Unknown(Vec<&'a str>),
 }
 

@@ -51,7 +51,7 @@ pub enum ActionName {
     FollowUp,
 }
 
-/// A fact and its static shape.
+/// A fact of a hook point: its name and the shape of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookFact {
     pub name: &'static str,
@@ -67,17 +67,18 @@ pub enum FactShape {
     Fields(&'static [HookFact]),
     /// The declared inputs of the directive.
     Inputs,
-    /// A value whose fields or elements are not declared: a list, or any JSON. The type of the value itself, if known.
+    /// A value with undeclared fields or elements: a list, or any JSON. The type is that of the value itself, `None` if
+    /// unknown.
     Open(Option<Type>),
 }
 
-/// A row of the table.
+/// A hook point: its event name, its mode, its facts and its allowed actions.
 #[derive(Debug, Clone, Copy)]
 pub struct HookPointRow {
     pub point: HookPoint,
     pub name: &'static str,
     pub mode: Mode,
-    /// The facts besides [`COMMON_FACTS`].
+    /// The facts of this point, without [`COMMON_FACTS`].
     pub facts: &'static [HookFact],
     pub actions: &'static [ActionName],
 }
@@ -89,9 +90,10 @@ pub enum PathMeaning {
     Fact(Option<Type>),
     /// A declared input, or a path inside an input; the directive declares the type of the input.
     Input,
-    /// A path that is known only in a run; its type is not declared.
+    /// A path that only a run can resolve: a part of a fact whose fields are not declared, or a field of a transcript
+    /// event.
     Open,
-    /// Not a fact of this point.
+    /// No fact of this point has the first segment of the path, or the fact has no such field.
     Nothing,
 }
 

@@ -10,7 +10,7 @@ use crate::hook::HookSource;
 #[derive(Debug, Clone, Copy)]
 pub struct HookCandidate<'h> {
     pub id: &'h str,
-    /// The declared `layer`.
+    /// The declared `layer`; `None` for the layer of the source.
     pub layer: Option<f64>,
     pub source: &'h HookSource,
     pub enabled: bool,
@@ -48,7 +48,8 @@ pub fn default_layer(source: &HookSource) -> f64 {
 /// The layer of hooks that always run and never answer.
 pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
-/// Returns the candidates in evaluation order; removed candidates keep their position in this order.
+/// Returns the position of each candidate, sorted in evaluation order. Removed candidates are included, with the
+/// reason.
 pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());
@@ -100,7 +101,8 @@ impl<'h> HooksById<'h> {
         named
     }
 
-    /// Returns index and layer of the built-in hook that a project or user hook replaces.
+    /// Returns the index and the layer of the built-in hook with the same id that a project or user hook replaces;
+    /// `None` if there is none.
     fn replaced_built_in(&self, hook: &HookCandidate<'_>) -> Option<(usize, f64)> {
         if !can_replace(hook.source) {
             return None;

@@ -32,7 +32,8 @@ pub enum Operation {
     SetParentReserve { thread: String, amount: Nanos },
     /// Reserves the worst case of an attempt, before the attempt is made.
     Issue { thread: String, attempt: String, worst_case: Nanos },
-    /// Books an amount that was spent. With an attempt, `spent` replaces the amount issued for that attempt.
+    /// Books an amount that was spent. If `attempt` is set, the worst case that [`Operation::Issue`] reserved for this
+    /// attempt is released.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
     /// Sets a new total for an account. An increase is reserved from the parent.
     Raise { thread: String, spend: Nanos },
@@ -56,7 +57,7 @@ pub enum Operation {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum LedgerReply {
     Done,
-    /// The amount that a child got.
+    /// The operation [`Operation::Reserve`] succeeded; `amount` is reserved for the child.
     Reserved {
         amount: Nanos,
     },
@@ -112,7 +113,7 @@ impl Ledger {
         self.accounts.iter().map(|(thread, account)| (thread.as_str(), account))
     }
 
-    /// Applies an operation, or refuses it and changes nothing.
+    /// Applies an operation and returns its result. A refused operation changes nothing.
     pub fn apply(&mut self, operation: &Operation) -> LedgerReply {
         let answer = match operation {
             Operation::Register { thread, spend } => self.register(thread, *spend),

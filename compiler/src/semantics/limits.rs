@@ -68,7 +68,7 @@ pub struct Limits {
     pub spawns: u64,
     pub depth: u64,
     pub duration_seconds: u64,
-    /// Requested output tokens per request.
+    /// Maximum output tokens that one request asks the model for.
     pub output: u64,
 }
 
@@ -160,11 +160,11 @@ pub struct LimitSetting<S> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum LimitValue {
-    /// A value from JSON or YAML.
+    /// A value of JSON or YAML, as written in a file.
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// A resolved value of the parent, in nano-dollars for `spend`.
+    /// The value that a limit has in the parent thread, in nano-dollars for `spend`.
     Kept(u64),
 }
 
@@ -178,7 +178,7 @@ impl<S> LimitSetting<S> {
     }
 }
 
-/// The source of an effective value.
+/// The source of the value that a limit finally has.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LimitSource<S> {
     /// The built-in default.
@@ -420,7 +420,8 @@ impl Exceeded {
     }
 }
 
-/// Returns the first limit that the cost has reached (`≥`), in the order turns, tokens, spend, duration.
+/// Returns the first limit that the cost has reached (`≥`), in the order turns, tokens, spend, duration; `None` if none
+/// is reached.
 pub fn first_exceeded(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
     let used = [

@@ -90,7 +90,7 @@ pub struct RiskTable {
 struct RiskRule {
     tier: Tier,
     written: String,
-    /// The normalized pattern.
+    /// The normalized form of the pattern, which `written` spells as the table does.
     normal: String,
     glob: Glob,
 }
@@ -343,7 +343,8 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule. Unlike the wildcard of a grant, a rule's wildcard may be before the id or missing.
+    /// Returns the reach of a rule: of a pattern without a wildcard, or with one `*` at its end; `None` for other
+    /// patterns. In contrast to a grant, the `*` of a rule may come before the id begins.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

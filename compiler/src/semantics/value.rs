@@ -24,7 +24,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Returns the declared type of that name (`string integer number boolean array object`).
+    /// Returns the declared type with this name: `string`, `integer`, `number`, `boolean`, `array` or `object`.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::String,

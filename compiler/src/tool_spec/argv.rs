@@ -24,7 +24,7 @@ pub enum ArgvError {
     Unset(String),
 }
 
-/// The content of a placeholder.
+/// A placeholder of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgvPlaceholder<'a> {
     /// `{name}`: a parameter, or one of [`RUNTIME_NAMES`].

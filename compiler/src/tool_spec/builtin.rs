@@ -22,15 +22,16 @@ pub const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxKind {
-    /// The engine itself: the tool uses no files, hosts or processes.
+    /// The tool runs in the engine, and uses no files, hosts or processes.
     Engine,
-    /// Files of the project, opened relative to a handle of the project folder.
+    /// The engine accesses files of the project for the tool, relative to an open handle of the project folder.
     Files,
-    /// Requests sent by the engine, only to granted hosts.
+    /// The engine sends the requests of the tool, only to granted hosts.
     Requests,
-    /// A process of its own, in a sandbox.
+    /// The tool is a process of its own, in a sandbox.
     Process,
-    /// The unsandboxed program of an MCP server whose settings say `sandbox: none`, with all rights of the user.
+    /// The tool is part of an MCP server whose settings say `sandbox: none`: the program runs without a sandbox, with
+    /// all rights of the user.
     None,
 }
 

@@ -7,7 +7,8 @@ use super::read::ToolSpecReader;
 use super::{MAX_GUIDELINE_CHARS, MAX_GUIDELINES, MAX_SNIPPET_CHARS};
 
 impl ToolSpecReader {
-    /// Reads the key `snippet`: the line that describes the tool in the system prompt.
+    /// Reads the key `snippet`, the line that describes the tool in the system prompt; `None` if it is missing or
+    /// invalid.
     pub(super) fn snippet(&mut self, node: &Node) -> Option<String> {
         let text = self.text(node, "snippet")?;
         let span = node.get("snippet").map_or(node.span, |value| value.span);
@@ -26,8 +27,8 @@ impl ToolSpecReader {
             .collect()
     }
 
-    /// Returns a line for the system prompt, trimmed; reports a line that is empty, contains a line break or is too
-    /// long.
+    /// Returns the trimmed text of `key` if it can be a line of the system prompt. Otherwise (it is empty, contains a
+    /// line break or has more than `most` characters), reports the text and returns `None`.
     fn check_prompt_line(&mut self, key: &str, text: &str, most: usize, span: Span) -> Option<String> {
         let text = text.trim();
         let reason = if text.is_empty() {

@@ -61,7 +61,8 @@ impl Method {
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 
-/// Reads the request; also returns its host in lower case.
+/// Reads the request, and returns it with its host in lower case. `None` if the URL is missing or invalid, which is
+/// reported.
 pub(super) fn read(r: &mut ToolSpecReader, node: &Node, scope: &TemplateScope<'_>) -> Option<(HttpSpec, String)> {
     let method = read_method(r, node);
     if let (None, Some(body)) = (node.get("method"), node.get("body")) {
@@ -98,7 +99,8 @@ fn read_method(r: &mut ToolSpecReader, node: &Node) -> Option<Method> {
     found
 }
 
-/// Returns the host of an address whose scheme, host and port are literal.
+/// Returns the host of a URL, in which scheme, host and port must be literal; otherwise reports the URL and returns
+/// `None`.
 fn read_host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());

@@ -13,9 +13,9 @@ use super::read::{ToolSpecReader, did_you_mean};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Idempotence {
-    /// Every call, or none.
+    /// True: every call may be repeated. False: no call may be repeated.
     All(bool),
-    /// Calls in which each of these parameters has one of these values.
+    /// A call may be repeated if each of these parameters has one of the listed values.
     Where(BTreeMap<String, Vec<Value>>),
 }
 

@@ -394,7 +394,8 @@ impl ToolSpecReader {
         out
     }
 
-    /// Reads `CONFIG_RESOLVE`: `{path: web/search.yaml, mode: deep_merge}`.
+    /// Reads the key `config` (in scripts `CONFIG_RESOLVE`): `{path: web/search.yaml, mode: deep_merge}`. `None` if it
+    /// is missing or invalid; invalid values are reported.
     fn config(&mut self, node: &Node, parameters: &Value) -> Option<ConfigSource> {
         let config = node.get("config")?;
         if !matches!(config.kind, Kind::Map(_)) {

@@ -21,9 +21,9 @@ const MAX_DEPTH: usize = 64;
 /// The author of a schema, who determines which mistakes are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchemaAuthor {
-    /// The author of the tool file: every mistake.
+    /// The author of the tool file: every mistake is reported.
     Project,
-    /// An MCP server: only mistakes that make the schema unusable.
+    /// An MCP server, whose schema the user cannot change: only mistakes that make the schema unusable are reported.
     Server,
 }
 
@@ -103,7 +103,8 @@ struct SchemaChecker<'a, 'n> {
     author: SchemaAuthor,
 }
 
-/// The position of a schema within the schema of all parameters.
+/// The position of a schema within the schema of all parameters: its depth, and whether it is a part of another schema
+/// for the same value.
 #[derive(Clone, Copy)]
 struct Position {
     depth: usize,
@@ -396,7 +397,8 @@ fn is_composing(key: &str) -> bool {
     matches!(key, "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else")
 }
 
-/// Finds the schema that the fragment of a reference names: a JSON pointer or an anchor.
+/// Finds the schema to which a reference points, by the part of the reference after `#`: a JSON pointer or an anchor.
+/// `None` if there is none.
 fn find_target<'n>(root: &'n Node, fragment: &str) -> Option<&'n Node> {
     if fragment.is_empty() {
         return Some(root);

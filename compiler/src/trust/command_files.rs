@@ -16,7 +16,7 @@ const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
 const EXPANSION: char = '\u{E002}';
-/// The word for the whole project.
+/// The word that stands for all files of the project.
 pub const PROJECT_WORD: &str = ".";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
@@ -108,7 +108,7 @@ const LAUNCHERS: [&str; 84] = [
     "xargs",
     "zsh",
 ];
-/// Launchers whose code is in a language of their own.
+/// Launchers that do not read shell commands but code in a language of their own.
 const INTERPRETERS: [&str; 22] = [
     "bun",
     "deno",
@@ -306,7 +306,7 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     words.finish()
 }
 
-/// Returns the name of a program without folder and version.
+/// Returns the name of a program without its folder and its version: `python` for `/usr/bin/python3.12`.
 fn name_of(word: &str) -> &str {
     let name = word.rsplit('/').next().unwrap_or(word);
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
@@ -420,9 +420,10 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds an argument, which is a path or a text; a shell reads a text as commands. If all special characters of an
-    /// argument are in the value of a placeholder, the argument counts as a text only if the command can execute a text
-    /// at this place.
+    /// Adds the words of an argument, which is a path or a text. An argument with special characters of a shell is a
+    /// text; if all of them are in the value of a placeholder, only if `launches` is true. `launches` states that the
+    /// command can execute the argument, `is_shell` that the command reads a text as shell commands. `depth` is the
+    /// nesting of shell texts.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
@@ -447,7 +448,8 @@ impl FileWords {
         }
     }
 
-    /// Adds an argument, and the parts of an argument that holds several (`--require=./a.js`).
+    /// Adds the words of an argument: the whole argument, the parts between [`SEPARATORS`] (`--require=./a.js`), and
+    /// the text after a short option (`-I./lib`).
     fn add_parts(&mut self, part: &str, launches: bool) {
         let mut marked = String::with_capacity(part.len());
         marked.extend(part.chars().map(|c| if "*?[$`".contains(c) { EXPANSION } else { c }));

@@ -235,7 +235,8 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
     found
 }
 
-/// Returns the requirement of [`of_user_space`] for the extends chain alone.
+/// Returns the requirement of [`of_user_space`] for what the project's directives in the extends chain reach, without
+/// hooks; `None` if they reach no item of the user space.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {
@@ -256,7 +257,8 @@ pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequiremen
     (!reached.is_empty()).then(|| requirement_of_plan(plan, TrustRequirementKind::UserSpace, &what, links))
 }
 
-/// Returns the item of the user space that a hook fetches.
+/// Returns the item of the user space that the action of a hook fetches, described for humans; `None` if it fetches
+/// none.
 pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
     let (kind, id) = match action.call()? {
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),

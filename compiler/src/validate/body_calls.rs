@@ -129,7 +129,8 @@ struct BodyCall {
     at: usize,
     /// True for a call of the thread tool, which accepts limits beside the inputs.
     by_tool: bool,
-    /// The literal parameters, with offsets from the opening parenthesis.
+    /// The literal parameters, with offsets from the opening parenthesis; `None` if the call lists none in a readable
+    /// form.
     arguments: Option<CallArguments>,
 }
 
@@ -147,7 +148,8 @@ impl BodySpawns {
     }
 }
 
-/// Returns the spawn if a call names the thread tool itself.
+/// Returns the call of the directive that a call of the thread tool starts; `None` if `name` is another tool. `after`
+/// is the text from the opening parenthesis.
 fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
@@ -219,7 +221,7 @@ fn bounded(text: &str) -> &str {
     text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
-/// Returns the mapping that an argument with one of these names holds.
+/// Returns the value of the first argument that has one of these names, if the value is a mapping; otherwise `None`.
 fn mapping(arguments: &CallArguments, names: &[&str]) -> Option<CallArguments> {
     match &arguments.named(names)?.value {
         ArgumentValue::Mapping(inner) => Some(inner.clone()),
@@ -245,7 +247,8 @@ fn check_parameters_type(leaf: &Directive, primary: Primary, start: usize, after
     }
 }
 
-/// Reports arguments that a primary does not accept, and item types that do not exist.
+/// Reports arguments that a primary does not accept, and item types that do not exist. `after` is the text from the
+/// opening parenthesis, which is at `start` in the body.
 fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, after: &str, found: &mut Diagnostics) {
     let Some(arguments) = CallArguments::read(bounded(after)) else { return };
     let schema = primary.complete_schema();
@@ -359,7 +362,8 @@ fn is_literal_id(text: &str) -> bool {
     text.chars().all(is_id_char) && text.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Returns the id that a text with dots probably means: `rye.bash.bash`, or a path with an extension.
+/// Returns the id that a text with dots probably means: `rye/bash/bash` for `rye.bash.bash`, or a path without its
+/// extension. `None` if neither is an id.
 fn guess_misspelled_id(text: &str) -> Option<ItemId> {
     if let Some(id) = ItemId::from_dotted(text) {
         return Some(id);
@@ -453,7 +457,8 @@ fn leaves_project(path: &str) -> bool {
         })
 }
 
-/// Returns the host of a URL.
+/// Returns the host of a URL, without user information and port; `None` for a text that is no URL, and for an IPv6
+/// address.
 fn url_host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Maximum nesting of literals; deeper values are unknown.
 const MAX_DEPTH: usize = 16;
 
-/// The arguments of one call.
+/// The arguments of one call, as far as its text states them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallArguments {
     pub list: Vec<CallArgument>,
@@ -14,7 +14,7 @@ pub struct CallArguments {
     pub complete: bool,
 }
 
-/// An argument with its byte offsets in the scanned text.
+/// An argument of a call, with the byte offsets of its name and value from the opening parenthesis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallArgument {
     pub name: String,
@@ -58,7 +58,7 @@ impl CallArguments {
         }
     }
 
-    /// Returns the argument with one of these names.
+    /// Returns the first argument that has one of these names, if there is one.
     pub fn named(&self, names: &[&str]) -> Option<&CallArgument> {
         self.list.iter().find(|argument| names.contains(&argument.name.as_str()))
     }
@@ -191,7 +191,8 @@ impl<'t> ArgumentReader<'t> {
         }
     }
 
-    /// Reads a quoted text. Unknown escapes stay as written.
+    /// Reads a text in quotes, up to and including the closing quote; `None` if it is never closed. Unknown escapes
+    /// stay as written.
     fn string(&mut self) -> Option<String> {
         let rest = self.rest();
         let quote = rest.chars().next()?;

@@ -21,15 +21,16 @@ use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
 
-/// A memo of the items that patterns match.
+/// Memos of checks of patterns: the items that a pattern matches, and whether a base covers it.
 #[derive(Default)]
 pub struct PatternMatcher {
     /// Dotted ids by type, sorted; filled on first use.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, PatternMatch>,
-    /// Capability groups; read when the first pattern matches nothing.
+    /// Capability groups; `None` until a pattern matches nothing, because only suggestions need them.
     groups: Option<Vec<CapabilityGroup>>,
-    /// Proofs that the grants of a base cover a pattern, by the span of the base's `<permissions>` and the pattern.
+    /// Memo of whether the grants of a base cover a pattern. The key is the span of the base's `<permissions>`, and the
+    /// pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
@@ -48,7 +49,8 @@ impl PatternMemo {
     }
 }
 
-/// The result of matching a pattern against all items.
+/// The result of matching a pattern against all items: some item matches, or none does and a similar pattern may be
+/// suggested.
 #[derive(Clone, PartialEq, Eq)]
 enum PatternMatch {
     Reaches,
@@ -219,7 +221,7 @@ impl PatternMatcher {
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
-    /// Suggests the pattern with its literal part replaced by the nearest existing id or folder.
+    /// Suggests the pattern with its item replaced by the nearest existing id or folder; `None` if there is none.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
         let (rye, primary) = (segments.next()?, segments.next()?);
@@ -289,9 +291,9 @@ fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissio
     }
 }
 
-/// Reports paths of `write` that grant no folder, and grants to a program that its sandbox cannot apply as written:
-/// hosts (the sandbox allows the whole network or none of it), and the project folder (the sandbox allows changes of
-/// existing entries only).
+/// Reports each path of `write` that cannot be granted as a folder. Also reports two grants that reach a program
+/// although the sandbox of programs cannot apply them as written. Granted hosts open the whole network to the program.
+/// A grant of the project's folder allows the program to change existing entries there, but not to create entries.
 fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = write_path_error(path) {
@@ -336,7 +338,7 @@ fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, 
     });
 }
 
-/// Returns the tool with this dotted id.
+/// Returns the id of the tool that has this id in the form with dots; `None` if no space has it.
 fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
     ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }
@@ -399,7 +401,8 @@ pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Returns true if a pattern matches exports of threads, which do not exist before the first thread has finished.
+/// Returns true if a pattern matches knowledge that finished threads export. Such knowledge does not exist before the
+/// first thread has finished.
 fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     let exports = super::EXPORT_PREFIX.replace('/', ".");
     let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
@@ -421,7 +424,8 @@ fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<PatternTail<'p>> {
     is_literal(prefix).then_some(PatternTail::Prefix(prefix))
 }
 
-/// Returns true if the literal prefix of a pattern is compatible with a head.
+/// Returns true if a pattern can match a text that begins with `head`, judged by the literal prefix of the pattern
+/// alone: the prefix and `head` are equal up to the end of the shorter one.
 fn is_compatible_with_head(pattern: &str, head: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     let common = literal.len().min(head.len());

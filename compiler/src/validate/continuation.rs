@@ -23,7 +23,8 @@ use super::incremental::Merge;
 #[derive(Default)]
 pub struct LostKnowledge {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
-    /// The smallest context window among the directives' models, with the model's id.
+    /// The size in tokens of the smallest context window among the directives' models, and the model's id; `None`
+    /// before the first directive.
     window: Option<(u64, String)>,
 }
 

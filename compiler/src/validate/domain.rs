@@ -44,7 +44,7 @@ const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Returns the values of a fact with a closed vocabulary.
+/// Returns the values of a fact with a closed vocabulary at this point; `None` for other facts.
 pub fn closed_vocabulary(point: &HookPointRow, path: &str) -> Option<&'static [&'static str]> {
     CLOSED_VOCABULARIES.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }

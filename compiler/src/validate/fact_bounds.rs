@@ -24,16 +24,16 @@ use crate::semantics::hook_table::INFRASTRUCTURE_LAYER;
 use crate::semantics::limits::{LimitName, Limits, resolve_declared};
 use crate::world::ItemKind;
 
-/// The origin of a bound.
+/// The reason why the values of a fact have a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundCause {
     Limits,
     Grants,
     /// The fact is a fraction of the context window, which `MAX_USAGE_RATIO` bounds.
     Fraction,
-    /// The maximum of repeated attempts of a call.
+    /// The fact counts the attempts of a call, and retries have a maximum.
     Retries,
-    /// The context windows of the provider files.
+    /// The fact counts tokens of one context window, and the provider files state the sizes of the windows.
     Windows,
     /// The assumption that no request uses several times the token limit.
     Overshoot,
@@ -55,8 +55,8 @@ const REQUESTS_PER_CHECK: u64 = 2;
 /// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens of a large request. The usual bound includes them, because a single large request can exceed a small limit
-/// many times over.
+/// Tokens that the bound for usual requests adds to the multiple of the token limit: the size of one large request,
+/// which can exceed a small limit many times over.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
@@ -79,7 +79,7 @@ enum CallFact {
     Name,
 }
 
-/// The bounds of one composed directive.
+/// The bounds on the facts of the hooks of one composed directive.
 pub struct FactBounds<'c, 'w> {
     items: &'c Items<'w>,
     composed: &'c Composed,
@@ -129,7 +129,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(Domain::Number { whole: true, least: Some(1), most: Some(most as f64), optional: false })
     }
 
-    /// Returns the bound on a number of tokens of one context window.
+    /// Returns the domain of a fact about the tokens of one context window, such as `tokens_used`; `None` if no model
+    /// is listed.
     fn window(&self, path: &Path) -> Option<Domain> {
         #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
         let window = self.models().largest_request()? as f64;
@@ -286,7 +287,8 @@ pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Op
     Some(raised_limit(composed, limit)?.map_or(declared, |raised| raised.max(declared)))
 }
 
-/// Returns the highest value to which a hook raises a limit, if one does. `None` in the cases of [`highest_limit`].
+/// Returns the highest value to which a hook raises a limit; `Some(None)` if no hook raises it. Returns `None` if a
+/// hook may let the thread continue beyond the limit, as in [`highest_limit`].
 #[expect(clippy::option_option, reason = "no raise differs from a limit that a hook may lift")]
 pub fn raised_limit(composed: &Composed, limit: LimitName) -> Option<Option<f64>> {
     let is_lifting = |hook: &&ComposedHook| {

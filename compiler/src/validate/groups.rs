@@ -42,7 +42,8 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     groups
 }
 
-/// Returns the group that a text names instead of a pattern: `fs.read`, `fs/read`, or `fs` for all groups of a file.
+/// Returns the group that a text names: `fs.read` or `fs/read`. The text `fs` alone names the group `fs.all` or
+/// `fs.fs`. `None` if there is no such group.
 pub fn find_group<'g>(groups: &'g [CapabilityGroup], text: &str) -> Option<&'g CapabilityGroup> {
     let text = text.replace('/', ".");
     let whole = [text.clone(), format!("{text}.all"), format!("{text}.{text}")];

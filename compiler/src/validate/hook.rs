@@ -95,7 +95,8 @@ fn collect_unquoted_texts(expr: &Expr, point: &HookPointRow, all: &mut Vec<(Stri
     }
 }
 
-/// Returns the text of arithmetic over paths alone: `rye/bash/bash` is two divisions.
+/// Returns the text that the author probably meant if an expression consists of paths and arithmetic operators only:
+/// `rye/bash/bash` without quotes reads as two divisions. `None` for any other expression.
 fn unquoted_text(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Path(path) => Some(path.to_string()),
@@ -138,7 +139,8 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-/// Checks a fact that a condition or a placeholder reads.
+/// Checks that a fact exists that a condition (or a placeholder, if `is_placeholder` is true) reads at this point.
+/// `own` is the directive that declares the hook, if one does.
 fn check_fact(
     path: &Path,
     span: Span,
@@ -177,7 +179,8 @@ fn check_fact(
     }
 }
 
-/// Returns the declared output that a path reads. Only one event has outputs.
+/// Returns the name of the declared output that a path reads at this point; `None` for other paths. Only the event
+/// `directive_return` has outputs.
 fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]
@@ -426,7 +429,7 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
 
 struct KnownParameters {
     names: BTreeSet<String>,
-    /// True if no tool accepts other parameters.
+    /// True if `names` lists every parameter that a call can have.
     is_complete: bool,
 }
 

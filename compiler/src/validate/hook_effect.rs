@@ -28,7 +28,8 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the reason why an action changes nothing, and the span of the part that has no effect.
+/// Returns the reason why an action changes nothing, and the span of the part that has no effect, if only a part has
+/// none. `None` if the action has an effect.
 fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<Span>)> {
     let is_blank = |text: &str| text.trim().is_empty();
     let empty = |what: &str| Some((format!("{what} is empty"), None));

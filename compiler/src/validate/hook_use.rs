@@ -44,8 +44,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which `hook` sets no route although its condition is
-    /// true.
+    /// The hook that routes in place of `hook`, for the first directive for which the condition of `hook` is true and
+    /// another hook sets the route.
     by: Arc<HookDecl>,
 }
 
@@ -281,7 +281,8 @@ pub struct ConditionVerdicts {
 }
 
 impl ConditionVerdicts {
-    /// Starts a new pass for this number of hooks. Returns the verdicts of the previous pass if they are still valid.
+    /// Starts a new pass with the fuel for this number of hooks. Returns the verdicts of the previous pass; empty if
+    /// its fuel was different, because fuel affects verdicts.
     fn start_pass(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
         self.fuel = Fuel::share(hooks);
@@ -383,7 +384,8 @@ fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     }
 }
 
-/// Explains why a hook fires for no directive.
+/// Explains why a hook fires for no directive; `bound` is the bound that alone prevents the hook from firing, if there
+/// is one.
 fn describe_bound(bound: Option<BoundCause>) -> String {
     match bound {
         None => "its condition is false for every directive there is",
@@ -424,7 +426,8 @@ fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
     (format!("{because}{values}"), part.map_or(span, |(span, _)| span))
 }
 
-/// Returns a boolean fact that a condition compares with the text `true` or `false`, and this text.
+/// Returns the first boolean fact that a condition compares with the text `true` or `false`, and this text; `None` if
+/// there is none.
 fn quoted_boolean<'e>(point: &HookPointRow, condition: &'e Expr) -> Option<(&'e Path, &'e str)> {
     match &condition.kind {
         ExprKind::Compare { left, right, .. } => [(left, right), (right, left)].into_iter().find_map(|(fact, text)| {
@@ -440,7 +443,8 @@ fn quoted_boolean<'e>(point: &HookPointRow, condition: &'e Expr) -> Option<(&'e 
     }
 }
 
-/// Returns the first part of an `&&` that is false whatever the facts are.
+/// Returns the first operand of a `&&` that is false for all values of the facts, with its span; `None` if there is
+/// none, or if the condition is no `&&`.
 fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition)> {
     let ExprKind::All(parts) = &condition.kind else { return None };
     parts.iter().find_map(|part| {
@@ -490,7 +494,8 @@ struct OtherDirectives {
 }
 
 impl OtherDirectives {
-    /// Returns the first directive of another space for which a hook of a file could fire.
+    /// Returns the first directive of the user space or the standard library for which a hook of a hook file could
+    /// fire; `None` if there is none, or if a directive declares the hook.
     fn first_firing(&mut self, items: &Items<'_>, hook: &HookDecl) -> Option<ItemId> {
         if matches!(hook.source, HookSource::Directive { .. }) {
             return None;

@@ -88,7 +88,8 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the pattern between the delimiters of another language, with its flag: `/rm -rf/i` → `(?i)rm -rf`.
+/// Returns the pattern that an author meant by a pattern with the delimiters of another language, with its flags:
+/// `(?i)rm -rf` for `/rm -rf/i`. `None` if there are no delimiters.
 fn without_delimiters(pattern: &str) -> Option<String> {
     let (inside, flags) = pattern.strip_prefix('/')?.rsplit_once('/')?;
     let is_flags = (1..=3).contains(&flags.len()) && flags.bytes().all(|b| b"gimsu".contains(&b));
@@ -112,7 +113,7 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     }
 }
 
-/// The result of looking up a name.
+/// The result of looking up a name that a condition compares with; `suggestion` is a similar existing name.
 enum NameLookup {
     Found,
     Nothing { suggestion: Option<String> },

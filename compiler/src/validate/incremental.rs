@@ -43,19 +43,19 @@ impl CheckSession {
     }
 }
 
-/// Cached results of a project's units.
+/// The results of a check that the next check may reuse: those of the units, and the memos that units share.
 #[derive(Default)]
 pub(super) struct CheckCache {
     pub reports: UnitReports,
     pub memo: PatternMemo,
-    /// Numbers of cached match results of patterns and of cached palettes after the last eviction.
+    /// The number of match results of patterns, and the number of palettes, that the last eviction left in the caches.
     pub sizes_after_eviction: (usize, usize),
     pub analyses: ProjectAnalyses,
     pub lowered: LowerCache,
     pub fuel: Fuel,
 }
 
-/// Cached results of analyses over all units.
+/// Memos of the analyses that need all units together.
 #[derive(Default)]
 pub(super) struct ProjectAnalyses {
     pub mentions: knowledge_use::KnowledgeMentions,
@@ -108,7 +108,7 @@ impl CheckCache {
     }
 }
 
-/// The next eviction starts at this number of entries beyond twice the number that the last eviction left.
+/// A cache is evicted when it has more entries than twice the number that its last eviction left, plus this number.
 const EVICTION_SLACK: usize = 100;
 
 /// A list for each kind in [`UNIT_KINDS`]: the items of the kind, as the world lists them.
@@ -121,13 +121,13 @@ pub(super) type Unit = (ItemKind, ItemId);
 /// again.
 #[derive(Default)]
 pub(super) struct UnitReports {
-    /// The lists that the chunks were made for.
+    /// The lists of items for which the chunks were made; `None` before the first check.
     lists: Option<UnitLists>,
     blocks: Vec<Chunk>,
     pub unnamed: knowledge_use::UnreferencedKnowledge,
 }
 
-/// A chunk of neighboring units.
+/// Some units that follow each other in checking order, and their merged results.
 struct Chunk {
     reports: Vec<(Unit, Option<UnitReport>)>,
     /// The merged results and dependencies of the chunk; `None` until they are computed.
@@ -250,7 +250,7 @@ pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
 pub(super) const UNIT_KINDS: [ItemKind; 5] =
     [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 
-/// Results that can be merged.
+/// Results that can be merged, unit by unit, to the results of a whole project.
 pub(super) trait Merge: Default {
     /// Merges the results of another group of units that comes later in order.
     fn merge(&mut self, other: &Self);
@@ -281,7 +281,7 @@ pub(super) struct UnitReport {
     pub bodies: body::EmptyDirectives,
     pub raises: raises::RaiseUses,
     pub repeated: repeated_text::RepeatedParagraphs,
-    /// Files of the directive's chains.
+    /// For a directive, the files of its chain on every route.
     pub chain: Vec<SourceId>,
     reads: Dependencies,
 }

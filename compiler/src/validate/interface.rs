@@ -66,7 +66,7 @@ pub struct HookInputs {
 #[derive(Default)]
 struct ReadInputs {
     names: Vec<String>,
-    /// Set if the hook reads `inputs` as a whole.
+    /// True if the hook reads `inputs` as a whole.
     all: bool,
 }
 
@@ -314,7 +314,7 @@ pub struct LiteralCall {
     pub arguments: Vec<LiteralArgument>,
     /// True if no other arguments can follow, so that a missing argument is an error.
     pub complete: bool,
-    /// The span of the id that is called.
+    /// The span of the id of the called item.
     pub span: Span,
 }
 

@@ -113,7 +113,7 @@ impl Merge for KnowledgeUses {
 #[derive(Default)]
 pub struct UnreferencedKnowledge {
     list: Option<Arc<[Entry]>>,
-    /// Number of references to each id.
+    /// For each knowledge id, the number of places that reference it.
     places: HashMap<ItemId, usize>,
     ids: BTreeSet<ItemId>,
 }

@@ -13,13 +13,13 @@ const FOREIGN_PREFIXES: [&str; 12] =
 /// Maximum length in bytes of a name between braces.
 const MAX_NAME_BYTES: usize = 160;
 
-/// A text in braces that is not a placeholder.
+/// A text in braces, or in the delimiters of another template language, that was probably meant as a placeholder.
 pub struct MistypedPlaceholder<'t> {
     /// The text as written, with its braces.
     pub text: &'t str,
-    /// Byte offset in the body.
+    /// Byte offset of the text in the body.
     at: usize,
-    /// The input that was probably meant.
+    /// The declared input that was probably meant; `None` if the text names none.
     pub input: Option<&'t str>,
 }
 
@@ -152,8 +152,8 @@ fn find_in_line<'t>(
     }
 }
 
-/// Checks if the text in braces is a mistyped placeholder, and returns the declared input that it names, if there is
-/// one. `None` if the braces are plain text.
+/// Checks if the text in braces is a mistyped placeholder; `None` if it is plain text. Otherwise returns the declared
+/// input that the text names, if there is one. `double` is true for two braces, `dollar` for a `$` before the brace.
 fn intended_input<'t>(
     inside: &'t str,
     double: bool,

@@ -25,9 +25,9 @@ pub struct RaiseUses {
 struct RaiseUse {
     hook: Arc<HookDecl>,
     limit: LimitName,
-    /// True if the value is above the limit of some directive.
+    /// True if the value is above the limit of at least one directive, so that the hook has an effect there.
     raises: bool,
-    /// The smallest value of the limit among the directives, with its printed form.
+    /// The smallest value that the limit has in any directive of the project, as a number and in printed form.
     least: (f64, String),
 }
 

@@ -31,14 +31,15 @@ struct Paragraph {
 struct Occurrence {
     span: Span,
     tokens: u64,
-    /// Index of the paragraph in its text.
+    /// The position of the paragraph in its text, from 0.
     index: usize,
     /// True if a hook decides at run time whether the text is sent.
     depends: bool,
     space: Space,
 }
 
-/// A text of a request.
+/// The identity of a text that a request may contain: its source, its space, and whether the text is sent only in some
+/// runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SentText {
     source: SourceId,
@@ -215,7 +216,7 @@ fn occurrences(
     })
 }
 
-/// Splits a text into the paragraphs that are long enough.
+/// Splits a text into its paragraphs, without those shorter than [`MIN_TOKENS`].
 fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     let mut paragraphs = Vec::new();
     let mut start = None;

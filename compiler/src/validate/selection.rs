@@ -5,7 +5,7 @@ use rye_grammar::{ItemId, SourceId};
 use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError};
 use crate::item::Items;
 
-/// The selection of files to check.
+/// The part of a project whose diagnostics a check reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Selection {
     /// The whole project.

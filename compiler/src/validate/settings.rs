@@ -179,8 +179,8 @@ const OTHER_NAMES: [(&str, &str); 3] = [
     ("model defaults", "models"),
 ];
 
-/// Returns the file that an id was probably meant to be: the same name in another folder, or a similar name in a
-/// similar folder.
+/// Returns the id that the author of an unknown settings file probably meant: the same name in another folder, or a
+/// similar name in a similar folder. `None` if there is no such file.
 pub(super) fn suggest_file(id: &str) -> Option<String> {
     let (folder, name) = id.rsplit_once('/').unwrap_or(("", id));
     let names = || FILES.iter().filter_map(|f| f.id.strip_prefix("agent/")).filter(|n| !n.ends_with('/'));

@@ -32,7 +32,7 @@ use crate::world::ItemKind;
 use super::incremental::Merge;
 use graph::SpawnGraph;
 
-/// A spawn that a body or a hook names.
+/// A spawn of one directive that a body, a hook or a grant names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnEdge {
     pub to: ItemId,
@@ -63,7 +63,7 @@ impl SpawnEdge {
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
     pub named: Vec<SpawnEdge>,
-    /// True if the body also spawns directives whose ids are not literal.
+    /// True if the body also starts directives by ids with which no directive exists, such as placeholders.
     pub open: bool,
 }
 
@@ -77,11 +77,13 @@ struct SpawnRoute {
     starts: Vec<SpawnEdge>,
     /// Directives that a grant names and neither the body nor a hook starts.
     granted: Vec<SpawnEdge>,
-    /// True if the body names a directive that cannot be looked up.
+    /// True if `starts` may be incomplete: the body names an id with which no directive exists, or the body was not
+    /// checked.
     open: bool,
 }
 
-/// Directives with their spawns on each route. Most directives neither spawn nor are spawned, and need no proof.
+/// Directives with their spawns on each route. `starting` holds the directives that spawn; the checks need `others`
+/// only if one of `starting` spawns them.
 #[derive(Default)]
 pub struct Spawns {
     starting: SpawnRoutes,
@@ -91,7 +93,8 @@ pub struct Spawns {
 type SpawnRoutes = BTreeMap<ItemId, Vec<Rc<SpawnRoute>>>;
 
 impl Spawns {
-    /// Records the spawns of a directive on one route.
+    /// Records the spawns of a directive on one route. `audit` holds the limits and the model of the route; `None` if
+    /// they are invalid.
     pub fn add(&mut self, composed: &Composed, body: &BodySpawns, audit: Option<&LowerSummary>) {
         let hooks = composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()).filter_map(|hook| {
             let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
@@ -145,7 +148,8 @@ pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Dia
     proof::check(&SpawnGraph::new(several, &leaves), found);
 }
 
-/// Runs all spawn checks, after every directive was added.
+/// Runs all spawn checks. The elements of `several` together hold every directive of the project, each directive once,
+/// in the order of the ids.
 pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     let graph = SpawnGraph::new(several, &leaves);
@@ -157,7 +161,8 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// Returns the routes of a directive of another space. Such a directive was not added to any [`Spawns`].
+/// Returns the routes of a directive of the user space or the standard library; such a directive is in no [`Spawns`].
+/// `None` if no space has the directive.
 fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;
@@ -181,14 +186,15 @@ impl SpawnRoute {
         self.chain.iter().rev().find_map(|link| link.permissions.as_ref())
     }
 
-    /// Returns the span where the nearest link of the chain sets a limit.
+    /// Returns the span of the limit in the link nearest to the leaf that sets it; `None` if no link of the chain does.
     fn limit_span(&self, name: &str) -> Option<Span> {
         let limits = self.chain.iter().rev().flat_map(|link| &link.limits);
         limits.filter(|limit| limit.name.node == name).map(|limit| limit.name.span.join(limit.value.span)).next()
     }
 }
 
-/// Returns the directives that the leaf's own grants name one by one, without those of `starts`.
+/// Returns a spawn for each directive that a grant of the leaf names by its full id, except directives that `starts`
+/// already contains.
 fn granted_spawns(composed: &Composed, starts: &[SpawnEdge]) -> Vec<SpawnEdge> {
     let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return Vec::new() };
     let named = permissions.grants.iter().filter_map(|grant| {

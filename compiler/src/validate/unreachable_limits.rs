@@ -47,8 +47,8 @@ impl RetryCounts {
     }
 }
 
-/// Reports grants of directives that a limit of 0 makes useless. If a body names a child, the spawn checks report the
-/// limit instead.
+/// Reports grants of directives that a limit of 0 makes useless. Reports nothing if `starts` is true: then the body
+/// names a child, and the spawn checks report the limit.
 pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: bool, found: &mut Diagnostics) {
     let limit = match (audit.limits.depth, audit.limits.spawns) {
         (0, _) => "depth",
@@ -148,7 +148,7 @@ impl ReachableLimits<'_, '_> {
         most_attempts(most.max().unwrap_or(0))
     }
 
-    /// Returns the reason why a limit is never reached.
+    /// Returns the reason why a limit is never reached; `None` if it may be reached.
     fn unreachable_reason(&self, name: LimitName) -> Option<String> {
         let (limits, model) = (&self.audit.limits, &self.audit.model);
         let alone = "no grant allows the directive to start another directive".to_owned();

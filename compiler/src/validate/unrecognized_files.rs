@@ -90,7 +90,8 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     check_settings(items, &[Space::User], found);
 }
 
-/// Returns the reason why nothing reads a file, and the probable intent of its author; `None` if the file is allowed.
+/// Returns the reason why nothing reads a file, and a suggestion of what its author meant, if there is one. `None` if
+/// the file is allowed.
 fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String, Option<String>)> {
     if let Some(kind) =
         ItemKind::ALL.into_iter().find(|kind| kind.has_precedence() && is_in_folder(*kind, &unrecognized_file.path))
@@ -172,8 +173,8 @@ fn is_in_folder(kind: ItemKind, path: &str) -> bool {
     kind.folders().iter().any(|folder| path.starts_with(folder))
 }
 
-/// Explains, like [`explain_unrecognized`], a file among prompt templates or skills. A skill may have any files beside
-/// its `SKILL.md`.
+/// Returns the same as [`explain_unrecognized`] for a file in a folder of prompt templates or skills. A skill may have
+/// any files beside its `SKILL.md`.
 fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<String>)> {
     let folder = kind.folders().iter().find(|folder| path.starts_with(**folder))?;
     let inside = path.strip_prefix(folder)?;
@@ -209,7 +210,7 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     Some(("a prompt template is a file that ends in `.md`, inside its space".to_owned(), meant))
 }
 
-/// Explains, like [`explain_unrecognized`], a file or folder directly in `.ai/`.
+/// Returns the same as [`explain_unrecognized`] for a file or folder directly in `.ai/`.
 fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {

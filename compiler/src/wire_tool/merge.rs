@@ -89,7 +89,7 @@ fn union(one: &Value, other: &Value) -> Value {
     Value::Array(all)
 }
 
-/// Returns the common values; `None` if there are none.
+/// Returns the elements that both arrays contain, as an array; `None` if there are none, or if a value is not an array.
 fn intersection(one: &Value, other: &Value) -> Option<Value> {
     let (one, other) = (one.as_array()?, other.as_array()?);
     let common: Vec<Value> = one.iter().filter(|value| other.contains(value)).cloned().collect();
@@ -161,7 +161,7 @@ fn either(one: &Value, other: &Value) -> Value {
     json!({ "anyOf": schemas })
 }
 
-/// Returns the values of a schema that consists of a list of values.
+/// Returns the values of `enum` or `const`, as an array; `None` if the schema has other constraints than the type.
 fn choices(schema: &Value) -> Option<Value> {
     let map = schema.as_object()?;
     if !map.keys().all(|key| matches!(key.as_str(), "type" | "const" | "enum" | "title")) {

@@ -193,7 +193,8 @@ impl SubsetConverter<'_> {
         self.convert_typed(map, &types, depth)
     }
 
-    /// Converts alternatives. The constraints beside the alternatives apply to each of them.
+    /// Converts the alternatives `any` of a schema (`anyOf`); the constraints of `base`, the rest of the schema, apply
+    /// to each of them. Also returns the rules that the result cannot express.
     fn convert_any(
         &mut self,
         mut base: Map<String, Value>,
@@ -346,7 +347,8 @@ impl SubsetConverter<'_> {
     }
 }
 
-/// Returns the named types, or the types that the other keywords imply.
+/// Returns the types that `type` names; without `type`, the type that the other keywords imply; empty if they imply
+/// none.
 fn infer_types(map: &Map<String, Value>) -> Vec<&str> {
     let named = types_of(map);
     let has = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
@@ -483,7 +485,8 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
     }
 }
 
-/// Returns the schema that replaces the next level where recursion or depth ends.
+/// Returns a schema that stands for a further level of `name` where recursion or depth ends: only the type and a
+/// description that refers to the levels above.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

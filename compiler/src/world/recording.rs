@@ -76,7 +76,7 @@ impl<W: World> RecordingWorld<W> {
         manifest
     }
 
-    /// Returns the hash of a file that was read, in lowercase hex.
+    /// Returns the hash of a file, in lowercase hex; `None` if the file was not read.
     pub fn sha256(&self, kind: ItemKind, id: &ItemId, space: Space) -> Option<String> {
         Some(self.reads.borrow().get(&(kind, id.clone()))?.get(&space)?.sha256.clone())
     }

@@ -74,7 +74,7 @@ impl ApprovalPolicy {
         }
     }
 
-    /// Answers a request.
+    /// Answers an approval request, as the policy determines.
     pub async fn answer(&self, request: ApprovalRequest<'_>) -> Approval {
         match (self, request.origin) {
             (Self::Ask(handler), _) => handler.ask(request).await,

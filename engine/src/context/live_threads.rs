@@ -78,7 +78,7 @@ impl TaskEnd {
 }
 
 impl RunningThread {
-    /// Waits for the result.
+    /// Waits for the end of the task, and returns the result of its last thread.
     pub async fn result(&self) -> RunResult {
         self.end().await.result
     }

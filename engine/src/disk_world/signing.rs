@@ -34,7 +34,7 @@ pub struct FileSignature {
 }
 
 impl DiskWorld {
-    /// Returns the effective policy.
+    /// Returns the signature policy that applies: the strictest one that the settings of the project or the user set.
     pub fn signature_policy(&self) -> Result<SignaturePolicy, WorldError> {
         self.require.get_or_init(|| self.read_signature_policy()).clone()
     }

@@ -232,7 +232,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns the signal of work that was cut at the deadline. The time of the signal is the deadline or later.
+    /// Returns the signal with this fact and the current time, or the time of the deadline if that is later: work that
+    /// was cut at the deadline must not end before it.
     fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
         let signal = self.at(fact);
         Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }

@@ -59,7 +59,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl LiveLine {
-    /// Returns the text of the line, if it has any.
+    /// Returns the piece of the reply's text in the line; `None` for a piece of any other kind.
     pub fn text(&self) -> Option<&str> {
         if let LivePiece::Text { text } = &self.piece { Some(text) } else { None }
     }
@@ -71,7 +71,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(60);
 const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: usize = 512 * 1024;
 
-/// The streamed pieces of one attempt.
+/// The writer of the streamed pieces of one attempt to `live.jsonl`.
 pub(crate) struct AttemptStream {
     shared: Arc<AttemptStreamState>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -85,7 +85,7 @@ struct AttemptStreamState {
     file: Mutex<LiveFile>,
 }
 
-/// The output file, locked during a write.
+/// The file `live.jsonl`, locked during a write.
 struct LiveFile {
     live: LiveWriter,
     /// True once the attempt has ended; nothing is written after that.
@@ -146,7 +146,8 @@ impl AttemptStreamState {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Discards the buffered pieces; returns true if any piece was taken for writing before.
+    /// Discards the buffered pieces. Returns true if earlier pieces were written or are being written, so that the file
+    /// can exist.
     fn close(&self) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.pieces.clear();

@@ -30,7 +30,7 @@ pub struct Opened {
     /// Effective limits: the limits of the plan, bounded by the limits of the parent. The depth is at most the parent's
     /// depth minus one.
     pub limits: PlanLimits,
-    /// The parent's limits, which bound every raise of a limit.
+    /// The parent's limits, which bound every raise of a limit; `None` for a root thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<PlanLimits>,
     /// Grant sets that must all allow an action: the thread's own first, then the sets of its ancestors.
@@ -59,7 +59,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Returns the id of the tool, if the thread runs a tool call.
+    /// Returns the id of the tool that the thread runs; `None` if the thread runs a directive.
     pub fn tool(&self) -> Option<&str> {
         self.call.as_ref()?.item_id()
     }
@@ -73,7 +73,7 @@ pub struct ParentLink {
     pub spawn: u64,
 }
 
-/// The origin of a thread.
+/// The way in which a thread was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadOrigin {
@@ -104,13 +104,14 @@ pub struct PlanBound {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
-    /// Number of the last event of the other thread that belongs to the conversation; `at_h` is its chain hash.
+    /// Number of the last event of the other thread that belongs to the conversation.
     pub at_seq: u64,
+    /// The chain hash of that event.
     pub at_h: String,
     /// The user's message for the continuation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The unfinished prompt of a chat.
+    /// The unfinished prompt of a chat; `None` in a run, and if every prompt was finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<super::ContinuedPrompt>,
     /// The previous thread of the session, if it differs from `thread`.
@@ -168,17 +169,18 @@ pub enum MessageSource {
     Nudge,
     /// A request to continue a reply that was cut, or to repeat a reply without text.
     ContinueReply,
-    /// A hook's `message`.
+    /// A message that a hook sends with the action `message`.
     Hook,
 }
 
-/// The intent of a model call, before money is reserved for it. Attempts count from 0 within a turn, turns from 1.
+/// The intent of a model call, recorded before money is reserved for it. Attempts count from 0 within a turn, turns
+/// from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptIntended {
     pub turn: u64,
     pub attempt: u32,
     pub model: String,
-    /// Upper bound on the input tokens.
+    /// Upper bound on the input tokens of the request.
     #[serde(alias = "input_estimate")]
     pub input_bound: u64,
     pub max_output: u64,
@@ -226,7 +228,7 @@ pub struct AttemptFailed {
     pub classification: FailureClassification,
     /// Delay before the next attempt; `None` if the retry table allows no further attempt.
     pub retry_delay_ms: Option<u64>,
-    /// The fallback model that takes over, as `provider/id`.
+    /// The fallback model that takes over, as `provider/id`; `None` if no other model takes over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
@@ -363,7 +365,7 @@ pub enum ContextOperation {
     Replace { messages: Vec<Message> },
 }
 
-/// A call starts.
+/// The start of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
     pub turn: u64,
@@ -379,11 +381,11 @@ pub struct ToolStarted {
     pub idempotent: bool,
 }
 
-/// A file tool is about to write a file.
+/// A change that a file tool is about to make to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChanged {
     pub call_id: String,
-    /// Relative to the project.
+    /// Path of the file, relative to the project.
     pub path: String,
     /// The object with the contents before the write; null if there was no file. Contents above 16 MiB are not stored.
     pub before: Option<String>,
@@ -414,7 +416,7 @@ pub struct ToolCallResult {
     pub duration_ms: u64,
 }
 
-/// The kind of a call's result.
+/// The kind of a call's result: the call ran, or the reason why it did not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ResultKind {
@@ -444,7 +446,7 @@ pub enum ResultKind {
     },
 }
 
-/// The intent to create a child thread.
+/// The intent to create a child thread, recorded before the child exists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildIntended {
     pub spawn: u64,
@@ -468,7 +470,7 @@ pub struct ChildIntended {
 }
 
 impl ChildIntended {
-    /// Returns the tool call that the child runs, if it runs one.
+    /// Returns the tool call that the child runs; `None` if the child runs a directive.
     pub fn call(&self) -> Option<ToolCall> {
         let input = || json!({"item_type": "tool", "item_id": self.directive, "parameters": self.inputs});
         let name = Primary::Execute.tool_name().to_owned();
@@ -514,7 +516,7 @@ pub enum LimitScope {
     Session,
 }
 
-/// A value of the thread's own store.
+/// A write to the thread's own store. A null value removes the key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateSet {
     pub key: String,
@@ -559,7 +561,7 @@ pub struct Checkpoint {
     pub signature: String,
 }
 
-/// The last event of a thread.
+/// The end of a thread: its status, result and cost. The last event of its transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub status: Status,

@@ -35,7 +35,7 @@ pub enum ControlMessage {
     },
     /// Hands the thread off, as if the context were full.
     Handoff,
-    /// A message for a chat.
+    /// A message that is submitted to a chat.
     Submit {
         #[serde(flatten)]
         input: UserInput,

@@ -100,9 +100,9 @@ pub struct AcceptedInput {
     pub id: String,
     pub delivery: Delivery,
     pub source: InputSource,
-    /// The submitted text.
+    /// The text as it was submitted, before the intake.
     pub raw: String,
-    /// The text for the model.
+    /// The text that the model gets, after the intake.
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
@@ -119,14 +119,14 @@ pub struct AcceptedInput {
 /// A part of a message that comes from an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputExpansion {
-    /// `skill` or `prompt`.
+    /// Kind of the item: `skill` or `prompt`.
     pub kind: String,
     pub item: String,
     /// SHA-256 of the item's file.
     pub sha256: String,
-    /// First byte of the part in the text of the message.
+    /// Index of the first byte of the part in the text of the message.
     pub start: usize,
-    /// The byte after the part.
+    /// Index of the first byte after the part.
     pub end: usize,
 }
 
@@ -163,7 +163,7 @@ pub struct CommandRan {
     pub name: String,
     /// The text after the name of the command.
     pub args: String,
-    /// The executed item.
+    /// The id of the item that the command executed.
     pub item: String,
     pub action: CommandAction,
     /// The text of the answer, or the reason of the failure.
@@ -171,7 +171,7 @@ pub struct CommandRan {
     pub is_error: bool,
 }
 
-/// The use of a command's answer.
+/// The use of the text with which a command answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandAction {
@@ -188,7 +188,7 @@ pub enum CommandAction {
 }
 
 impl CommandAction {
-    /// Returns the delivery of an answer that the model gets.
+    /// Returns the delivery of the answer to the model; `None` if the model does not get the answer.
     pub fn delivery(self) -> Option<Delivery> {
         match self {
             Self::Prompt => Some(Delivery::Prompt),
@@ -199,7 +199,7 @@ impl CommandAction {
     }
 }
 
-/// A new title of a chat.
+/// A change of a chat's title by the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNamed {
     pub name: String,

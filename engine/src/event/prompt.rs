@@ -82,9 +82,9 @@ impl ChatMode {
 pub struct PromptEnded {
     pub prompt: u64,
     pub status: PromptStatus,
-    /// The code of the limit or the error.
+    /// The code of the limit or the error that ended the prompt; `None` if neither did.
     pub code: Option<String>,
-    /// The message of the limit or the error.
+    /// The message of the limit or the error that ended the prompt; `None` if neither did.
     pub message: Option<String>,
     /// The cost of the prompt alone.
     pub cost: Cost,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// [`super::EventBody`] without its fields.
+/// The kind of an event: the variants of [`super::EventBody`], without their fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -108,7 +108,7 @@ const STATE: &[EventReader] = &[EventReader::Machine, EventReader::View];
 const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conversation, EventReader::View];
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
-/// All events, in the order of their first occurrence in a thread.
+/// The rows of all event kinds, in the order in which the kinds first occur in a thread.
 pub static EVENT_TABLE: [EventRow; 35] = [
     build_row(
         EventKind::Opened,
@@ -340,7 +340,7 @@ pub static EVENT_TABLE: [EventRow; 35] = [
     ),
 ];
 
-/// Returns the row of a kind.
+/// Returns the row of the event table for a kind of event.
 pub fn event_row(kind: EventKind) -> &'static EventRow {
     // A test checks that the table has the order of the enum.
     EVENT_TABLE.get(kind as usize).unwrap_or(&EVENT_TABLE[0])

@@ -27,7 +27,7 @@ pub(super) fn stringify_text_fields(action: &mut Value) {
     }
 }
 
-/// Returns the text of a result.
+/// Returns the content of a result as text: a string as it is, any other value as JSON.
 pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }

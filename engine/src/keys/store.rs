@@ -109,7 +109,7 @@ impl KeyFolder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedKey {
     pub key_id: String,
-    /// Set for the user's own key.
+    /// True for the user's own key.
     pub own: bool,
     pub path: PathBuf,
 }

@@ -318,7 +318,8 @@ fn tool_finished(state: &ThreadState, finished: ToolFinished) -> Vec<EventBody> 
 /// Minimum bytes of a result for which a reference to an equal result is sent instead.
 const MIN_REFERENCE_BYTES: usize = 512;
 
-/// Returns a reference to an earlier result with the same content, if there is one.
+/// Returns the text that refers to an earlier result with the same content; `None` if there is no such result, or if
+/// the content is too short for a reference.
 fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Option<String> {
     if answer.content.len() < MIN_REFERENCE_BYTES {
         return None;

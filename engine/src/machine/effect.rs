@@ -72,7 +72,7 @@ pub struct ContinuationRow {
     pub plan_id: Option<String>,
 }
 
-/// The parameters of a request that depend on the attempt.
+/// The parameters of a model request that can differ between two attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelCall {
     /// Maximum number of output tokens.
@@ -116,8 +116,9 @@ pub struct HookRun {
     /// message (`resume` for the message of a resumed thread). `None` at a point without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
-    /// The current turn. `remaining_ms` is the remaining duration of the thread in milliseconds.
+    /// The current turn.
     pub turn: u64,
+    /// The remaining duration of the thread, in milliseconds.
     pub remaining_ms: u64,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
@@ -125,7 +126,7 @@ pub struct HookRun {
     pub nth: u64,
     /// Bounds of the directives that the hooks start.
     pub bounds: HookBounds,
-    /// The thread's result, at the hook points of its end.
+    /// The thread's result, at the hook points of its end; `None` at any other point.
     pub ended: Option<Arc<Ended>>,
 }
 
@@ -135,7 +136,8 @@ pub struct HookBounds {
     pub limits: PlanLimits,
     /// Children so far, including children of hooks.
     pub spawned: u64,
-    /// Worst-case nano-dollars of one more turn, reserved for the thread itself; 0 at the hook points of its end.
+    /// Worst-case cost of one more turn of the thread, in nano-dollars. The child cannot reserve this amount. 0 at the
+    /// hook points of the thread's end.
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
@@ -149,7 +151,7 @@ pub struct SpawnChild {
     pub child: ChildIntended,
     /// Number of children of the same group still to be created, including this one. They share the available spend.
     pub siblings: u64,
-    /// Worst-case nano-dollars of one more turn of the parent, which no child gets.
+    /// Worst-case cost of one more turn of the parent, in nano-dollars. The children cannot reserve this amount.
     pub turn_reserve: u64,
     /// Nano-dollars that the current prompt of a chat may still spend; `None` in a run.
     pub prompt_spend: Option<u64>,

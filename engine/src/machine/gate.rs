@@ -68,9 +68,9 @@ pub struct Dispatch {
     pub name: String,
     pub call: GatedCall,
     pub idempotent: bool,
-    /// Folders that a process of this call may write. `net` holds the hosts that the process may reach. Every thread of
-    /// the spawn chain grants these folders and hosts.
+    /// Folders that a process of this call may write: every thread of the spawn chain grants them.
     pub write: Vec<String>,
+    /// Hosts that a process of this call may reach: every thread of the spawn chain grants them.
     pub net: Vec<String>,
     /// Grant patterns of every thread of the spawn chain, the thread's own first. A write to an item is checked against
     /// these patterns.
@@ -471,12 +471,13 @@ impl ParsedCall {
     }
 }
 
-/// Returns true if `id` is this tool of the standard library, not shadowed by a file of the project or the user.
+/// Returns true if `id` is the tool `tool` of the standard library, and no file of the project or the user shadows this
+/// tool.
 pub(crate) fn is_system_tool(plan: &Plan, id: &ItemId, tool: &str) -> bool {
     id.as_str() == tool && resolved_space(plan, ItemKind::Tool, id).is_none_or(|space| space == Space::System)
 }
 
-/// A denied capability, and the message for the model.
+/// The denial of a call: the denied capability, and the message for the model.
 struct Denial {
     capability: String,
     text: String,

@@ -22,13 +22,13 @@ use crate::event::{
 /// its id.
 pub(super) const RESUME_SUBJECT: &str = "resume";
 
-/// Returns the first queued message that has not passed its intake.
+/// Returns the first queued message that has not passed its intake; `None` if there is no such message.
 fn unaccepted(state: &ThreadState) -> Option<&QueuedMessage> {
     state.queued_messages().find(|message| !message.accepted)
 }
 
 /// Returns the next command of the user, or the intake of the next queued message that hooks or an expansion must
-/// process. The driver performs the effect concurrently with the current step.
+/// process; `None` if neither waits. The driver performs the effect concurrently with the current step.
 pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     if let Some(command) = state.chat.as_ref().and_then(|chat| chat.commands.front()) {
         let call = Box::new(authorize_user_command(state, &command.id, &command.command));
@@ -51,8 +51,8 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the intake of the next queued message as a step of its own. While an approval request is open, messages
-/// wait, because the answer refers to the request.
+/// Returns the intake of the next queued message as a step of its own; `None` if no message needs an intake, or while
+/// an approval request is open, because the answer refers to the request.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }

@@ -81,7 +81,7 @@ pub struct ThreadState {
     pub nudges: u64,
     /// Number of reminders of missing outputs that were sent after the first turn.
     pub output_reminders: u64,
-    /// Number of turns at the last compaction.
+    /// Number of turns at the last compaction; `None` before the first one.
     pub compacted: Option<u64>,
     /// The stop reason of the last reply.
     pub stop_reason: Option<StopReason>,
@@ -116,12 +116,12 @@ pub enum RunPosition {
 /// The time during which a process owned the thread. The time between two owners does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OwnedTime {
-    /// The time of the first event.
+    /// The time of the first event, in milliseconds since 1970.
     pub started_at: i64,
     /// Owned milliseconds before `since`.
     pub before: i64,
     pub since: i64,
-    /// The time of the last event.
+    /// The time of the last event, in milliseconds since 1970.
     pub now: i64,
     /// The start of the current wait for an approval, if the thread waits for one. The wait does not count as owned
     /// time.
@@ -156,7 +156,7 @@ impl OwnedTime {
         }
     }
 
-    /// Excludes the time that awaited children waited for an approval.
+    /// Excludes `ms` milliseconds from the owned time, during which awaited children waited for an approval.
     pub fn exclude(&mut self, ms: u64) {
         let ms = i64::try_from(ms).unwrap_or(i64::MAX);
         self.approval_wait_ms = self.approval_wait_ms.saturating_add(ms);
@@ -164,7 +164,7 @@ impl OwnedTime {
     }
 }
 
-/// The conversation.
+/// The conversation of a thread: its system prompt, its messages, and data about the requests that contain them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     /// The system prompt; `None` until it is recorded.
@@ -209,8 +209,9 @@ pub struct MeasuredTokens {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReplyCalls {
     pub list: Vec<CallState>,
-    /// The current or last group: `start..end`.
+    /// Index of the first call of the current or last group.
     pub start: usize,
+    /// Index after the last call of the group.
     pub end: usize,
     /// The longest time, in milliseconds, that an awaited child of the group waited for an approval. The children wait
     /// at the same time, so their waits are not added.
@@ -252,7 +253,7 @@ pub struct CallResult {
     pub details: Value,
     pub bytes: u64,
     pub duration_ms: u64,
-    /// Hook points that have run for the result.
+    /// Hook points whose hooks have run for the result.
     pub seen: BTreeSet<HookPoint>,
 }
 
@@ -295,7 +296,7 @@ pub struct OpenApprovalRequest {
     pub what: String,
 }
 
-/// A reason to end the thread before its model ends it.
+/// A recorded reason to end the thread before its model ends it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EarlyEnd {
     pub status: Status,
@@ -474,7 +475,7 @@ impl ThreadState {
         matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
-    /// Returns the defect of the last reply, if the reply ends the turns and is incomplete.
+    /// Returns the reason why the last reply is incomplete; `None` if the reply is complete, or does not end the turns.
     pub fn reply_defect(&self) -> Option<ReplyDefect> {
         let stop = self.stop_reason.as_ref().filter(|_| self.ends_with_reply() && self.calls.list.is_empty())?;
         match stop {
@@ -485,7 +486,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns the request for the rest of the last reply, if the reply is incomplete and another turn may complete it.
+    /// Returns the user message that requests the rest of the last reply; `None` if the reply is complete, or if
+    /// another turn cannot complete it.
     fn continue_reply(&self) -> Option<&'static str> {
         let most = match (self.reply_defect()?, self.final_text()) {
             (ReplyDefect::Cut, Some(_)) if self.stop_reason == Some(StopReason::Length) => MAX_CONTINUED_REPLIES,
@@ -504,7 +506,7 @@ impl ThreadState {
     }
 
     /// Returns the next user message: a steering message, else the request for the rest of a reply, else a follow-up if
-    /// the model would stop.
+    /// the model would stop. `None` if no message waits.
     pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
         if let Some(message) = self.mailbox.steering.front() {
             return Some(WaitingMessage::of(MessageSource::Steer, message));
@@ -516,14 +518,15 @@ impl ThreadState {
         Some(WaitingMessage::of(MessageSource::FollowUp, message))
     }
 
-    /// Returns the text of the last reply, if it has any.
+    /// Returns the text of the last reply; `None` if there is no reply, or if its text is blank.
     pub fn final_text(&self) -> Option<String> {
         let last = self.conversation.messages.iter().rev().find(|message| message.kind() == "assistant");
         let Some(Message::Assistant { content }) = last.map(|last| &**last) else { return None };
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
     }
 
-    /// Returns the text of the last reply that contains text, joined with the replies that it continues.
+    /// Returns the text of the last reply that contains text, joined with the replies that it continues; `None` if no
+    /// reply contains text. Replies that an `agent_end` hook refused do not count.
     pub fn last_text(&self) -> Option<String> {
         let last = self.last_reply_text();
         if self.conversation.cut_text.is_empty() {

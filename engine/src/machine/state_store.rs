@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::StateSet;
 
-/// The id of the tool.
+/// The id of the tool whose calls this module answers.
 pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
 
 /// Maximum characters of a key.
@@ -17,7 +17,7 @@ const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum keys of one thread.
 const MAX_KEYS: usize = 1_000;
 
-/// An operation on the thread's store.
+/// An operation on the thread's store of values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StateOp {
     /// Reads one value, or all values if no key is given.

@@ -29,7 +29,7 @@ pub(super) use chat::{interrupted_continuation, interrupted_start, interruption_
 pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::{settlement, turn_worst_case};
 
-/// Evaluates a step.
+/// Evaluates the step at a node of the plan's graph.
 pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     match node {
         Node::Start => StepResult::Finished(Outcome::Ready),
@@ -51,7 +51,7 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     }
 }
 
-/// Returns the event of a compaction that the user interrupted before its model call.
+/// Returns the limit hit that records a compaction which the user interrupted before its model call.
 fn interrupted_compaction() -> LimitHit {
     LimitHit {
         at: Node::Compact,
@@ -62,8 +62,8 @@ fn interrupted_compaction() -> LimitHit {
     }
 }
 
-/// Returns the current outcome of a recorded step. A reply without calls does not end the turns if a message is
-/// waiting.
+/// Returns the outcome that a recorded step has now: while a user message waits, a reply without calls does not end the
+/// turns.
 pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
     let text = matches!(node, Node::Model | Node::Hooks(HookPoint::AfterStep)) && outcome == Outcome::Text;
     if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }

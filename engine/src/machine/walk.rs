@@ -13,7 +13,7 @@ use super::step;
 use crate::event::{Ended, EventBody};
 use crate::thread::{RunError, Status};
 
-/// The result of evaluating a step.
+/// The result of evaluating one step of the plan's graph.
 #[derive(Debug)]
 pub(super) enum StepResult {
     /// The driver has to perform an effect.
@@ -24,7 +24,7 @@ pub(super) enum StepResult {
     Finished(Outcome),
 }
 
-/// The decision at the step where a walk ends.
+/// The result of a walk: the decision at the step at which the walk ended.
 #[derive(Debug)]
 pub(super) struct WalkResult {
     pub decision: StepResult,
@@ -36,7 +36,7 @@ pub(super) struct WalkContext<'a> {
     pub plan: &'a Plan,
     pub state: &'a ThreadState,
     pub now: i64,
-    /// The last edge that was taken.
+    /// The last edge that was taken: its node, and the outcome that selected it.
     pub from: (Node, Outcome),
     /// Index of the first call of the current or next group.
     pub group_start: usize,

@@ -98,7 +98,7 @@ impl AccessToken {
     }
 }
 
-/// A server on a port.
+/// The MCP server on a loopback port.
 struct HttpServer {
     token: AccessToken,
     /// The origins of this server.
@@ -111,7 +111,7 @@ struct HttpServer {
     starting: tokio::sync::Mutex<()>,
 }
 
-/// The activity of a session.
+/// The activity of a session: the time of its last use, and the number of open responses.
 struct SessionUse {
     last: Instant,
     open_responses: usize,
@@ -183,7 +183,7 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
     }
 }
 
-/// Returns the response, which keeps the guard until its body is sent or dropped.
+/// Attaches a guard to a response. The guard is dropped once the body of the response is sent or dropped.
 fn hold_until_sent<G: Send + Sync + 'static>(response: Response<HttpBody>, guard: G) -> Response<HttpBody> {
     response.map(|body| {
         body.map_frame(move |frame| {

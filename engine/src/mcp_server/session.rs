@@ -47,7 +47,7 @@ pub(super) struct Session {
 
 struct SessionThread {
     calls: mpsc::Sender<QueuedCall>,
-    /// The reason why the thread has ended.
+    /// The reason why the thread has ended; not set while the thread runs.
     ended: Arc<OnceLock<String>>,
 }
 
@@ -67,7 +67,7 @@ pub(super) trait CallObserver: Send + Sync {
     fn progress(&mut self, line: String) -> impl Future<Output = ()> + Send;
 }
 
-/// The end of a call.
+/// The end of a client's call.
 pub(super) enum CallOutcome {
     Done(ServedResult),
     Cancelled,

@@ -24,7 +24,7 @@ pub(super) struct QueuedCall {
     pub result: oneshot::Sender<ServedResult>,
 }
 
-/// The result of a call.
+/// The result of a client's call.
 #[derive(Debug, Clone)]
 pub(super) struct ServedResult {
     pub content: String,
@@ -79,7 +79,7 @@ pub(super) struct CallSource {
 struct SourceState {
     calls: mpsc::Receiver<QueuedCall>,
     made: u64,
-    /// The running call, by its id in the thread.
+    /// The running call: its id in the thread, and the channel for its result.
     waiting: Option<(String, oneshot::Sender<ServedResult>)>,
 }
 
@@ -89,7 +89,7 @@ impl CallSource {
         Self { state: tokio::sync::Mutex::new(state), current: Mutex::default() }
     }
 
-    /// Refuses the calls that the thread has not answered.
+    /// Closes the queue of calls and drops the calls that have no result yet, so that their callers get a refusal.
     pub async fn close(&self) {
         let mut state = self.state.lock().await;
         state.waiting = None;

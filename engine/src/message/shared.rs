@@ -96,7 +96,8 @@ impl SharedMessage {
 
 #[cfg(test)]
 impl SharedMessage {
-    /// Returns the last encoding, even if it encodes the message with other call ids.
+    /// Returns the last encoding, even if it encodes the message with other call ids; `None` if the message was never
+    /// encoded.
     pub fn cached_encoding(&self) -> Option<Arc<[u8]>> {
         let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -24,7 +24,7 @@ pub const WIRE: &str = "anthropic";
 
 const VERSION: &str = "2023-06-01";
 
-/// A connection to a server that speaks this wire.
+/// A connection to a server that speaks the `anthropic` wire.
 #[derive(Debug)]
 pub struct Anthropic {
     endpoint: Endpoint,

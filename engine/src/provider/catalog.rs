@@ -20,7 +20,7 @@ pub struct ProviderDefinition {
     pub wire: Wire,
     #[serde(default)]
     pub base_url: String,
-    /// The environment variable that overrides `base_url`.
+    /// The environment variable that overrides `base_url`, if the file names one.
     #[serde(default)]
     pub base_url_env: Option<String>,
     /// The environment variable that holds the key; `None` if no key is needed.
@@ -34,7 +34,7 @@ pub struct ProviderDefinition {
     /// For `openai-responses`: `false` if the models do not reason and so refuse the option.
     #[serde(default = "default_true")]
     pub encrypted_reasoning: bool,
-    /// For `scripted`: the path relative to the project root.
+    /// For `scripted`: the path of the script, relative to the project root.
     #[serde(default)]
     pub script: Option<String>,
     #[serde(default)]

@@ -45,7 +45,7 @@ impl ProviderEnvironment {
         self.file.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
-    /// Returns a variable's value; an empty value counts as unset.
+    /// Returns a variable's value; `None` if it is unset or blank.
     pub fn get(&self, name: &str) -> Option<String> {
         let process = match &self.fixed {
             Some(fixed) => fixed.get(name).cloned(),

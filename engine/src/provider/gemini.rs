@@ -24,12 +24,12 @@ pub const WIRE: &str = "gemini";
 
 /// Prefix of the ids that we generate for calls without an id; never sent to the server.
 const GENERATED_ID_PREFIX: &str = "rye_";
-/// Field of a part's encrypted thought signature.
+/// Name of the field that holds a part's encrypted thought signature.
 const SIGNATURE_FIELD: &str = "thoughtSignature";
 /// The documented signature for calls that another model made. Models from Gemini 3 refuse a call without a signature.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// A connection to a server that speaks this wire.
+/// A connection to a server that speaks the `gemini` wire.
 #[derive(Debug)]
 pub struct Gemini {
     endpoint: Endpoint,
@@ -116,7 +116,7 @@ enum ContentKind {
 }
 
 impl ContentKind {
-    /// Returns the JSON in front of the parts.
+    /// Returns the JSON of the `content` up to the start of its list of parts.
     fn front(self) -> &'static str {
         match self {
             Self::User | Self::Results => r#"{"role":"user","parts":["#,
@@ -226,7 +226,7 @@ fn sign_foreign_call(parts: &mut [Value]) {
     }
 }
 
-/// Returns the signature of a block that contains nothing else.
+/// Returns the signature of a block that contains only a signature; `None` for any other block.
 fn lone_signature(value: &Value) -> Option<&Value> {
     let map = value.as_object().filter(|map| map.len() == 1)?;
     map.get(SIGNATURE_FIELD)

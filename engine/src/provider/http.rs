@@ -58,7 +58,7 @@ pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
     key: Option<ApiKey>,
-    /// The variable that holds the key.
+    /// The environment variable that holds the key; `None` if the provider needs no key.
     key_env: Option<String>,
     timeouts: Timeouts,
 }
@@ -68,7 +68,7 @@ pub struct Endpoint {
 pub struct ResponseStream {
     response: Response,
     idle: Duration,
-    /// The end of the wait for the rest of the stream, once the reply is complete.
+    /// The time until which the rest of the stream is read once the reply is complete; `None` before that.
     drained: Option<Instant>,
 }
 
@@ -182,7 +182,7 @@ impl Endpoint {
         error
     }
 
-    /// Returns the key that the requests contain. A provider may repeat the key in a reply.
+    /// Returns the key that the requests contain, if they need one. A provider may repeat the key in a reply.
     pub fn key(&self) -> Option<&ApiKey> {
         self.key.as_ref()
     }
@@ -374,7 +374,7 @@ fn key_header(style: &KeyHeader, key: &ApiKey) -> Option<(HeaderName, HeaderValu
 }
 
 /// Appends `path` to `base`. If `base` already ends in the first segment of `path`, the segment is not repeated, so
-/// that a base URL is valid with and without its `/v1`.
+/// that a base URL is valid with and without its `/v1`. `None` if `base` is no HTTP URL.
 fn join_url(base: &str, path: &str) -> Option<Url> {
     let mut url = Url::parse(base.trim()).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {

@@ -26,7 +26,7 @@ pub const WIRE: &str = "openai-chat";
 /// Maximum size of the id of a call, in bytes.
 const MAX_CALL_ID_BYTES: usize = 40;
 
-/// A connection to a server that speaks this wire.
+/// A connection to a server that speaks the `openai-chat` wire.
 #[derive(Debug)]
 pub struct OpenaiChat {
     endpoint: Endpoint,

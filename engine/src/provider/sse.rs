@@ -24,7 +24,7 @@ pub enum SseError {
     Truncated,
 }
 
-/// The state between two chunks.
+/// The parser of server-sent events: its state between two chunks.
 #[derive(Debug)]
 pub struct SseParser {
     limit: usize,

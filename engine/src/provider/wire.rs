@@ -23,7 +23,7 @@ pub trait ReplyDecoder: Send {
     /// Returns true after the final event, or an error.
     fn is_done(&self) -> bool;
 
-    /// Returns the usage that the provider has reported so far.
+    /// Returns the usage that the provider has reported so far; `None` if it has reported none.
     fn usage(&self) -> Option<Usage>;
 
     /// Returns true if [`Self::usage`] counts the whole reply. Usage reported during the stream is not final.
@@ -129,7 +129,7 @@ pub(super) fn length(bytes: usize) -> u64 {
 }
 
 impl CutStream {
-    /// Estimates tokens at four bytes each.
+    /// Estimates the usage of the cut stream: one token for every four bytes.
     pub fn estimate(self) -> Usage {
         Usage { input: self.sent.div_ceil(4), output: self.received.div_ceil(4), ..Usage::default() }
     }

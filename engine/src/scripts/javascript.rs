@@ -1,4 +1,5 @@
-//! JavaScript and TypeScript: exported constants and names of a module.
+//! Reads a JavaScript or TypeScript tool: the exported constants and names of the module, and the signature of the
+//! function that a call runs.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
@@ -175,7 +176,8 @@ impl<'a> FunctionParts<'a> {
         }
     }
 
-    /// Returns the function that is the value of a constant with this name.
+    /// Returns the function that is the value of the constant `name`; `None` if these variables contain no such
+    /// constant, or its value is not a function.
     fn of_constant(variables: &'a VariableDeclaration<'a>, name: &str) -> Option<Self> {
         let is_constant = variables.kind == VariableDeclarationKind::Const;
         let named = |id: &BindingPattern<'_>| matches!(id, BindingPattern::BindingIdentifier(id) if id.name == name);
@@ -221,8 +223,8 @@ impl<'a> FunctionParts<'a> {
 }
 
 impl JavaScriptReader<'_> {
-    /// Returns the signature of the function that a call runs, if this file holds it: `execute`, else the default
-    /// export.
+    /// Returns the signature of the function that a call runs: `execute`, else the default export. `None` if this file
+    /// does not declare that function.
     fn entry(&self, statements: &[Statement<'_>]) -> Option<EntrySignature> {
         let has_execute = self.script.names.iter().any(|name| name == "execute");
         let (function, parts) = if has_execute {
@@ -337,7 +339,7 @@ impl JavaScriptReader<'_> {
         }
     }
 
-    /// Adds a name of an export list. The list does not contain the value of the name.
+    /// Adds a name of an export list (`export { name }`), without a value, because the list contains only names.
     fn add_exported_name(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),

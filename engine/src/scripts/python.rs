@@ -1,4 +1,5 @@
-//! Python: names assigned at the top level of a module, and callable names.
+//! Reads a Python tool: the constants and names of the module's top level, and the signature of the function that a
+//! call runs.
 
 use std::collections::BTreeSet;
 
@@ -170,7 +171,7 @@ struct KeyReads<'a> {
     /// Keys that the function also tests, writes or deletes. A read of such a key does not prove that the caller must
     /// set the key.
     handled: BTreeSet<&'a str>,
-    /// True if another value can have the name of the object.
+    /// True if the function assigns the name of the object again, so that the name can mean another value.
     is_reassigned: bool,
     /// Number of open `try` statements, inside of which a missing key may be expected.
     open_tries: usize,

@@ -20,7 +20,8 @@ pub enum EscapeKind {
 }
 
 impl EscapeKind {
-    /// All kinds. If a value itself contains characters of one kind, the value is found by decoding another kind alone.
+    /// All kinds. Each is tried alone: a value that itself contains escapes of one kind is found only if that kind is
+    /// not decoded.
     pub const ALL: [Self; 4] = [Self::Any, Self::Backslash, Self::Percent, Self::Entity];
 
     fn begins_with(self, byte: u8) -> bool {
@@ -37,12 +38,12 @@ impl EscapeKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub bytes: Vec<u8>,
-    /// For each byte, the range of the original text.
+    /// For each byte, the start and end of the range of the original text that it was decoded from.
     places: Vec<(usize, usize)>,
 }
 
 impl Stream {
-    /// Creates the form that is the text itself.
+    /// Creates the form in which nothing is decoded or removed.
     pub fn of(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
@@ -174,12 +175,14 @@ fn unicode_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((utf8(first)?, 6))
 }
 
-/// Decodes `\U000000e9` at the start of some bytes; see `unicode_escape` for the result.
+/// Decodes `\U000000e9` at the start of some bytes. Returns the decoded bytes and the number of encoded bytes; `None`
+/// if the escape is invalid.
 fn wide_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((utf8(hex_number(rest.get(2..10)?)?)?, 10))
 }
 
-/// Decodes a character reference of HTML at the start of some bytes; see `unicode_escape` for the result.
+/// Decodes a character reference of HTML at the start of some bytes. Returns the decoded bytes and the number of
+/// encoded bytes; `None` if the reference is invalid or unknown.
 fn entity(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
     let end = rest.iter().take(12).position(|byte| *byte == b';')?;
     let name = rest.get(1..end)?;

@@ -38,7 +38,7 @@ use crate::tool::ToolOutcome;
 
 mod money;
 
-/// A requested child.
+/// A child that a call or a hook requests.
 pub(super) struct ChildRequest {
     pub spawn: u64,
     pub start: ChildStart,
@@ -78,11 +78,11 @@ pub(super) struct ChildRefusal {
     pub hit: Option<Box<LimitHit>>,
 }
 
-/// The plan of a child.
+/// The plan with which a child starts.
 pub(super) struct ChildPlan {
     pub plan: Arc<Plan>,
     pub plan_id: String,
-    /// Nano-dollars, if the call requests an amount.
+    /// The amount that the call requests for the child, in nano-dollars; `None` if it requests no amount.
     pub requested_spend: Option<u64>,
     /// The tool call that the child runs instead of a directive.
     pub call: Option<Box<ToolCall>>,

@@ -33,7 +33,7 @@ const DEFAULT_CONTINUATION: &str = "Continue where you left off.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResumePoint {
     End,
-    /// The end of this turn.
+    /// The end of the turn with this number.
     Turn(u64),
     /// The end of the thread, with only the recent messages and the text of the continuation directive.
     Handoff,
@@ -47,7 +47,7 @@ pub(crate) enum PriorOwner {
     Unknown,
 }
 
-/// The state of a thread at a resume point.
+/// The state of a thread at the position from which another thread continues it.
 pub(super) struct PriorThread {
     pub at: u64,
     pub hash: String,

@@ -161,7 +161,7 @@ fn last_of_handoffs(registry: &Registry, mut row: ThreadRow) -> Result<ThreadRow
     Ok(row)
 }
 
-/// Returns the last thread of a continuation chain, if it has not ended.
+/// Returns the last thread of a continuation chain; `None` if that thread has ended or is unknown.
 pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
     let (mut seen, mut next) = (Vec::new(), first);
     while !seen.contains(&next) {

@@ -187,7 +187,8 @@ impl EngineContext {
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }
 
-    /// Returns the messages that a thread inherits from the thread that it continues.
+    /// Returns the messages that a thread inherits from the thread that it continues. `most` is the number of continued
+    /// threads that may still be read; the chain is an error if it is longer.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
         let head = ThreadHead::of(events);
         let Some(continues) = head.continues else { return Ok(Vec::new()) };

@@ -24,7 +24,7 @@ const EVERY_ITEM: &str = "rye.*";
 /// The files that a rewind to the state before a prompt can restore or has restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRewind {
-    /// Sorted by path.
+    /// The files, sorted by path.
     pub files: Vec<RewoundFile>,
     /// Calls and commands since the prompt that may have changed files too; a rewind does not undo them.
     pub not_undone: Vec<String>,
@@ -190,8 +190,8 @@ fn runs_programs(capability: &str) -> bool {
     })
 }
 
-/// Returns the events since the start of a prompt, children of the prompts included, in the order of their times.
-/// `None` if the conversation does not contain the prompt.
+/// Returns the events of a conversation from the start of a prompt on, with the events of the children that this prompt
+/// and later prompts started, in the order of their times. `None` if the conversation does not contain the prompt.
 fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<Vec<Event>>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());

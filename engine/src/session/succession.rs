@@ -22,7 +22,7 @@ struct BranchPoint {
     thread: ThreadId,
     at: u64,
     hash: String,
-    /// The plan of the thread.
+    /// The id of the thread's plan.
     plan_id: String,
     messages: Vec<SharedMessage>,
 }

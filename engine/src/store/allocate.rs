@@ -19,9 +19,10 @@ const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
-    /// The folders of directives' categories whose names this process has synced.
+    /// The parent folders of threads' folders whose names this process has synced.
     synced: Mutex<BTreeSet<PathBuf>>,
-    /// The last number allocated for a directive and second, at which the next allocation starts.
+    /// The directive, the second and the number of the last allocated id. The next number for the same directive and
+    /// second is the one after it.
     last: Mutex<Option<(ItemId, u64, u64)>>,
 }
 

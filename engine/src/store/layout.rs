@@ -28,12 +28,12 @@ pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
 }
 
-/// Returns the path of the transcript.
+/// Returns the path of a thread's transcript.
 pub fn transcript(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("transcript.jsonl")
 }
 
-/// Returns the path of the file with the deltas of the current attempt.
+/// Returns the path of the file with the deltas of a thread's current attempt, `live.jsonl`.
 pub fn live(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("live.jsonl")
 }
@@ -43,12 +43,12 @@ pub fn inbox(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("inbox")
 }
 
-/// Returns the path of the snapshot.
+/// Returns the path of a thread's snapshot, `thread.json`.
 pub fn snapshot(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("thread.json")
 }
 
-/// Returns the path of the tool definitions and the capability tree.
+/// Returns the path of a thread's `capabilities.md`, which lists its capabilities and tools.
 pub fn capabilities(thread: &ThreadId) -> PathBuf {
     thread_folder(thread).join("capabilities.md")
 }
@@ -64,7 +64,8 @@ pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     create_folders_with(disk, || Ok(()))
 }
 
-/// Variant of [`create_folders`] that calls `add` before it syncs the names in [`STATE`], if these names need a sync.
+/// Variant of [`create_folders`] that calls `add` between the creation of the folders and the sync of the names in
+/// [`STATE`]. Does not call `add` if all folders exist.
 pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));

@@ -63,7 +63,7 @@ impl From<OwnerId> for String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerInfo {
     pub pid: u32,
-    /// Time of acquisition, in milliseconds since 1970.
+    /// Time at which the owner acquired its lock, in milliseconds since 1970.
     pub started_at: i64,
 }
 
@@ -117,7 +117,7 @@ pub fn is_alive(disk: &dyn Disk, owner: &OwnerId) -> Result<bool, StoreError> {
     disk.is_locked(&path).map_err(StoreError::io("probe the lock", &path))
 }
 
-/// Returns the description of the owner if its file exists and is valid.
+/// Returns the description of the owner; `None` if its file does not exist or is invalid.
 pub fn read_owner_info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerInfo>, StoreError> {
     let path = owner.path();
     match disk.read(&path) {

@@ -344,7 +344,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Returns `None` for a missing registry, or `RegistryLost` if threads exist.
+/// Handles a missing registry: returns `None` if there are no threads; otherwise fails with `RegistryLost`.
 fn check_no_threads(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
     match layout::find_threads(disk)?.len() {
         0 => Ok(None),

@@ -35,7 +35,7 @@ impl SourceCopies {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceCopy {
     pub space: Space,
-    /// Relative to the space's root.
+    /// Path relative to the space's root.
     pub path: String,
     pub bytes: Vec<u8>,
 }

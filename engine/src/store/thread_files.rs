@@ -133,7 +133,7 @@ pub fn canonical_json(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8
     serde_json_canonicalizer::to_vec(fields).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns the first integer in a value that canonical JSON would round.
+/// Returns the first integer in a value that canonical JSON would round; `None` if there is none.
 fn find_inexact_integer(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {

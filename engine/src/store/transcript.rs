@@ -47,9 +47,9 @@ pub use scan::{TornTail, TranscriptContents, read, read_after, read_head};
 /// An event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptRecord {
-    /// From 0.
+    /// Number of the event in the transcript, from 0.
     pub seq: u64,
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub ts: i64,
     /// Number of events known to be on disk when this line was written.
     pub barrier: u64,
@@ -258,7 +258,8 @@ impl Transcript {
         self.count
     }
 
-    /// Returns the last event's `h`; without events, the hash to which the first event chains.
+    /// Returns the chain hash of the last event (field `h` of its line); if there is no event, the hash to which the
+    /// first event chains.
     pub fn head(&self) -> ChainHash {
         self.head
     }

@@ -14,7 +14,7 @@ pub struct SearchMatch {
     pub thread_id: String,
     /// Sequence number of the event.
     pub seq: u64,
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub ts: i64,
     /// Name of the event: `cognition_out`.
     pub event: &'static str,
@@ -22,7 +22,7 @@ pub struct SearchMatch {
     pub text: String,
 }
 
-/// Characters shown of a matching line.
+/// Maximum number of characters of a matching line that are shown.
 const MAX_MATCH_CHARS: usize = 240;
 
 impl Threads {

@@ -56,14 +56,14 @@ pub enum ThreadVerdict {
 /// A failed check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerificationFault {
-    /// Relative to the project.
+    /// Path of the faulty file, relative to the project.
     pub file: String,
     /// Line number from 1, if the fault is about a line.
     pub line: Option<u64>,
     pub reason: String,
 }
 
-/// The state of a verification.
+/// The verification of one thread in progress: its inputs, and the results so far.
 struct Verifier<'t> {
     disk: &'t dyn Disk,
     objects: Objects,
@@ -318,7 +318,7 @@ impl Verifier<'_> {
     }
 }
 
-/// Returns a text field of an artifact.
+/// Returns a field of an artifact; `None` if it is missing or not a text.
 fn text_field<'v>(fields: &'v serde_json::Map<String, Value>, name: &str) -> Option<&'v str> {
     fields.get(name).and_then(Value::as_str)
 }

@@ -21,7 +21,7 @@ pub struct CommandTool {
     pub argv: Vec<String>,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared environment variables.
+    /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
 }
 

@@ -45,7 +45,7 @@ pub struct ProjectFiles {
     root: Dir,
     /// Device and inode of the protected folders, because a file system may treat other names as equal to their names.
     known: Vec<(Inode, &'static str)>,
-    /// Keys and trust records.
+    /// The user's keys and trust records, which file tools must not reach.
     protected: Arc<ProtectedFiles>,
     may_write_item: Vec<Vec<String>>,
     write_bounds: Vec<Vec<String>>,
@@ -58,7 +58,7 @@ pub struct ResolvedPath {
     pub found: ResolvedKind,
 }
 
-/// The file type at a path.
+/// The kind of file that a resolved path leads to.
 pub enum ResolvedKind {
     Folder(Dir),
     File {

@@ -23,7 +23,7 @@ pub struct HttpTool {
     pub http: HttpSpec,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared environment variables.
+    /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ pub struct PersistentTool {
     /// Maximum time for the process to answer a line.
     pub timeout: Duration,
     pub idempotent: Idempotence,
-    /// Names of declared environment variables.
+    /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
     /// True if the process may submit messages to the chat.
     pub pushes: bool,
@@ -73,7 +73,7 @@ struct ProcessKey {
     net: Vec<String>,
 }
 
-/// The running process of a key, and the failures of the key's processes.
+/// The running process for a [`ProcessKey`], and the failures of all processes for this key.
 #[derive(Default)]
 struct ProcessSlot {
     running: Option<LineProcess>,

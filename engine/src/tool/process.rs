@@ -42,7 +42,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum bytes of output that are kept from the start; as many bytes are kept from the end.
 pub const MAX_KEPT_BYTES: usize = 512 * 1024;
 
-/// A program to run.
+/// A program to run for a tool, to its end.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// A name to look up in `PATH`, or an absolute path.
@@ -77,9 +77,9 @@ pub enum StderrMode {
 pub enum ProgramExit {
     Code(i32),
     Signal(i32),
-    /// Ended by the timeout.
+    /// The program was ended because it exceeded its timeout.
     TimedOut,
-    /// Ended because the thread was cancelled.
+    /// The program was ended because its thread was cancelled.
     Cancelled,
 }
 
@@ -206,7 +206,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
 
-/// Adds the temporary folder of a run to its sandbox.
+/// Adds the temporary folder of a run to its sandbox; `None` without a sandbox.
 fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sandbox> {
     sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
@@ -261,7 +261,7 @@ fn program_exit(status: Option<ExitStatus>) -> ProgramExit {
     code.map(ProgramExit::Code).or(signal.map(ProgramExit::Signal)).unwrap_or(ProgramExit::TimedOut)
 }
 
-/// The environment that every program gets. It never contains a key.
+/// Returns the environment that every program gets. It never contains a key.
 pub(super) fn base_environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))

@@ -40,7 +40,7 @@ pub struct ToolRegistry {
 pub struct ToolFile {
     /// The path; `None` for embedded files of the standard library.
     pub path: Option<PathBuf>,
-    /// Path relative to its space.
+    /// Path of the tool's file, relative to the root of its space.
     pub item_path: Arc<str>,
     pub text: Arc<str>,
     /// Root of the project in which the tool is called.

@@ -13,7 +13,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Maximum number of steps of a pattern with lookarounds. A value that needs more does not match.
 const MAX_BACKTRACKS: usize = 100_000;
 
-/// A schema. References to other documents are not followed.
+/// The JSON Schema of a tool's parameters. References to other documents are not followed.
 pub struct ToolSchema {
     source: Value,
     compiled: OnceLock<Result<Validator, String>>,

@@ -35,7 +35,7 @@ pub struct ScriptTool {
     pub entry: ScriptEntry,
     pub file: ToolFile,
     pub timeout: Duration,
-    /// Names of declared environment variables.
+    /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
 }
 

@@ -32,7 +32,7 @@ pub struct WebClient {
     pub max_bytes: usize,
 }
 
-/// A request, ready to be sent.
+/// An HTTP request of a tool, ready to be sent.
 #[derive(Debug, Clone)]
 pub struct WebRequest {
     pub method: Method,
@@ -41,7 +41,7 @@ pub struct WebRequest {
     pub body: Option<Vec<u8>>,
 }
 
-/// A response.
+/// The response to an HTTP request of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebResponse {
     pub status: u16,

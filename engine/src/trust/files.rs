@@ -27,7 +27,7 @@ const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"]
 /// and the engine's state.
 const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
 
-/// The named files of one requirement.
+/// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {
     project: &'p Path,
     /// SHA-256 by path relative to the project, lowercase hex.

@@ -29,7 +29,7 @@ pub struct TrustRecord {
     pub capabilities: Vec<String>,
 }
 
-/// A trusted file.
+/// A trusted file of a project, in the trust record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustEntry {

@@ -25,14 +25,14 @@ pub struct ProtectedFiles {
 /// Time within which two changes of a folder may have the same time stamp: more than the longest tick of a kernel.
 const STAMP_RESOLUTION: Duration = Duration::from_millis(20);
 
-/// The part of a path's state that determines the protected files.
+/// The part of a path's state that is watched for changes, because the protected files depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     Identity,
     Entries,
 }
 
-/// The state of a path at one time.
+/// The watched state of a path when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PathVersion {
     identity: Identity,

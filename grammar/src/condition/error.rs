@@ -176,7 +176,7 @@ fn operand_expected(before: &str) -> bool {
     !after_dot && matches!(word, "and" | "or" | "not" | "in" | "contains" | "matches" | "exists" | "length")
 }
 
-/// Returns the last bracket that is still open.
+/// Returns the last bracket that is never closed, with its offset; `None` if all are closed.
 fn last_open(text: &str) -> Option<(usize, char)> {
     let mut open = Vec::new();
     for (at, bracket) in brackets(text) {

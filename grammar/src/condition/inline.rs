@@ -87,7 +87,7 @@ pub fn parse_inline(source: SourceId, text: &str, base: usize) -> Result<Expr, S
     ExprBuilder { place, table }.expression(expression.into_inner()).map(|built| built.expr)
 }
 
-/// Returns the offset of the first bracket nested deeper than [`MAX_DEPTH`].
+/// Returns the offset of the first bracket nested deeper than [`MAX_DEPTH`]; `None` if there is none.
 fn find_too_deep(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     for (at, bracket) in brackets(text) {
@@ -279,7 +279,8 @@ impl ExprBuilder<'_> {
     }
 }
 
-/// Flattens a chain: `a || b || c` is one list of three.
+/// Joins two operands of `&&` or `||` (`shape` states which), so that a chain becomes one list: `a || b || c` is a list
+/// of three.
 fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };

@@ -153,7 +153,8 @@ pub fn read_inputs(source: SourceId, text: &str, base: usize) -> Parsed<InputsTe
     Parsed { tree: InputsText { parts }, errors }
 }
 
-/// Parses a plain `{input:name}` by scanning bytes, which is faster than the pest parser.
+/// Parses an `{input:name}` without a default by scanning bytes, which is faster than the pest parser. `None` for any
+/// other text, which the pest parser then reads.
 fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) -> Option<InputPlaceholder> {
     let inside = text.get(open + "{input:".len()..)?;
     let len = inside.bytes().position(|b| !(b.is_ascii_alphanumeric() || b == b'_'))?;
@@ -190,7 +191,7 @@ struct DollarOpening {
     escaped: bool,
 }
 
-/// Finds the next `${` or `$${` at or after `from`.
+/// Finds the next `${` or `$${` at or after the offset `from`; `None` if there is none.
 fn next_dollar(text: &str, from: usize) -> Option<DollarOpening> {
     let open = from + text.get(from..)?.find("${")?;
     let escaped = open > from && slice(text, from, open).ends_with('$');
@@ -256,7 +257,8 @@ fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> 
     (placeholder.raw.len() == end - open).then_some(placeholder)
 }
 
-/// Returns the offset of the end of a placeholder that opens at `open`.
+/// Returns the offset after the `}` of the placeholder whose `${` is at `open`; `None` if the line ends first, or if
+/// the placeholder is too long.
 fn placeholder_end(bytes: &[u8], open: usize) -> Option<usize> {
     let mut in_string = false;
     let mut escaped = false;

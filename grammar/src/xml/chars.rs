@@ -35,7 +35,8 @@ pub(super) fn name_len(text: &str) -> usize {
     text.find(|c| !is_name_char(c)).unwrap_or(text.len())
 }
 
-/// Returns the character of a reference, given the text between `&` and `;`.
+/// Returns the character that a reference stands for, given the text between `&` and `;`; `None` for an unknown entity
+/// or an invalid code.
 pub(super) fn resolve_reference(reference: &str) -> Option<char> {
     match reference {
         "lt" => return Some('<'),

@@ -219,7 +219,8 @@ impl SpanConverter<'_> {
         Node::new(kind, self.span(start, end))
     }
 
-    /// Returns the range between the quotes of a string, if it equals the value byte for byte.
+    /// Returns the range without the quotes, if the range is a quoted string whose inside equals `value` byte for byte;
+    /// otherwise returns the range unchanged.
     fn between_quotes(&self, start: usize, end: usize, value: &str) -> (usize, usize) {
         let written = self.text.get(start..end).unwrap_or_default();
         let inside = written.get(1..written.len().saturating_sub(1));
@@ -248,7 +249,8 @@ impl SpanConverter<'_> {
         }
     }
 
-    /// Returns the end of a container: its last value, or its closing bracket.
+    /// Returns the offset after a list or a mapping: after its closing bracket in the flow form, else after its last
+    /// value.
     fn container_end(&self, start: usize, end: usize, last: Option<Span>, close: u8) -> usize {
         let bytes = self.text.as_bytes();
         let last = last.map_or(end, |s| s.range().end.saturating_sub(self.base)).max(end);

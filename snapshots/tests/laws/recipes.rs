@@ -53,7 +53,8 @@ fn command_exists(command: &str) -> bool {
         && target.is_none_or(|target| target.is_file())
 }
 
-/// Returns the names of a page that do not exist.
+/// Returns the code spans of a page that look like a name of the repository, but name nothing that exists: a command, a
+/// constant, a path or a type. `rust` holds the sources in which constants and types are searched.
 fn missing_names(text: &str, rust: &[String]) -> Vec<String> {
     let exists = |span: &&str| {
         if span.contains(' ') {

@@ -38,7 +38,7 @@ use crate::command::run::{compile_directive, sandbox};
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// The sessions and projects of a connection.
+/// The agent behind one connection to a client: its settings, and the sessions and projects that the client has opened.
 pub struct RyeAgent {
     /// The arguments and the output of the command, used by one compilation at a time.
     settings: Mutex<(AcpArgs, Printer)>,
@@ -169,7 +169,8 @@ impl RyeAgent {
         }
     }
 
-    /// Returns the engine of the project of a folder.
+    /// Returns the project that contains a folder, and its engine. Opens the engine if no earlier request has opened
+    /// it.
     async fn engine(&self, folder: &Path) -> Result<(Spaces, Engine), Error> {
         let spaces = find_project(folder).map_err(|failure| request_error(&failure))?;
         let mut engines = self.engines.lock().await;
@@ -215,7 +216,7 @@ impl RyeAgent {
         Ok(response.modes(session.modes()).config_options(session.options()))
     }
 
-    /// Compiles the directive of new sessions. `given` holds inputs beside those of the command line.
+    /// Compiles the directive of new sessions. `given` holds inputs in addition to those of the command line.
     fn compile(&self, spaces: &Spaces, given: Map<String, Value>) -> Result<SessionRequest, Error> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let (args, report) = &*settings;

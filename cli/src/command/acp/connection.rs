@@ -1,5 +1,5 @@
-//! The connection to the client: selects the method of the agent that answers a message. A request that takes time runs
-//! beside the connection, so that a notification can overtake it.
+//! The connection to the client. Each message is passed to the method of the agent that answers it. Long requests run
+//! concurrently, so that a later notification can be handled first.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};

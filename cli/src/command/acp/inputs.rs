@@ -18,7 +18,7 @@ use crate::CommandError;
 use crate::run_request::{RunRequestArgs, parse_directive_id};
 use crate::workspace::Spaces;
 
-/// An input without a value.
+/// The name and the declaration of a required input that has no value.
 type MissingInput = (String, InterfaceField);
 
 /// Returns the required inputs of a directive that have no value on the command line. Returns no inputs for a directive

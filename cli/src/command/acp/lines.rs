@@ -11,7 +11,7 @@ use crate::command::chat::lines::{Line, LineFault, MAX_LINE_BYTES, read_line};
 /// Number of lines that are read ahead.
 const READ_AHEAD: usize = 16;
 
-/// A line to write, with the channel for the result.
+/// A line to write to stdout, with the channel that receives the result of the write.
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
 /// Returns a transport over stdin and stdout. Its two threads live until the process ends, because neither a read nor a

@@ -68,7 +68,7 @@ impl UpdateMapper {
         Self { has_compactions: client.compaction.is_some(), ..self }
     }
 
-    /// Converts a piece of a reply.
+    /// Converts a piece of a reply to an update; `None` for a piece of a tool call.
     pub fn delta(&mut self, delta: &Delta) -> Option<SessionUpdate> {
         match delta {
             Delta::Text(text) => {

@@ -116,7 +116,7 @@ impl OpenSession {
         }
     }
 
-    /// Performs a request of the chat.
+    /// Performs a request of the chat, and returns the data of its response.
     ///
     /// # Errors
     /// Returns the reason why the session refuses the request.
@@ -162,7 +162,7 @@ impl OpenSession {
         self.answer(verb).await.map(drop).map_err(|reason| invalid(&reason))
     }
 
-    /// Asks the user to accept a change.
+    /// Asks the user to accept a change, and returns true if the user accepts it.
     async fn ask(&self, what: &str, changes: &str) -> bool {
         let options = vec![
             PermissionOption::new(ACCEPT, "Accept", PermissionOptionKind::AllowOnce),

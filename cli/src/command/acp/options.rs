@@ -45,7 +45,7 @@ pub fn mode_of(live: &LiveState) -> ChatMode {
     live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default()
 }
 
-/// Returns the modes of a session.
+/// Returns the modes that a session can have, and its current mode.
 pub fn mode_state(current: ChatMode) -> SessionModeState {
     let modes = ChatMode::ALL.map(|mode| {
         let (name, about) = describe_mode(mode);
@@ -54,7 +54,7 @@ pub fn mode_state(current: ChatMode) -> SessionModeState {
     SessionModeState::new(current.as_str(), modes.to_vec())
 }
 
-/// The values of the options of a session.
+/// The current values of a session's configuration options, as the client sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionValues {
     pub mode: ChatMode,

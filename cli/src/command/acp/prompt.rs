@@ -50,7 +50,8 @@ fn path_of(uri: &str) -> &str {
     uri.strip_prefix("file://").unwrap_or(uri)
 }
 
-/// Returns a text resource for the model, with the hash of the text that the client has sent.
+/// Returns an element `<file>` that shows a text resource to the model, with its path and the hash of the text that the
+/// client has sent.
 fn file_element(uri: &str, text: &str) -> String {
     let path = path_of(uri).replace(['"', '<', '>'], "");
     let sha256 = hex(&Sha256::digest(text.as_bytes()));

@@ -37,7 +37,7 @@ pub enum SessionCommand {
     Close,
 }
 
-/// A prompt of the client without a response yet.
+/// A prompt that the client has sent and that has no response yet.
 struct PendingPrompt {
     input: Option<String>,
     responder: Box<Responder<PromptResponse>>,
@@ -53,7 +53,8 @@ struct WaitingQuestions {
 }
 
 impl WaitingQuestions {
-    /// Records a question. Returns the question if the event of the same request has already arrived.
+    /// Records the question of an approval request. Returns the question if the `approval_asked` event of the same
+    /// request has already arrived; otherwise, the question waits for the event.
     fn question(&mut self, question: Question) -> Option<Question> {
         let is_same = |(thread, what): &(ThreadId, String)| *thread == question.thread && *what == question.what;
         if let Some(at) = self.events.iter().position(is_same) {
@@ -64,7 +65,8 @@ impl WaitingQuestions {
         None
     }
 
-    /// Records the event of a request. Returns the question of the same request if the question has already arrived.
+    /// Records the `approval_asked` event of an approval request. Returns the question of the same request if the
+    /// question has already arrived; otherwise, the event waits for the question.
     fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
         let is_same = |question: &Question| question.thread == *thread && question.what == what;
         if let Some(at) = self.questions.iter().position(is_same) {

@@ -1,4 +1,4 @@
-//! Stored sessions of a project: the list, the conversation of one, and deletion.
+//! Stored sessions of a project: lists them, reads the conversation of a session, and deletes a session.
 
 use std::collections::BTreeSet;
 

@@ -10,7 +10,7 @@ use crate::command::run::ask::ReadLine;
 /// An open approval request.
 #[derive(Debug)]
 pub struct OpenRequest {
-    /// The line that lists the keys.
+    /// The line that lists the keys that answer the request.
     pub keys: String,
     has_scopes: bool,
     has_shape: bool,

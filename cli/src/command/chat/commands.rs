@@ -27,7 +27,7 @@ const MAX_TEXT_CHARS: usize = 60;
 /// Maximum characters of a title in the list of sessions.
 const MAX_SESSION_TITLE_CHARS: usize = 30;
 
-/// The meaning of a typed text.
+/// A typed text, by its meaning for the session.
 #[derive(Debug)]
 pub enum TypedText {
     /// Prints help, perhaps of a topic.
@@ -104,7 +104,8 @@ fn split_children(rest: &str) -> (&str, Option<LeftChildren>) {
     }
 }
 
-/// Returns the name of a command, if the first word is `/name` without another slash.
+/// Returns the name of a command if the text starts with `/name` and the name contains only lower-case letters, digits,
+/// `:`, `_` and `-`; `None` for any other text.
 pub(super) fn command_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix('/')?.split_whitespace().next()?;
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b':' | b'_' | b'-'));
@@ -179,7 +180,7 @@ fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
 pub struct ListedCommand {
     /// The name without its slash.
     pub name: String,
-    /// `command`, `prompt` or `skill`.
+    /// Kind of the command: `command`, `prompt` or `skill`.
     pub kind: &'static str,
     pub description: String,
     /// A hint for the text after the name; empty if there is none.

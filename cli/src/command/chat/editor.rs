@@ -16,7 +16,7 @@ const MAX_PASTED_BYTES: usize = 2 << 10;
 /// Width of the prompt sign before the text, in columns.
 const SIGN_COLUMNS: usize = 2;
 
-/// The text being written.
+/// The editor of a chat: the text that the user is writing, and the cursor in it.
 pub struct Editor {
     area: TextArea<'static>,
     /// Labels in the text, each with the pasted text that it replaces.

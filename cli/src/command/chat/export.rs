@@ -29,7 +29,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns the format with this name or file extension.
+    /// Returns the format with this name or file extension; `None` for any other text.
     fn parse(name: &str) -> Option<Self> {
         match name {
             "md" => Some(Self::Markdown),
@@ -59,7 +59,7 @@ pub struct ExportTarget {
 }
 
 impl ExportTarget {
-    /// Parses the argument of `/export`: a format, or a file whose extension is one.
+    /// Parses the argument of `/export`: a format, or a file whose extension names the format.
     ///
     /// # Errors
     /// Returns the reason why the argument is invalid.

@@ -32,7 +32,7 @@ pub enum ChatVerb {
         /// Paths of images, relative to the working folder.
         #[serde(default)]
         images: Vec<std::path::PathBuf>,
-        /// Delivery during a prompt.
+        /// Delivery if a prompt runs; if absent, the message waits for the end of the prompt.
         #[serde(default)]
         delivery: Option<DeliveryArg>,
         /// The highest cost of the prompt in dollars, children included.
@@ -72,7 +72,7 @@ pub enum ChatVerb {
     Answer {
         /// The number (`seq`) of the event.
         question: u64,
-        /// False to refuse.
+        /// True to approve, false to refuse.
         approve: bool,
         /// The thread that needs the approval, if that thread is a child.
         #[serde(default)]
@@ -82,7 +82,7 @@ pub enum ChatVerb {
     Raise {
         /// Name of the limit: `turns`, `tokens`, `spend`, `spawns` or `duration_seconds`.
         limit: String,
-        /// In the unit of the limit; dollars for `spend`.
+        /// The new value, in the unit of the limit; dollars for `spend`.
         value: Value,
     },
     /// The state of the session: `idle`, the number of prompts, the waiting messages, the cost.
@@ -103,10 +103,10 @@ pub enum ChatVerb {
     Preview {
         /// Text, or the call of a skill or a prompt template.
         message: String,
-        /// As in `prompt`.
+        /// The highest cost of the prompt in dollars, children included, as in the request `prompt`.
         #[serde(default)]
         spend: Option<Value>,
-        /// As in `prompt`.
+        /// Capability patterns that bound the prompt, as in the request `prompt`.
         #[serde(default)]
         with: Option<Vec<String>>,
     },
@@ -114,8 +114,8 @@ pub enum ChatVerb {
     Plan {},
     /// The comparison of the last message with the text that was sent, or the origin of a part of the plan.
     Why {
-        /// Name of a part of the plan, as in `/why`: `limit.spend`, `model`, the name of a tool. The last message
-        /// without it.
+        /// Name of a part of the plan, as in `/why`: `limit.spend`, `model`, the name of a tool. If absent, the last
+        /// message is explained.
         #[serde(default)]
         part: Option<String>,
     },
@@ -127,31 +127,31 @@ pub enum ChatVerb {
     Model {
         /// A tier, or the id of a model.
         model: String,
-        /// Accept a plan that allows more.
+        /// True to accept a plan that allows more than the current one.
         #[serde(default)]
         confirm: bool,
     },
     /// Sets the calls that the next prompts may make. A mode that allows more needs `confirm`; without it, the response
     /// lists the changes.
     Mode {
-        /// The mode.
+        /// The mode of the next prompts.
         mode: ModeArg,
-        /// Accept a mode that allows more.
+        /// True to accept a mode that allows more than the current one.
         #[serde(default)]
         confirm: bool,
     },
     /// Sets the `spend` limit of each prompt, at the next idle step. A higher limit needs `confirm`.
     Budget {
-        /// Dollars.
+        /// The new limit, in dollars.
         spend: Value,
-        /// Accept a plan that allows more.
+        /// True to accept a higher limit.
         #[serde(default)]
         confirm: bool,
     },
     /// Compiles the directive again and continues with the new plan, at the next idle step. A plan that allows more
     /// needs `confirm`; without it, the response lists the changes.
     Reload {
-        /// Accept a plan that allows more.
+        /// True to accept a plan that allows more than the current one.
         #[serde(default)]
         confirm: bool,
     },
@@ -186,7 +186,7 @@ pub enum ChatVerb {
     },
     /// Sets the title of the session.
     Name {
-        /// The title.
+        /// The new title.
         name: String,
     },
     /// The threads of the session, each with its first prompt.
@@ -201,7 +201,7 @@ pub enum ChatVerb {
     /// Closes the session and reopens another closed session; without an id, lists the closed sessions. Not possible
     /// while a prompt runs. Needs `children` while asynchronous children run.
     Resume {
-        /// Id of a thread of the session.
+        /// Id of a thread of the session to reopen; if absent, the closed sessions are listed.
         #[serde(default)]
         thread: Option<String>,
         /// The treatment of asynchronous children that still run: `wait` or `cancel`.

@@ -30,7 +30,7 @@ pub struct Line {
     pub fault: Option<LineFault>,
 }
 
-/// A difference between a line and the text made from it.
+/// The reason why the text of a line differs from the bytes that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFault {
     /// The line was not valid UTF-8 or had control characters, which are replaced in the text.

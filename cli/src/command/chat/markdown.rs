@@ -17,7 +17,7 @@ const TAB_COLUMNS: usize = 4;
 /// them.
 const MAX_INDENT_LEVELS: usize = 6;
 
-/// A reply that is still being received.
+/// A renderer of the Markdown of a reply that is still being received.
 #[derive(Debug, Default)]
 pub struct MarkdownStream {
     /// The text of the block that may still change.
@@ -33,7 +33,7 @@ pub struct MarkdownStream {
     is_continued: bool,
 }
 
-/// An open block of code.
+/// A fenced block of code whose end has not arrived yet.
 #[derive(Debug)]
 struct Fence {
     marker: char,
@@ -275,7 +275,7 @@ fn has_open_markup(text: &str) -> bool {
     code % 2 == 1 || stars % 2 == 1 || underscores % 2 == 1 || brackets > 0 || angles > 0 || is_unfinished
 }
 
-/// A block being rendered.
+/// A renderer of one Markdown block as rows for the terminal.
 #[derive(Default)]
 struct BlockRenderer {
     rows: Vec<String>,

@@ -21,23 +21,23 @@ const MAX_ENTRIES: usize = 100;
 /// Maximum length of an entry in the list, in characters.
 const MAX_ENTRY_CHARS: usize = 200;
 
-/// An entry of the list.
+/// An entry of the list below the editor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The text that replaces the typed text.
     pub text: String,
-    /// A summary for the reader.
+    /// A short explanation that is shown beside the text.
     pub note: String,
 }
 
-/// The text that an entry replaces.
+/// The part of the editor's text that a chosen entry replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
     Word,
     Text,
 }
 
-/// An open list with a selected entry.
+/// The open list below the editor, with its selected entry.
 #[derive(Debug)]
 pub struct Overlay {
     entries: Vec<Entry>,
@@ -51,7 +51,7 @@ impl Overlay {
         (!entries.is_empty()).then_some(Self { entries, selected: 0, replaced })
     }
 
-    /// Returns the selected entry.
+    /// Returns the selected entry; `None` only if the list is empty.
     pub fn selected(&self) -> Option<&Entry> {
         self.entries.get(self.selected)
     }
@@ -126,7 +126,7 @@ impl Completer {
         }
     }
 
-    /// Returns the completions of the argument with this position, from 1, of a command.
+    /// Returns the completions of `word`, an argument of a command. `position` is the number of the argument, from 1.
     pub fn arguments(&self, command: &str, position: usize, word: &str) -> Vec<Entry> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let names = match (command, position) {

@@ -42,9 +42,9 @@ pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 pub enum PlanRequest {
     /// No difference other than changed files.
     Reload,
-    /// A tier or the id of a model.
+    /// Another model: a tier or the id of a model.
     Model(String),
-    /// The `spend` limit of each prompt.
+    /// Another `spend` limit of each prompt.
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),

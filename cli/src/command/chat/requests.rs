@@ -316,8 +316,8 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session and records its successor. `children` is the treatment of children that still run; if
-    /// children run, it must be set. Fails while a prompt runs.
+    /// Closes the session, records its successor, and returns the data of the response. `children` is the treatment of
+    /// children that still run; if children run, it must be set. Fails while a prompt runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
@@ -359,7 +359,7 @@ impl RequestHandler {
         self.switch_session(NextStart::Resume(row.id), children).await
     }
 
-    /// Returns the closed sessions of the project, newest first.
+    /// Returns the closed sessions of the project, newest first, as the data of the response.
     fn closed_sessions(&self) -> Result<Option<Value>, String> {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let mut sessions = reader.list().map_err(|error| error.to_string())?;
@@ -379,7 +379,8 @@ impl RequestHandler {
         Ok(Some(rows.collect()))
     }
 
-    /// Compiles the directive again with the requested difference, and continues the session with the new plan.
+    /// Compiles the directive again with the requested difference, continues the session with the new plan, and returns
+    /// the data of the response. Without `confirm`, refuses a plan that allows more, and lists the changes.
     async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, request)?;
@@ -395,7 +396,8 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "model": compilation.plan.model.id, "changes": changes.lines})))
     }
 
-    /// Sets the mode of the next prompts. A mode that allows more needs a confirmation.
+    /// Sets the mode of the next prompts, and returns the data of the response. Without `confirm`, refuses a mode that
+    /// allows more, and lists the changes.
     async fn set_mode(&self, mode: ChatMode, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let current = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();
@@ -437,7 +439,8 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "text": text})))
     }
 
-    /// Sends the last prompt again, from the end of the prompt before it.
+    /// Sends the last prompt again, from the end of the prompt before it. Returns the id of the new message as the data
+    /// of the response.
     async fn retry(&self) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());
@@ -452,7 +455,8 @@ impl RequestHandler {
         Ok(Some(json!({"input": id})))
     }
 
-    /// Returns the prompt with this number from the newest thread of the session that contains such a prompt.
+    /// Returns the prompt with this number from the newest thread of the session that contains such a prompt; `None` if
+    /// no thread contains one.
     async fn prompt_of_session(&self, number: u64) -> Result<Option<SessionPrompt>, String> {
         let threads = self.tree_of_session().await?;
         Ok(threads.into_iter().rev().flat_map(|thread| thread.prompts).find(|prompt| prompt.number == number))

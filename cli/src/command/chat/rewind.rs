@@ -26,7 +26,8 @@ pub enum RewindFiles {
 }
 
 impl RequestHandler {
-    /// Rewinds the session to the state before a prompt.
+    /// Rewinds the session to the state before a prompt, and returns the data of the response: the files and their
+    /// states.
     pub(super) async fn rewind(&self, prompt: u64, files: RewindFiles) -> Result<Option<Value>, String> {
         if files == RewindFiles::Keep {
             return self.fork(prompt).await;

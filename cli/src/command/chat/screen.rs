@@ -58,7 +58,7 @@ impl TerminalSize {
     }
 }
 
-/// The painted state of a terminal.
+/// The screen of a chat, with the rows that are painted on the terminal now.
 #[derive(Debug)]
 pub struct Screen<W> {
     out: W,

@@ -29,7 +29,8 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// Handles the next line of the input, and returns a note for the user. Never returns for a terminal.
+    /// Handles the next line of the input, and returns a note for the user, if there is one. Never returns for a
+    /// terminal.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             // A note can repeat any text of a file, such as the description of a skill.
@@ -84,7 +85,8 @@ impl SessionInput {
         Self { lines, control, is_closed: false, requests, is_json, answering: None, last_sent: None, interruptions: 0 }
     }
 
-    /// Handles the next line; does not return once the session is closing. Returns a note for the user.
+    /// Handles the next line, and returns a note for the user, if there is one. Does not return once the session is
+    /// closing.
     pub async fn next(&mut self) -> Option<String> {
         if let Some(answering) = &mut self.answering {
             let response = answering.await;

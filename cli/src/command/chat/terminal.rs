@@ -77,7 +77,7 @@ pub struct TerminalSession {
 /// A message that the model has not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct QueuedMessage {
-    /// The id of its control message.
+    /// The id of the control message that submitted the message.
     id: String,
     text: String,
     delivery: Delivery,
@@ -123,7 +123,7 @@ pub struct ChatTerminal {
     /// Set while the user has suspended the process: nothing is painted until a signal continues the process. If the
     /// process was not stopped, painting starts again at this time.
     suspended_until: Option<Instant>,
-    /// The text of the last preview.
+    /// The text in the editor for which the last preview was computed.
     previewed: String,
 }
 

@@ -3,7 +3,7 @@
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A paragraph being wrapped at words.
+/// A word wrapper for one paragraph of styled text.
 #[derive(Debug, Default)]
 pub struct WordWrapper {
     width: usize,

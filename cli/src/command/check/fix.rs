@@ -55,7 +55,8 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
     Ok(())
 }
 
-/// Asks for confirmation; without a terminal, `--fix` itself is the confirmation.
+/// Asks the user for confirmation, and returns true if the user confirms. Without a terminal, returns true: `--fix`
+/// itself is the confirmation.
 fn confirm_fixes() -> Result<bool, CommandError> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);

@@ -40,7 +40,7 @@ enum SidePlan {
 }
 
 impl SidePlan {
-    /// Returns the plan in its printed form.
+    /// Returns the plan in its printed form; `None` if this side has no plan.
     fn report(&self) -> Option<PlanReport> {
         match self {
             Self::Printed(plan) => Some((**plan).clone()),
@@ -143,7 +143,7 @@ fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandE
     }
 }
 
-/// Opens the world of a side.
+/// Opens the world of one side of the comparison; `None` if the side is a plan file, or if there are no spaces.
 fn open<'w>(
     side: &ComparedSide,
     spaces: Option<&Spaces>,

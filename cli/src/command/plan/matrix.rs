@@ -66,7 +66,7 @@ fn format_tokens(count: u64, format: Format) -> String {
     if format == Format::Human { group_thousands(count) } else { count.to_string() }
 }
 
-/// Formats the conditions of a region, at most `MOST`.
+/// Formats the conditions under which a context applies: at most `MOST` of them, and the number of the others.
 fn format_when(conditions: &[String]) -> String {
     const MOST: usize = 3;
     if conditions == ["true"] {

@@ -32,7 +32,7 @@ pub struct ProviderOutput {
     /// True for the provider that is used if a directive names no provider.
     pub default: bool,
     pub wire: String,
-    /// Empty for `scripted`.
+    /// Base URL of the provider; empty for `scripted`.
     pub base_url: String,
     pub key_env: Option<String>,
     /// `set`, `missing`, or `none` if no key is needed.
@@ -41,7 +41,7 @@ pub struct ProviderOutput {
     /// `rye trust`.
     pub from_project: Vec<String>,
     pub default_tier: Option<String>,
-    /// Model by tier.
+    /// Id of the model of each tier.
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub tiers: IndexMap<String, String>,
     pub models: Vec<ModelOutput>,

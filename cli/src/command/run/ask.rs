@@ -350,7 +350,7 @@ impl Drop for OpenQuestion<'_> {
 /// Reads the next line; `None` at the end of the input.
 pub type ReadLine = dyn Fn() -> Option<String> + Send + Sync;
 
-/// Lines of the terminal, read only on demand.
+/// A reader of lines from the terminal, which reads a line only when a question needs it.
 struct TerminalLines {
     read: Arc<ReadLine>,
     /// Discards typed lines that were not read yet.
@@ -367,7 +367,8 @@ impl TerminalLines {
         Self { read, discard, sender, receiver, reading: false }
     }
 
-    /// Prints a question and waits for the next line. Discards lines typed before the question.
+    /// Prints a question, waits for the next line and returns it; `None` at the end of the input. Discards lines typed
+    /// before the question.
     async fn prompt_line(&mut self, put: impl Future<Output = ()>) -> Option<String> {
         while self.receiver.try_recv().is_ok() {
             self.reading = false;
@@ -388,7 +389,7 @@ impl TerminalLines {
     }
 }
 
-/// Reads the next line of stdin.
+/// Reads the next line of stdin; `None` at its end, or if it cannot be read.
 fn read_stdin_line() -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
@@ -402,7 +403,7 @@ fn discard_typed() {
     rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
 }
 
-/// An answer to a question.
+/// A typed answer to an approval question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TypedAnswer {
     Once,

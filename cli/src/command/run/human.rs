@@ -38,7 +38,7 @@ mod end;
 const MAX_DETAIL_CHARS: usize = 100;
 /// Maximum length of the error message of a call or a child, in characters.
 const MAX_ERROR_CHARS: usize = 400;
-/// A call that takes longer is printed before it ends.
+/// Duration after which a running call is printed before it ends.
 const SLOW_CALL: Duration = Duration::from_secs(2);
 
 #[expect(clippy::struct_excessive_bools, reason = "three options of the output, and two facts of the run")]
@@ -150,7 +150,7 @@ impl HumanRenderer {
         self.out.take_captured()
     }
 
-    /// Returns the thread whose text is printed, once it has an event.
+    /// Returns the thread whose text is printed; `None` before the first event.
     pub fn main_thread(&self) -> Option<&ThreadId> {
         self.main.as_ref()
     }

@@ -20,7 +20,7 @@ pub struct EventOutput<'e> {
     pub thread_id: &'e str,
     /// Sequence number of the event in the transcript of the thread.
     pub seq: u64,
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub ts: i64,
     /// The event: `type` and its fields, with money in dollars.
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]

@@ -13,7 +13,7 @@ use crate::lockfile;
 pub struct FirstRefusal(Arc<Mutex<Option<CommandError>>>);
 
 impl FirstRefusal {
-    /// Returns the first refusal and removes it.
+    /// Returns the first refusal and removes it; `None` if no thread was refused.
     pub fn take(&self) -> Option<CommandError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -32,7 +32,7 @@ const MAX_CHILDREN: usize = 6;
 const BYTES_PER_TOKEN: u64 = 4;
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// The threads that are running, and the painted lines.
+/// The progress of a run: the steps of the running threads, and the lines that are painted for them.
 pub struct Progress {
     threads: BTreeMap<ThreadId, Activity>,
     /// Chats between two prompts.
@@ -50,7 +50,7 @@ pub struct Progress {
     last_line: Instant,
 }
 
-/// The current step of a thread.
+/// The current step of a thread, and the time at which the step began.
 struct Activity {
     step: Step,
     since: Instant,
@@ -154,7 +154,7 @@ impl Progress {
         }
     }
 
-    /// Repaints the lines. On a terminal that cannot repaint, returns a line to print if one is due.
+    /// Repaints the lines and returns `None`. On a terminal that cannot repaint, returns a line to print if one is due.
     pub fn tick(&mut self, main: Option<&ThreadId>) -> Option<String> {
         let is_long = |activity: &Activity| activity.since.elapsed() >= SHOWN_AFTER;
         if !self.threads.values().any(is_long) {

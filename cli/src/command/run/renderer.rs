@@ -16,7 +16,7 @@ use super::progress::REPAINT_INTERVAL;
 use crate::options::Format;
 use crate::report::{Printer, mask_controls};
 
-/// A renderer of a run.
+/// A renderer of a run: prints events, pieces of replies, notes and questions.
 pub trait Render: Send {
     fn live(&mut self, live: &StreamEvent);
     /// Renders a message that is not an event.
@@ -37,7 +37,7 @@ pub trait Render: Send {
     fn flush(&mut self) {}
     /// Called if no event occurred for [`IDLE_INTERVAL`].
     fn idle(&mut self) {}
-    /// Renders the result; returns the first write error, if there was one.
+    /// Renders the result; returns the first write error, or `None` if everything was written.
     fn end(&mut self, end: RunEnd) -> Option<io::Error>;
 }
 
@@ -95,7 +95,7 @@ pub struct Renderer {
     thread: Thread,
 }
 
-/// State after all output has been rendered.
+/// The result of rendering a whole run.
 #[derive(Debug, Default)]
 pub struct RenderOutcome {
     /// First write error.

@@ -10,7 +10,7 @@ use rye_engine::thread_id::ThreadId;
 #[derive(Debug, Default)]
 pub struct RequestCounter {
     answered: usize,
-    /// Requests of each thread's current reply that have no answer yet.
+    /// For each thread, the number of approval requests of its current reply that have no answer yet.
     open: BTreeMap<ThreadId, usize>,
 }
 
@@ -41,7 +41,7 @@ impl RequestCounter {
     }
 }
 
-/// A registered request; removed from the counter when it is dropped.
+/// A guard for a registered request, which removes the request from the counter when it is dropped.
 pub struct CountedRequest<'a> {
     counter: &'a std::sync::Mutex<RequestCounter>,
     thread: &'a ThreadId,

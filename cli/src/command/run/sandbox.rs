@@ -62,7 +62,7 @@ fn require_valid_settings(world: &dyn World) -> Result<(), CommandError> {
     Err(CommandError::failed(message).with_help(help))
 }
 
-/// Returns the first program in `PATH` that is not part of the project.
+/// Returns the first bubblewrap in `PATH` that is not part of the project; `None` if there is none.
 fn find_program(spaces: &Spaces) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());

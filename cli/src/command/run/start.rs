@@ -114,7 +114,7 @@ pub struct RunOptions<'a> {
     pub script: Option<&'a Path>,
     /// True in the background process of `--detach`.
     pub detached: bool,
-    /// True to print nothing during the run. Such a run only ends a thread.
+    /// True to print nothing during the run, because the run only ends a thread.
     pub silent: bool,
     /// Policy for calls that need approval when there is no terminal; `None` for the policy of the resumed thread, else
     /// of the settings.

@@ -32,7 +32,7 @@ impl Stdout {
         Self { captured: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Captures a piece if output is captured; otherwise returns it.
+    /// Captures a piece and returns `None` if output is captured; otherwise returns the piece.
     pub fn capture(&mut self, output: CapturedOutput) -> Option<CapturedOutput> {
         match &mut self.captured {
             Some(captured) => {
@@ -75,7 +75,7 @@ impl Stdout {
         self.text(&format!("{text}\n"));
     }
 
-    /// Returns the first write error and clears it.
+    /// Returns the first write error, if there was one, and clears it.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.write_error.take()
     }

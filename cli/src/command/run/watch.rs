@@ -16,7 +16,7 @@ use crate::command::chat::session::{ChatInput, exit_of_session};
 use crate::exit::Exit;
 use crate::report::Printer;
 
-/// Result of waiting for a run.
+/// The result of a run that was waited for.
 pub struct WatchOutcome {
     pub exit: Exit,
     /// If a limit stopped a thread: the id of the thread, and the name of the limit.
@@ -116,7 +116,8 @@ async fn finish_in_background(engine: &Engine, mut stops: SignalForwarder<'_>, r
     }
 }
 
-/// Handles the next line of a chat; does not return in a run.
+/// Handles the next line of a chat and returns a note for the user, if there is one. Never returns in a run, which has
+/// no input.
 async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
     match input {
         Some(input) => input.next().await,
@@ -137,8 +138,8 @@ fn cost_of_session(engine: &Engine, result: &RunResult) -> Result<PrintedCost, S
     Ok(rows.iter().map(|row| &row.cost).sum::<Cost>().into())
 }
 
-/// Returns the origin of the approval request that a suspended thread waits for. The request may be older than this
-/// process.
+/// Returns the origin of the approval request that a suspended thread waits for; `None` if the thread is not suspended
+/// or has no open request. The request may be older than this process.
 fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
     if result.status != Status::Suspended {
         return None;

@@ -33,11 +33,11 @@ pub struct ApprovalOutput {
     pub thread_id: String,
     pub directive: String,
     pub parent: Option<String>,
-    /// `call` or `limit`.
+    /// Kind of the request: `call` or `limit`.
     pub kind: &'static str,
     /// The capability and the call, or the limit.
     pub what: String,
-    /// Date and time in UTC.
+    /// Time of the request: date and time in UTC.
     pub since: String,
     /// True if the process of the thread also shows the request at its own terminal. The first answer is used.
     pub at_terminal: bool,

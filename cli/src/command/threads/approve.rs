@@ -167,7 +167,7 @@ fn wait_until_consumed(
     }
 }
 
-/// Returns the failure of a late answer.
+/// Returns the failure of an answer to a request that is no longer open, with the earlier answer.
 fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };

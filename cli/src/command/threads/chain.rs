@@ -50,7 +50,7 @@ pub struct MatchOutput {
     pub thread_id: String,
     /// Sequence number of the event.
     pub seq: u64,
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub ts: i64,
     /// Name of the event.
     pub event: String,

@@ -176,7 +176,8 @@ fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandErr
     }
 }
 
-/// Recovers a thread that is orphaned, suspended or a closed session with the control message that ends it.
+/// Ends a thread that no process runs (orphaned, suspended or a closed session): recovers the thread with the control
+/// message that ends it.
 fn end_orphan(
     entry: &ListedThread,
     message: ControlMessage,

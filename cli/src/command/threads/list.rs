@@ -96,7 +96,8 @@ fn parse_since(text: &str) -> Result<Since, String> {
     found.map(Since).ok_or_else(|| expected.to_owned())
 }
 
-/// Parses a date, or a date and time, in UTC unless it has an offset.
+/// Parses a date, or a date and time, in UTC unless it has an offset. Returns milliseconds since 1970; `None` for any
+/// other text.
 fn parse_date(text: &str) -> Option<i64> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at.as_millisecond());
@@ -119,7 +120,8 @@ pub struct ThreadOutput {
     /// Tool executed by this thread (asynchronous tool calls only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued` or `suspended`.
+    /// Status of the thread: `created`, `running`, `completed`, `error`, `cancelled`, `killed`, `continued`,
+    /// `suspended` or `idle` (a closed session).
     pub status: String,
     /// True if the thread has not ended and no live process owns it. `rye run --resume` recovers it.
     pub orphaned: bool,
@@ -130,7 +132,7 @@ pub struct ThreadOutput {
     /// Root thread of the tree; the thread itself if it has no parent.
     pub root: String,
     pub plan_id: Option<String>,
-    /// Date and time in UTC.
+    /// Time of the thread's creation: date and time in UTC.
     pub created_at: String,
     pub updated_at: String,
     pub cost: CostOutput,
@@ -145,7 +147,7 @@ pub struct CostOutput {
     pub turns: u64,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Dollars.
+    /// Spend in dollars.
     #[schemars(with = "f64")]
     pub spend: serde_json::Value,
     /// True if models without a price were called, whose cost `spend` does not contain.
@@ -215,7 +217,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Success)
 }
 
-/// A thread in the list, with its place in its tree.
+/// A thread in the list, with the lines that show its place in its tree.
 struct ListRow {
     entry: ListedThread,
     /// Lines that connect the thread with its parent, for human output.

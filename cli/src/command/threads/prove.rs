@@ -219,7 +219,7 @@ impl RecordedCall<'_> {
     }
 
     /// Returns the changed sources. If no source has changed, also recompiles the sources, and returns true if the plan
-    /// is the same.
+    /// is the same; otherwise, the second value is `None`.
     fn recompile(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
         let Self { plan, plan_id, opened, parent } = self;
         let changed = changed_sources(world, plan)?;

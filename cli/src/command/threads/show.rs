@@ -52,7 +52,7 @@ pub struct ShowOutput {
     /// Process that owns the thread, or owned it last.
     pub pid: Option<u32>,
     pub events: usize,
-    /// Path relative to the project.
+    /// Path of the transcript file, relative to the project.
     pub transcript: String,
 }
 
@@ -61,9 +61,9 @@ pub struct ShowOutput {
 pub struct CacheOutput {
     /// Total number of prompt tokens.
     pub prompt_tokens: u64,
-    /// Tokens read from the cache.
+    /// Number of prompt tokens that were read from the cache.
     pub read_tokens: u64,
-    /// Tokens written to the cache.
+    /// Number of prompt tokens that were written to the cache.
     pub written_tokens: u64,
     /// Percentage of tokens read from the cache, rounded down.
     pub hit_percent: u64,
@@ -79,16 +79,17 @@ pub struct ThreadErrorOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AccountOutput {
     pub thread_id: String,
-    /// Depth in the tree; 0 for the root.
+    /// Depth of the thread in its tree; 0 for the root.
     pub level: usize,
     #[schemars(with = "f64")]
     pub reserved: Value,
     #[schemars(with = "f64")]
     pub spent: Value,
-    /// Negative if overspent.
+    /// `reserved` minus everything that is spent or reserved from the account; negative if more was spent than
+    /// reserved.
     #[schemars(with = "f64")]
     pub remaining: Value,
-    /// `open`, `draining` or `released`.
+    /// Status of the account: `open`, `draining` or `released`.
     #[serde(rename = "standing")]
     pub status: String,
 }
@@ -151,7 +152,7 @@ fn thread_output(
     })
 }
 
-/// Returns the error of a thread that failed or never started.
+/// Returns the error of a thread that failed or never started; `None` for any other thread.
 fn thread_error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
     if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.is_orphaned()) {
         let message = "the thread never started: it has no transcript".to_owned();
@@ -258,7 +259,7 @@ fn find_opened(events: &[Event]) -> Option<&Opened> {
     events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
 }
 
-/// Returns the last end event. A suspended thread that was resumed has several end events.
+/// Returns the last end event (a suspended thread that was resumed has several); `None` if the thread has never ended.
 fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }

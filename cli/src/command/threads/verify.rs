@@ -47,7 +47,7 @@ pub struct VerifyOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ThreadVerdictOutput {
     pub thread_id: String,
-    /// `sound`; `unproven` (unchanged, but not completely signed with a trusted key); `damaged`.
+    /// The verdict: `sound`; `unproven` (unchanged, but not completely signed with a trusted key); `damaged`.
     pub verdict: &'static str,
     /// Number of events in the transcript.
     pub events: u64,
@@ -63,7 +63,7 @@ pub struct ThreadVerdictOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FaultOutput {
-    /// Path relative to the project.
+    /// Path of the faulty file, relative to the project.
     pub file: String,
     /// Line number, from 1; null if the fault is not in a line.
     pub line: Option<u64>,

@@ -52,7 +52,7 @@ pub struct WaitOutput {
 pub struct WaitOutcomeOutput {
     /// Id of the requested thread.
     pub requested: String,
-    /// `over`, `running`, `orphaned` or `unknown`.
+    /// State of the thread: `over` (ended, suspended, or a closed session), `running`, `orphaned` or `unknown`.
     #[serde(rename = "standing")]
     pub status: String,
     /// Result of the last thread of the continuation chain, once it has ended.

@@ -52,7 +52,7 @@ pub(super) struct DependencyLog {
     /// The sources of each item that was opened; `items` is the inverse.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
-    /// The state of the world when the reads were recorded.
+    /// The state of the world when the reads were recorded; `None` if the world does not track changes.
     state: Option<WorldState>,
     frames: RefCell<Vec<Vec<Dependency>>>,
     /// The number of sources that no item uses any more.

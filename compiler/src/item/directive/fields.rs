@@ -143,7 +143,8 @@ fn read_parts(element: &Element, kind: FieldType, depth: usize, found: &mut Diag
     parts
 }
 
-/// Reads the type of an item or a field.
+/// Reads the type of a `<item>` or `<field>`, including the types inside it. `known` are the allowed attributes,
+/// `label` names the value in messages, and `depth` counts the nesting.
 fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found: &mut Diagnostics) -> PartType {
     check_attributes(found, element, known);
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);

@@ -118,7 +118,8 @@ fn grant_of_pattern(pattern: Pattern, span: Span) -> GrantDecl {
     GrantDecl { pattern, span, net: Vec::new(), write: Vec::new() }
 }
 
-/// Returns the span of a `*` that grants everything; other text is reported.
+/// Returns the span of the text `*` of an element, which grants everything; `None` if the element has no such text.
+/// Other text is reported.
 fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     let text = element.text();
     match text.node.as_str() {

@@ -187,7 +187,8 @@ fn read_model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     ModelRequest { tier, id, provider, fallback, sampling }
 }
 
-/// Reads an attribute whose value is a number from 0 to `most`. The number keeps its spelling.
+/// Reads the attribute `name`, a number from 0 to `most`; the number keeps its spelling. `None` if the attribute is
+/// missing or is another value, which is reported.
 fn read_sampling_value(
     element: &Element,
     name: &str,

@@ -15,7 +15,8 @@ use crate::semantics::hook_point::{ActionName, HookPointRow};
 use crate::semantics::limits::{LimitName, LimitValue, describe_value_error, parse_limit_value};
 use crate::world::ItemKind;
 
-/// Reads an action that is allowed at a hook point.
+/// Reads an action of a hook at `point`, and records its placeholders. `None` if the action is unknown, is not allowed
+/// at this point or lacks a required field, which is reported.
 pub fn read(
     node: &Node,
     point: &HookPointRow,
@@ -50,7 +51,7 @@ fn wrong_action_error(word: &Spanned<String>, point: &HookPointRow, exists: bool
     }
 }
 
-/// An action split into its name and its fields.
+/// The name of an action as written, and its fields, whichever spelling the author chose.
 struct SplitAction {
     word: Spanned<String>,
     fields: Vec<Entry>,
@@ -265,7 +266,8 @@ impl ActionReader<'_> {
         data::read_count(self.found, key, &node)
     }
 
-    /// Reads a count. Reports a count of 0 with the reason `why`.
+    /// Reads a count. A count of 0 is reported with the reason `why`, but returned. `None` if the field is missing or
+    /// no count.
     fn positive_count(&mut self, key: &str, why: &str) -> Option<u64> {
         let count = self.count(key)?;
         if let (0, Some(node)) = (count, self.get(key)) {
@@ -309,7 +311,7 @@ impl ActionReader<'_> {
         kinds
     }
 
-    /// Reads the end status of `terminate`.
+    /// Reads the end status that `terminate` sets; reports a literal that is no end status.
     fn end_status(&mut self) -> Option<String> {
         let node = self.get("status")?;
         let status = self.text("status")?;
@@ -364,8 +366,8 @@ impl ActionReader<'_> {
         super::read::read_position(&node, self.found)
     }
 
-    /// Reads the id of `set_extends`. Placeholders are not allowed in this id, because the chain is resolved before any
-    /// fact exists.
+    /// Reads the id that `set_extends` sets; `None` if it is missing or invalid, which is reported. Placeholders are
+    /// not allowed in this id, because the chain is resolved before any fact exists.
     fn static_id(&mut self, span: Span) -> Option<String> {
         let Some(node) = self.get("item_id") else {
             self.missing("item_id", span);

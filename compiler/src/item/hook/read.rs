@@ -28,7 +28,7 @@ pub(crate) const KEYS: [&str; 11] = [
     "on_failure",
 ];
 
-/// Maximum number of hooks in one file.
+/// Maximum number of hooks in one list of a file; more are reported and not read.
 const MAX_HOOKS: usize = 1_000;
 
 /// Reads the hooks of one source. [`check_unique_ids`] reports duplicate ids.
@@ -195,7 +195,7 @@ fn read_point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'stat
     point
 }
 
-/// Reads `before` or `after`.
+/// Reads the position `before` or `after`; reports any other value.
 pub fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),

@@ -35,12 +35,13 @@ pub fn split_arguments(text: &str) -> Vec<String> {
     arguments
 }
 
-/// Returns the content up to the closing quote, and the text behind it.
+/// Returns the content up to the closing single quote, and the text behind the quote; `None` if the quote is never
+/// closed. `text` begins after the opening quote.
 fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))
 }
 
-/// Splits like [`single_quoted`], but at double quotes, in which a backslash escapes `"`, `\`, `$` and a backtick.
+/// Returns the same as [`single_quoted`] for double quotes, in which a backslash escapes `"`, `\`, `$` and a backtick.
 fn double_quoted(text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices().peekable();

@@ -11,8 +11,8 @@ use crate::diagnostics::{ItemError, closest};
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Returns the error for the first place at which a script does not get its parameters in the way in which it reads
-/// them.
+/// Returns the error for the first place at which a script reads its parameters in another way than a call passes them;
+/// `None` if there is no such place.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);
@@ -72,7 +72,8 @@ impl<'t> DeclaredParameters<'t> {
     }
 }
 
-/// Returns the reason why the parameters of the function do not match the arguments of a call; `None` if they match.
+/// Returns the reason why the parameters of the function do not match the arguments that a call passes; `None` if they
+/// match. `declared` are the parameters of the tool.
 fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<String> {
     if signature.function == "main" {
         let takes_any = signature.required > 0 || signature.requires_names;
@@ -190,8 +191,8 @@ fn is_word_start(text: &str, at: usize) -> bool {
     text.get(..at).and_then(|before| before.chars().next_back()).is_none_or(char::is_whitespace)
 }
 
-/// Returns the name of the variable after a `$`, and the length of the expression in bytes, including the `$` and the
-/// braces.
+/// Returns the name of the variable in an expression such as `$name` or `${name}` at the start of `text`, and the
+/// length of the expression in bytes.
 fn variable(text: &str) -> (&str, usize) {
     let inside = text.get(1..).unwrap_or_default();
     let (offset, inside) = inside.strip_prefix('{').map_or((1, inside), |rest| (2, rest));

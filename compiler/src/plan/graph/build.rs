@@ -15,7 +15,7 @@ pub struct GraphNeeds {
     pub parts: BTreeSet<GraphPart>,
 }
 
-/// An optional part of the graph.
+/// An optional part of the graph, with the condition for its presence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphPart {
     /// The palette is not empty. If it is empty, the gate still answers a call that the model invents.
@@ -73,7 +73,7 @@ struct GraphBuilder<'a> {
 }
 
 impl GraphBuilder<'_> {
-    /// Returns the node after the end of the run, or of a prompt.
+    /// Returns the node that follows the last turn: the idle node in a chat, else the finish.
     fn end(&self) -> Node {
         if self.needs.has(GraphPart::Chat) { Node::Idle } else { Node::Finish }
     }

@@ -18,7 +18,7 @@ pub enum Direction {
     /// Changes the text that is sent or shown, but no permission and no spending.
     Neutral,
     Narrowed,
-    /// Not proved to be narrower; counts as widened.
+    /// The change is not proved to be narrower, so it counts as widened.
     Unknown,
     Widened,
 }

@@ -10,23 +10,25 @@ use crate::report::render::json::{LayerReport, PlanReport};
 /// A layer or a tool that differs between the sides or exists on one side only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartChange {
-    /// `system`, `message`, `continued` or `tool`.
+    /// The place of the part: `system` (prompt), `message` (the first one), `continued` (text of a continuation) or
+    /// `tool`.
     pub place: String,
     pub id: String,
-    /// Token count of the part; null if the part does not exist on this side.
+    /// Token count of the part before the change; null if the old plan does not have the part.
     pub before: Option<u64>,
     pub after: Option<u64>,
     pub via: String,
     pub source: Option<SourceReport>,
 }
 
-/// The shared start of the first request of two plans, in the order in which providers cache: tools, system, message.
+/// The start that the first requests of two plans share, in the order in which providers cache: tools, system prompt,
+/// message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {
     /// Tokens of the prefix that both plans share.
     pub unchanged: u64,
     pub of: u64,
-    /// The first part that differs; null if none does.
+    /// The first part that differs; null if all parts are equal.
     pub broken_by: Option<String>,
 }
 

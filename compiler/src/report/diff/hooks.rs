@@ -30,7 +30,7 @@ pub struct HookChange {
     pub id: String,
     pub event: String,
     pub direction: Direction,
-    /// The reason for the direction.
+    /// The reason for `direction`, as a clause.
     pub why: String,
     pub before: Option<VerdictReport>,
     pub after: Option<VerdictReport>,
@@ -48,7 +48,7 @@ enum HookRole {
     Act,
     /// Lets a thread continue, or raises a limit.
     License,
-    /// Changes data, and can therefore withhold a part of the data.
+    /// Changes data that the thread sends or gets, and can therefore withhold a part of the data.
     Filter,
     /// Adds text, or selects the chain. Both are compared elsewhere.
     Text,
@@ -78,8 +78,8 @@ fn hook_role(action: &HookAction) -> HookRole {
     }
 }
 
-/// Returns true if `other` can replace `one`, apart from the conditions: both have the same event, and the effect of
-/// `other` equals or covers the effect of `one`.
+/// Returns true if `other` has the effect of `one` or a stronger one, at the same event. The conditions are not
+/// compared.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -187,8 +187,9 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Returns the direction and the reason for an effect that no hook of the old plan had. `needs_new_trust` is true if
-/// the old plan did not require trust in the hook (decision 0105).
+/// Returns the direction and the reason for an effect that no hook of the old plan had; `None` if the old plan had the
+/// effect. `answer` states whether the hook's condition implies the condition of a hook of the old plan.
+/// `needs_new_trust` is true if the old plan did not require trust in the hook (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -213,8 +214,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Returns the direction and the reason for an effect that no hook of the new plan has. `kept` is true if the new plan
-/// has a hook with this id.
+/// Returns the direction and the reason for an effect that no hook of the new plan has; `None` if the new plan has the
+/// effect. `answer` states whether the hook's condition implies the condition of a hook of the new plan. `kept` is true
+/// if the new plan has a hook with this id.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,

@@ -116,8 +116,8 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Returns the direction in which `joining` would change the set of a model and its fallback: neutral if a model of the
-/// set has the same provider and is not cheaper.
+/// Returns the direction in which a model that joins a set changes what a thread may spend; `set` is a model with its
+/// fallback. Neutral if a model of the set has the same provider and is not cheaper.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);
@@ -299,8 +299,9 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::compile::{CompileRequest, compile};
 
-    /// Returns the direction of a change of the fallback, and the direction of the reverse change. The price of the
-    /// model is 2.
+    /// Returns the direction of a change of the fallback from `before` to `after`, and the direction of the reverse
+    /// change. A fallback is given as its provider and its price. The model itself is of the provider `main` and has
+    /// the price 2.
     fn directions(before: Option<(&str, u64)>, after: Option<(&str, u64)>) -> (Direction, Direction) {
         let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]);
         let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;

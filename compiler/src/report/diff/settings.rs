@@ -90,8 +90,9 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
     }
 }
 
-/// Returns the direction of the change of one value. Hooks, limits, models and risks are compared elsewhere, so changes
-/// in their files are neutral.
+/// Returns the direction in which the change of one value changes what a run may do. `name` is the id of the settings
+/// file, and `path` the dotted path of the value in it. Changes in the files of hooks, models and risks are neutral
+/// here, because their effects are compared elsewhere; the same applies to the default limits in `agent/resilience`.
 fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),
@@ -184,7 +185,7 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Returns the first differing line of the risk table.
+/// Returns the first line of the new risk table whose value differs from the old one; `None` if there is none.
 fn first_difference(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let (old, new) = (trees.old.config_by_name(RISKS), trees.new.config_by_name(RISKS));
     let was = leaf_values(old.as_deref());

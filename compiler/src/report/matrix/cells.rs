@@ -12,11 +12,12 @@ use crate::semantics::value::are_equal;
 
 /// Maximum number of substrings or elements of one input whose combinations are distinguished.
 const MAX_PARTS: usize = 6;
-/// A separator for substrings: no substring contains it.
+/// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
+/// value.
 pub const SEPARATOR: &str = "\u{1}";
 
-/// A region of the input space, as one set per dimension: for each input the indexes of its cells, then for each
-/// predicate the results it may have (0 is false, 1 is true).
+/// A set of combinations of input values, as one set per dimension: for each input the indexes of its cells, then for
+/// each predicate the results it may have (0 is false, 1 is true).
 pub type CellBox = Vec<BTreeSet<usize>>;
 
 /// The literals that the conditions of a directive compare an input with.
@@ -33,7 +34,7 @@ pub struct Partition {
     name: String,
     parts: Vec<Value>,
     cells: Vec<(ValueSet, Value)>,
-    /// True if the input can have values that equal no point.
+    /// True if the values of the input are not limited to a list: the input is no boolean and has no choices.
     is_infinite: bool,
 }
 
@@ -41,10 +42,11 @@ pub struct Partition {
 enum ValueSet {
     Absent,
     Point(Value),
-    /// The values between two neighboring points of an ordered input; `None` means no bound on that side.
+    /// The values between two neighboring values that conditions name, of an input that is compared by order; `None`
+    /// means no bound on that side.
     Between(Option<Value>, Option<Value>),
-    /// The values that equal no point. Each entry is true if the values contain the part (a substring, element or key)
-    /// with the same index.
+    /// All values that no condition names exactly and that contain the same parts (substrings, elements or keys). Each
+    /// entry is true if the values contain the part with the same index in `parts`.
     Other(Vec<bool>),
 }
 
@@ -106,7 +108,7 @@ fn is_number(kind: FieldType) -> bool {
     matches!(kind, FieldType::Integer | FieldType::Number)
 }
 
-/// Returns the numbers of the points, in order; `None` if one is too large to be exact.
+/// Returns the numbers among the values in `points`, in order; `None` if one is no number or too large to be exact.
 fn numbers(points: &[Value]) -> Option<Vec<f64>> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
@@ -149,7 +151,7 @@ pub fn to_json(number: f64) -> Option<Value> {
     written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
 }
 
-/// Returns the cells of texts that are compared by their order.
+/// Returns the cells of an input whose texts are compared by order: the texts in `points`, and the ranges between them.
 fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     let mut points: Vec<&str> = points.iter().filter_map(Value::as_str).collect();
     points.sort_unstable();
@@ -170,7 +172,8 @@ fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     cells
 }
 
-/// Returns the cells of values that no condition names exactly: one for each set of parts that a value can contain.
+/// Returns the cells of values that no condition names exactly: one for each set of `parts` that a value of the input
+/// can contain, with an example value. `points` are the values that conditions name.
 fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Value]) -> Vec<(ValueSet, Value)> {
     let any = InterfaceField { default: None, required: true, ..field.clone() };
     let plain = placeholder_value(name, &any).unwrap_or(Value::Null);
@@ -255,7 +258,8 @@ impl Partition {
         })
     }
 
-    /// Returns the condition that holds for exactly the values of these cells; `None` if it holds for all.
+    /// Returns a condition that holds for exactly the values of the chosen cells (their indexes); `None` if all cells
+    /// are chosen.
     pub fn describe(&self, chosen: &BTreeSet<usize>) -> Option<String> {
         if chosen.len() == self.cells.len() {
             return None;
@@ -280,7 +284,8 @@ impl Partition {
     }
 
     /// Describes the chosen cells except the cell of an absent input. The second value is true if the condition also
-    /// holds where the input is absent.
+    /// holds where the input is absent. If `may_exclude` is true, a condition on the values that are not chosen is used
+    /// where it is shorter.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -307,7 +312,7 @@ impl Partition {
         self.describe_parts(chosen, &inside, &outside)
     }
 
-    /// Describes cells of an ordered input as intervals.
+    /// Describes the chosen cells of an input that is compared by order (`<`, `>=`), as intervals and single values.
     fn describe_line(&self, chosen: &BTreeSet<usize>) -> String {
         let name = &self.name;
         let mut terms = Vec::new();
@@ -343,7 +348,9 @@ impl Partition {
         matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
     }
 
-    /// Describes cells by the parts that their values contain.
+    /// Describes cells by the parts that their values contain. `inside` are the exact values that the condition must
+    /// hold for, `outside` those that it must not hold for. The second value is true if the condition also holds where
+    /// the input is absent.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

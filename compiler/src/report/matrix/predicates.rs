@@ -19,7 +19,7 @@ const MAX_CANDIDATES: usize = 120;
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates of one component.
 const MAX_PREDICATES: usize = 8;
-/// Longest text or list that is tried for a length.
+/// Greatest length of a text (in characters) or list (in elements) that is tried for an atom about a length.
 const MAX_LENGTH: u64 = 2_000;
 
 /// An atom of a condition that reads only inputs.
@@ -32,7 +32,7 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Returns the predicate of an atom; `None` if the atom reads other facts, or no input.
+    /// Returns the predicate of an atom; `None` if the atom reads a fact that is no input, or reads nothing.
     pub fn new(atom: Condition) -> Option<Self> {
         let inputs: Option<BTreeSet<String>> = atom.paths().into_iter().map(input_name).collect();
         let text = atom.text(&path_text);
@@ -59,7 +59,8 @@ pub fn path_text(path: &Path) -> String {
     text.strip_prefix("inputs.").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// Inputs that predicates connect, these predicates, and the states of both.
+/// A group of inputs that predicates connect, these predicates, and the states that inputs and predicates can have
+/// together.
 #[derive(Debug, Clone)]
 pub struct Component {
     /// Indexes into the partitions of [`SplitInputs`].
@@ -76,7 +77,7 @@ pub struct SplitInputs<'f> {
     pub fields: Vec<&'f InterfaceField>,
     pub partitions: Vec<Partition>,
     pub predicates: Vec<Predicate>,
-    /// Values that the caller has set.
+    /// Values of inputs that the caller has set; these inputs are not split.
     pub given: Map<String, Value>,
 }
 
@@ -163,9 +164,9 @@ impl SplitInputs<'_> {
         values
     }
 
-    /// Restricts a box to a state of a component: to the cell of each input, and to the result of each predicate. If
-    /// the cell of every input holds a single value, these values determine the predicates, so the box allows both
-    /// results of each predicate.
+    /// Restricts the box `into` to a state of a component: to the cell of each input, and to the result of each
+    /// predicate. If the cell of every input holds a single value, these values determine the predicates, so the box
+    /// allows both results of each predicate.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -203,8 +204,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that cover every state for which no values of the inputs are known. If the cell of every input
-    /// holds a single value, these values determine the state, and other states of these cells are impossible.
+    /// Returns boxes that together contain every state that no tried values of the inputs reached. States whose cells
+    /// each hold a single value are left out: these values determine the state, so another state of the same cells is
+    /// impossible.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {
@@ -254,8 +256,8 @@ impl Component {
 }
 
 impl Predicate {
-    /// Returns values of an input at which the predicate can change. The caller tries each value, so a value at which
-    /// nothing changes does no harm.
+    /// Returns values of the input at which the result of the predicate can change. The caller tries each value, so
+    /// values without such a change do no harm. `cells` are the values that represent the input's cells.
     fn candidates(&self, input: &str, kind: FieldType, cells: &[Value]) -> Vec<Value> {
         let literals: Vec<&Value> = self.atom.literals();
         let mut values: Vec<Value> = literals.iter().map(|value| (*value).clone()).collect();
@@ -319,7 +321,8 @@ impl Predicate {
     }
 }
 
-/// Returns numbers at which arithmetic over these literals can change its result.
+/// Returns numbers near which arithmetic over these literals can change its result: sums, differences, products and
+/// quotients of two literals, the values in `cells`, and the neighbors of all of them.
 fn numbers_near(literals: &[&Value], cells: &[Value]) -> Vec<Value> {
     let mut own: Vec<f64> = literals.iter().filter_map(|value| value.as_f64()).collect();
     own.extend([0.0, 1.0]);

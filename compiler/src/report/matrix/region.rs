@@ -1,4 +1,4 @@
-//! Regions: sets of combinations of cells, as disjoint boxes of conditions.
+//! Regions: sets of combinations of input values, as conditions of which at most one holds for a combination.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,7 +17,7 @@ use crate::report::diff::{
 pub enum DiffTone {
     Heading,
     Plain,
-    /// More permissions or spending.
+    /// The change allows more permissions or spending than before.
     Wider,
     Narrower,
 }

@@ -52,7 +52,7 @@ pub struct PlanReport {
     pub description: String,
     /// Directive ids, root first.
     pub chain: Vec<String>,
-    /// The hook that routed the chain.
+    /// The hook that set the parent of the directive in place of the declared one; null if no hook did.
     pub route: Option<String>,
     pub system: SystemReport,
     pub first_message: FirstMessageReport,
@@ -129,12 +129,12 @@ pub struct LayerReport {
     pub offset: usize,
     /// Cost in each request; null if the model has no price.
     pub cost_per_turn: Option<PerTurnReport>,
-    /// The source that added the layer.
+    /// The hook, extends link or body that added the layer.
     pub via: String,
     pub source: Option<SourceReport>,
     /// The derivation, step by step.
     pub reasons: Vec<ReasonReport>,
-    /// The hook whose condition decides at run time whether the layer is included.
+    /// The hook whose condition decides at run time whether the layer is sent; null if the layer is sent in every run.
     pub depends_on: Option<String>,
 }
 
@@ -285,7 +285,7 @@ pub struct ModelReport {
     pub max_output: u64,
     /// Prices in dollars per million tokens; null if the provider file names none.
     pub prices: Option<PricesReport>,
-    /// The fallback, as `provider/model`.
+    /// The fallback, as `provider/model`; null if the model has none.
     pub fallback: Option<String>,
     pub via: String,
     pub source: Option<SourceReport>,
@@ -319,7 +319,8 @@ pub struct TokensReport {
     pub output: u64,
     /// Dollars for the input; null if the model has no price.
     pub input_cost: Option<Value>,
-    /// Dollars for the input bound and the maximum output: the amount that a run reserves.
+    /// Dollars for the input bound and the maximum output: the amount that a run reserves; null if the model has no
+    /// price.
     pub worst_case_cost: Option<Value>,
 }
 
@@ -401,7 +402,7 @@ fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
-/// Returns the reason for a part, and its source.
+/// Returns the reason for the part with this key of the origins, and the line that declares it.
 fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))

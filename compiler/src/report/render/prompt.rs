@@ -14,10 +14,10 @@ use crate::plan::{PaletteTool, SourcePlace};
 
 /// Largest width of the margin, in characters; a third of the terminal if that is less.
 const MAX_MARGIN_CHARS: usize = 36;
-/// Smallest width of the text beside a margin.
+/// Smallest width of the text beside a margin, in characters.
 const MIN_TEXT_CHARS: usize = 20;
 
-/// The first request of a plan.
+/// The first request of a plan, as `rye plan --prompt` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PromptOutput {
     pub directive: String,
@@ -38,18 +38,18 @@ pub struct SentTool {
     pub description: String,
     /// JSON Schema of the parameters; null if the wire sends no schema for a tool without parameters.
     pub schema: Option<Value>,
-    /// The grant that offers the tool.
+    /// The line of the grant that offers the tool; null if no line grants it.
     pub source: Option<SourceReport>,
 }
 
-/// A part of the request, with the labels of its lines.
+/// A part of the request: a heading, a text, and labels for the margin beside the text.
 struct Part {
     title: String,
     text: String,
     labels: Vec<LineLabel>,
 }
 
-/// The label of the text from an offset on.
+/// The label in the margin that applies from `offset` on: a byte offset in the text of the part.
 struct LineLabel {
     offset: usize,
     /// Lines of the margin: the source line, then the id.

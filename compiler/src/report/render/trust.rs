@@ -14,7 +14,7 @@ pub struct TrustRequirementReport {
     /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: String,
     pub name: String,
-    /// A description of what happens or becomes possible.
+    /// A description of the action that needs trust, for humans.
     pub what: String,
     pub source: Option<SourceReport>,
 }
@@ -51,7 +51,8 @@ impl From<&ToolSandbox> for SandboxReport {
     }
 }
 
-/// Describes what a live hook may start or raise, and whether that needs trust.
+/// Describes what a live hook may start or raise, and whether that needs trust; `None` if the hook is not live, or
+/// starts and raises nothing.
 pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;

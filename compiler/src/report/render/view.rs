@@ -18,7 +18,7 @@ pub struct MessageView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerView {
     pub layer: Layer,
-    /// Offset in bytes of the message's text.
+    /// Byte offset of the layer in the message's text.
     pub offset: usize,
     pub bytes: usize,
     pub tokens: u64,

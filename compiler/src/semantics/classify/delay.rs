@@ -27,7 +27,8 @@ impl Backoff {
     }
 }
 
-/// Returns the delay that the response's headers request, in milliseconds; unreadable headers are ignored.
+/// Returns the delay in milliseconds that the response requests in `retry-after-ms` or `retry-after`; `None` without a
+/// readable header. `now_ms` is the current time; without it, the `date` header of the response is used.
 pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
         return Some(ms);
@@ -41,7 +42,8 @@ pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Opti
     Some(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
 }
 
-/// Parses a non-negative decimal, times 10^`places`, rounded up. A number too large for the result becomes the maximum.
+/// Parses a non-negative decimal number, and returns it times 10^`places`, rounded up; `None` for any other text. A
+/// number too large for the result becomes the maximum.
 fn round_up(text: &str, places: u8) -> Option<u64> {
     const EXTRA_PLACES: u8 = 6;
     let text = text.trim();

@@ -14,14 +14,15 @@ use crate::semantics::facts::{Facts, Lookup};
 pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
-    /// Any number in a range. Of the numbers between two compared values, one represents all others.
+    /// Any number from `least` to `most`; `whole` allows integers only, `optional` also an absent fact. Of the numbers
+    /// between two compared values, one represents all others.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
 /// Maximum number of combinations per condition; beyond it, the result stays unknown.
 const MAX_COMBINATIONS: usize = 4096;
 
-/// A bound on the evaluations of several conditions together.
+/// The number of evaluations that may still be made to refine unknown verdicts; several conditions can share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fuel(usize);
 

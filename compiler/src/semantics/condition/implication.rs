@@ -25,7 +25,7 @@ pub enum Implication {
     Unproved,
 }
 
-/// The known values and type of a path.
+/// The values and the type that a path can have before a run; `None` if unknown.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathValues {
     pub domain: Option<Domain>,
@@ -34,14 +34,16 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings of one path; beyond it the results of the path's comparisons are assumed to be free.
+/// Maximum number of substrings of one path. If there are more, the results of the path's comparisons are assumed to be
+/// free.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A separator for substrings: no substring contains it.
+/// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
+/// value.
 const SEPARATOR: char = '\u{1}';
 
-/// A condition over numbered atoms.
+/// The structure of a condition, whose atoms are represented by their numbers.
 enum Tree {
     Const(bool),
     Atom(usize),
@@ -50,7 +52,8 @@ enum Tree {
     Any(Vec<Tree>),
 }
 
-/// A comparison that is not divided further; `path` is `None` if its result is assumed to be free.
+/// A comparison that is not divided further. `path` is `None` if the result of the comparison is assumed to be free:
+/// true or false, whatever the values of the paths are.
 struct Atom<'n> {
     node: &'n CompiledNode,
     key: String,
@@ -264,7 +267,8 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
     Some(all.into_iter().map(Some).chain([None]).collect())
 }
 
-/// Returns the results of a path's comparisons at each value, each combination of results once.
+/// Evaluates the comparisons of one path (`members` are their indexes in `atoms`) for each candidate value, and returns
+/// each combination of results once, with the first value that produces it.
 fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: &[Atom<'_>]) -> Choice {
     let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();
     for value in candidates {

@@ -13,7 +13,7 @@ pub struct ComparedLiterals {
     pub path: Path,
     /// Literals that the value of the path is compared with, alone or as members of a list (`in`).
     pub values: Vec<Value>,
-    /// Literals that the value of the path must contain.
+    /// Literals that a comparison requires as a part of the path's value: substrings, elements or keys.
     pub parts: Vec<Value>,
     /// True if the path is compared with a text by order (`<`, `>=`).
     pub ordered: bool,
@@ -34,7 +34,8 @@ impl ComparedLiterals {
 /// The largest integer up to which floats are exact. Nothing is concluded from larger numbers.
 const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the numbers of `against`, and numbers between, below and above them.
+/// Returns the numbers of `against`, and numbers between, below and above them. If `whole` is true, returns only
+/// integers.
 pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     if whole {
         return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
@@ -155,7 +156,7 @@ fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
     is_literal
 }
 
-/// Marks paths that are used in a way that literals cannot represent.
+/// Sets `open` for the paths of a node that is used in a way that literals cannot represent.
 fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {

@@ -34,7 +34,8 @@ pub(super) fn find_id(line: &str) -> Option<&str> {
     None
 }
 
-/// Returns the offset after the end of a string that opens at `open`.
+/// Returns the offset after the closing quote of a JSON string whose opening quote is at `open`; `None` if the string
+/// is never closed.
 fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {
@@ -46,7 +47,8 @@ fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// Returns the complete JSON value at the start of a text.
+/// Returns the JSON value at the start of a text; `None` if the text does not start with a value, or ends with it,
+/// because a value at the end may be truncated.
 fn leading_json_value(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();

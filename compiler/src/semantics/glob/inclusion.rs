@@ -74,7 +74,7 @@ const HEADS: [&str; 9] = [
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// Within a head: a node of the trie of heads.
+    /// The text so far is a part of a head; the number is the node of [`TRIE`] that it leads to.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
@@ -83,9 +83,10 @@ enum CapabilityPosition {
 
 struct TrieNode {
     edges: Vec<(char, u32)>,
-    /// True if a head ends here.
+    /// True if the path from the root of the trie to this node spells a whole head of [`HEADS`].
     head: bool,
-    /// True if the head that ends here is a capability by itself, without a further segment: `rye.fetch.<type>`.
+    /// True if the head that ends at this node is a capability by itself, without a further segment:
+    /// `rye.fetch.<type>`.
     query: bool,
 }
 
@@ -317,7 +318,8 @@ fn state_key(state: &SearchState) -> Vec<u32> {
     key
 }
 
-/// Returns one character for each set of characters that no pattern and no head distinguishes.
+/// Returns characters that represent all others: one for each set of characters that the patterns and the heads treat
+/// alike.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();

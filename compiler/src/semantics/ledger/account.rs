@@ -11,14 +11,14 @@ use crate::semantics::money::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     parent: Option<String>,
-    /// The total that the thread may spend, including its descendants.
+    /// The total that the thread and its descendants may spend.
     reserved: Nanos,
-    /// The amount that the thread has spent, including its released children.
+    /// The amount that the thread itself and its released children have spent.
     spent: Nanos,
-    /// Worst cases of the attempts in progress.
+    /// The worst cases that are reserved for the attempts in progress, by attempt.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     issued: BTreeMap<String, Nanos>,
-    /// The amount that descendants cannot reserve.
+    /// The amount that descendants cannot reserve, because the thread needs it for its own last turn.
     #[serde(rename = "kept_back", default, skip_serializing_if = "is_zero")]
     parent_reserve: Nanos,
     /// Number of live children.
@@ -108,7 +108,8 @@ impl Account {
         self.issued.get(attempt).copied().unwrap_or_default()
     }
 
-    /// Returns the amount that is spent, in progress, or reserved for children.
+    /// Returns the sum of the amount that is spent, the worst cases of the attempts in progress, and the amounts that
+    /// live children hold.
     pub fn used(&self) -> Nanos {
         self.issued
             .values()
@@ -179,19 +180,20 @@ impl Account {
         self.children_hold = self.children_hold.saturating_add(held);
     }
 
-    /// Removes a live child that holds this amount.
+    /// Removes a live child that holds `held`.
     pub(super) fn remove_child(&mut self, held: Nanos) {
         self.children = self.children.saturating_sub(1);
         self.children_hold = self.children_hold.saturating_sub(held);
     }
 
-    /// Books the spend of a released child that held `held`; the rest of its reservation is free again.
+    /// Removes a released child that held `held`, and books the `spent` of the child on this account; the rest of
+    /// `held` is free again.
     pub(super) fn settle_child(&mut self, held: Nanos, spent: Nanos) {
         self.remove_child(held);
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Updates the amount that a live child holds.
+    /// Changes the amount that a live child holds from `before` to `now`.
     pub(super) fn update_child(&mut self, before: Nanos, now: Nanos) {
         self.children_hold = self.children_hold.saturating_sub(before).saturating_add(now);
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{HookText, MissingInput, Rendered, placeholders, render};
 use crate::semantics::facts::Facts;
 
-/// A value whose strings are templates.
+/// A value (list, mapping or scalar) in which every string is a template.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TemplateTree<T = Template> {
     Value(Value),

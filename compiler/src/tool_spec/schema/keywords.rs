@@ -148,7 +148,7 @@ pub(super) fn shape_of(key: &str) -> Option<Shape> {
     KEYWORDS.iter().find(|(keyword, _)| *keyword == key).map(|(_, shape)| *shape)
 }
 
-/// Returns the keyword that an unknown key resembles.
+/// Returns the keyword that an unknown key resembles; `None` if there is none, or if the key is a known annotation.
 pub(super) fn misspelled_keyword(key: &str) -> Option<&'static str> {
     if key.starts_with("x-") || ANNOTATIONS.contains(&key) {
         return None;
@@ -161,7 +161,8 @@ pub(super) fn misspelled_keyword(key: &str) -> Option<&'static str> {
     nearest.filter(|(distance, keyword)| *distance <= (keyword.len() / 4).clamp(1, 2)).map(|(_, keyword)| keyword)
 }
 
-/// Returns the reason why a pattern is not a regular expression. Lookarounds and backreferences are valid.
+/// Returns the reason why a pattern is not a regular expression; `None` if it is one. Lookarounds and backreferences
+/// are valid.
 pub(super) fn pattern_fault(pattern: &str) -> Option<String> {
     let plain = without_ecma_escapes(pattern);
     let error = regex_syntax::ast::parse::Parser::new().parse(&plain).err()?;

@@ -57,7 +57,8 @@ fn upgrade_items(map: &mut Map<String, Value>) {
     }
 }
 
-/// Converts `minimum: 1, exclusiveMinimum: true` to `exclusiveMinimum: 1`.
+/// Converts the boolean form of an exclusive bound (`minimum: 1, exclusiveMinimum: true`) to `exclusiveMinimum: 1`.
+/// `bound` and `exclusive` are the two keywords.
 fn upgrade_bound(map: &mut Map<String, Value>, bound: &str, exclusive: &str) {
     let Some(Value::Bool(excludes)) = map.get(exclusive) else { return };
     let excludes = *excludes;
@@ -78,7 +79,8 @@ fn upgrade_dependencies(map: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the schema that a reference within the same schema (`#/$defs/a`, `#`, `#anchor`) names.
+/// Returns the schema to which a reference within the same schema (`#/$defs/a`, `#`, `#anchor`) points; `None` if there
+/// is none, or if the reference points to another document.
 pub fn resolve_pointer<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
     let fragment = reference.strip_prefix('#')?;
     if fragment.is_empty() {

@@ -112,7 +112,8 @@ impl Splitter {
         }
     }
 
-    /// Marks an expansion, and keeps the text inside of it.
+    /// Reads an expansion that begins with `first` (`$` or a backtick): adds [`EXPANSION`] to the word, and keeps the
+    /// text inside of the expansion in `nested`.
     fn expansion(&mut self, first: char) {
         self.push(EXPANSION);
         if first == '`' {

@@ -11,7 +11,7 @@ use crate::semantics::classify::fact_type;
 use crate::semantics::condition::{Condition, Domain, Fuel, Verdict};
 use crate::semantics::facts::Facts;
 
-/// The lowest and the highest status code of HTTP.
+/// The lowest and the highest status code that HTTP allows.
 const STATUS_CODES: (i32, f64) = (100, 599.0);
 
 /// Checks the rules that the project or the user wrote; `node` is the merged file.

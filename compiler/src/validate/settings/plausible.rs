@@ -85,7 +85,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     }
 }
 
-/// Returns a price in nano-dollars.
+/// Returns a price in nano-dollars; `None` if the value is not a valid price.
 fn read_price(node: &Node) -> Option<u64> {
     let price = match &node.kind {
         Kind::String(text) => Nanos::parse(text).ok(),

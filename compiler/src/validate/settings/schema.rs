@@ -30,14 +30,14 @@ pub enum SettingShape {
     OneOf(&'static [&'static str]),
     /// A mapping of exactly these keys.
     Map(&'static [SettingField]),
-    /// This word, or a mapping of these keys.
+    /// Either this word, or a mapping with these keys.
     MapOr(&'static str, &'static [SettingField]),
     /// A mapping of any names to values of this shape.
     Names(&'static SettingShape),
     /// A mapping of names of a closed list to values of this shape.
     NamedValues(&'static [&'static str], &'static SettingShape),
     List(&'static SettingShape),
-    /// A condition over the facts of a failure.
+    /// A condition over the facts of a failure ([`crate::semantics::classify::FAILURE_FACTS`]).
     Failure,
     /// A capability pattern.
     Pattern,
@@ -52,9 +52,9 @@ pub enum SettingShape {
 pub struct SettingField {
     pub key: &'static str,
     pub shape: SettingShape,
-    /// Set if a mapping without the key is an error.
+    /// True if a mapping without the key is an error.
     pub is_required: bool,
-    /// The meaning, as a phrase.
+    /// A phrase that states the meaning of the key, for the language reference.
     pub about: &'static str,
 }
 

@@ -10,7 +10,8 @@ use rye_grammar::Span;
 use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-/// Returns the number of the cycle that each directive is part of; a directive without a cycle has its own number.
+/// Returns a number for each directive, by its index: directives have the same number exactly if they are part of the
+/// same cycle.
 pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
     let mut components: Vec<usize> = (0..graph.nodes.len()).collect();
     for members in kosaraju_scc(&certain_edges(graph)) {

@@ -19,8 +19,9 @@ use crate::store::{Disk, StoreError, sources};
 /// The name under which the transcript lists problems of an expansion among the evaluated hooks.
 const EXPANSION: &str = "expansion";
 
-/// Returns the answer of the hooks with the expanded text. If the message calls an unknown skill or prompt template,
-/// the message is not sent, and the reason is recorded in `considered`.
+/// Expands the call of a skill or a prompt template in a message that the `input` hooks pass on. Returns the answer of
+/// the hooks, with the expanded text if there is one, and the expansions. If the message calls an unknown skill or
+/// prompt template, the message is not sent, and the reason is added to `considered`.
 pub(super) async fn expand_message(
     engine: &EngineContext,
     run: &HookRun,

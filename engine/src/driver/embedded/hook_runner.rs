@@ -30,8 +30,9 @@ pub(super) struct EmbeddedHookRunner<'a> {
     kept: Mutex<Vec<StateSet>>,
     /// Cancelled when the thread is cancelled after the hooks started.
     halt: CancellationToken,
-    /// The time at which the hooks started. `remaining_ms` is the remaining duration of the thread at that time.
+    /// The time at which the hooks started.
     started: Instant,
+    /// The remaining duration of the thread when the hooks started, in milliseconds.
     remaining_ms: u64,
 }
 

@@ -76,9 +76,9 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     }
 }
 
-/// Returns the outcome of the `after_step` hooks for this kind of turn. After an accepted return, hooks that continue
-/// or retry lead to `Accepted`: only `terminate` can change the end. After a reply without calls, hooks that continue
-/// lead to `Text`.
+/// Returns the outcome of an `after_step` point for this kind of turn. After an accepted return, the outcome is
+/// `Accepted` if the hooks pass, continue or retry: only `terminate` can change the end. After a reply without calls,
+/// the outcome is `Text` if the hooks pass or continue.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
     let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
     if state.returned.is_some() && (continues || outcome == Outcome::Retry) {

@@ -31,7 +31,7 @@ pub struct PendingSettlement {
     pub unknown: Option<UnknownOutcome>,
 }
 
-/// The bounds of an attempt without a usable final usage.
+/// Data from which the cost of an attempt is bounded if the provider reported no usable final usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownOutcome {
     pub cut: CutStream,

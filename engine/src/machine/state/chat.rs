@@ -37,7 +37,7 @@ pub struct ChatState {
     pub outputs: Vec<ShellRan>,
     /// The title that the user gave the session.
     pub name: Option<String>,
-    /// The mode of the further prompts.
+    /// The mode of the prompts after the current one.
     pub mode: ChatMode,
     /// The mode of the current prompt.
     pub prompt_mode: ChatMode,
@@ -91,7 +91,8 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the provider's token count of the last request, if the next request offers the same tools.
+    /// Returns the provider's token count of the last request; `None` if there is none, or if the next request offers
+    /// other tools.
     pub fn measured(&self) -> Option<&MeasuredTokens> {
         let narrowed = self.chat.as_ref().and_then(|chat| chat.narrowed.as_ref());
         self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
@@ -121,7 +122,8 @@ impl ThreadState {
         self.mailbox.steering.iter().chain(&self.mailbox.follow_ups).chain(of_chat)
     }
 
-    /// Returns the delivery of a message that is submitted now. A message with bounds of its own is a prompt.
+    /// Returns the delivery of a message that is submitted now: `requested`, except that a steering or follow-up
+    /// message becomes a prompt if the thread is idle or the message has bounds.
     pub fn effective_delivery(&self, requested: Delivery, bounds: &PromptBounds) -> Delivery {
         let is_prompt = self.is_idle() || (self.chat.is_some() && !bounds.is_empty());
         match requested {
@@ -158,7 +160,8 @@ impl ThreadState {
 }
 
 impl ThreadState {
-    /// Returns the unfinished prompt of the continued thread, until it has started in this thread.
+    /// Returns the unfinished prompt of the continued thread until the prompt has started in this thread; `None` after
+    /// that, or if no prompt was unfinished.
     pub fn unstarted_continuation(&self) -> Option<ContinuedPrompt> {
         let prompt = self.continues.as_ref()?.prompt?;
         self.chat.as_ref().is_some_and(|chat| chat.prompts < prompt.number).then_some(prompt)

@@ -77,7 +77,7 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(answers)
 }
 
-/// Returns the first waiting call of the group that needs an approval, as a request for it; `None` if no call needs
+/// Returns the approval request for the first waiting call of the group that needs an approval; `None` if no call needs
 /// one.
 pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
     let state = walk.state;

@@ -64,14 +64,14 @@ fn next_prompt(plan: &Plan, state: &ThreadState, chat: &ChatState) -> PromptStar
     }
 }
 
-/// Returns the message of the current prompt if it is not part of the conversation yet. The message of a continued
-/// prompt is not in the queue.
+/// Returns the message of the current prompt if it still waits in the queue. `None` if the message is part of the
+/// conversation already, and for a prompt that started in the continued thread: its message is never in the queue.
 pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> {
     let chat = state.chat.as_ref()?;
     chat.queue.front().filter(|_| state.is_prompt_queued())
 }
 
-/// Returns the messages that follow the user message of the prompt.
+/// Returns the events that add the messages with the delivery `NextTurn`, which follow the user message of the prompt.
 pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = EventBody> {
     let waiting = state.chat.iter().flat_map(|chat| &chat.next_turn).filter(|message| message.accepted);
     waiting.map(|message| {
@@ -119,7 +119,8 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     ended_event(walk.state, closing, status, code, message)
 }
 
-/// Returns the end of the current prompt. `closing` are the events before it, which close open attempts.
+/// Returns the event that ends the current prompt. `closing` are the events before it, which close open attempts; the
+/// cost of the prompt includes their settlements.
 fn ended_event(
     state: &ThreadState,
     closing: &[EventBody],
@@ -193,7 +194,7 @@ pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) ->
         .then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
 }
 
-/// Returns the start and the end of a prompt whose message is not sent.
+/// Returns the events that start and end a prompt whose message is never sent to the model.
 fn unstarted_prompt(
     plan: &Plan,
     state: &ThreadState,

@@ -158,7 +158,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     Ended { outputs: partial.cloned(), missing, ..ended(status, error) }
 }
 
-/// The error code of a reply without its end.
+/// The error code of a thread whose last reply was cut before its end.
 const TRUNCATED_CODE: &str = "output_truncated";
 
 /// Returns the error of an incomplete final reply, as a code and a message; `None` if the reply is complete.

@@ -72,7 +72,7 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     if paid { StepResult::Write(vec![intended]) } else { StepResult::Finished(Outcome::Full) }
 }
 
-/// Returns the next effect of the current attempt, if there is one.
+/// Returns the next effect of the current attempt; `None` if no attempt is open.
 fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     let state = walk.state;
     let attempt = state.attempt.as_ref()?;

@@ -20,7 +20,7 @@ use crate::surrogates::parse_lenient;
 const KNOWN_EVENTS: [&str; 7] =
     ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
 
-/// The state between two events.
+/// The decoder of Anthropic's stream: its state between two events.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a stream")]
 pub struct AnthropicDecoder {
@@ -38,7 +38,7 @@ pub struct AnthropicDecoder {
     failure: Option<CallError>,
 }
 
-/// A block that is still incomplete.
+/// A content block whose end has not arrived yet.
 #[derive(Debug)]
 enum OpenBlock {
     Text(String),
@@ -196,7 +196,8 @@ impl AnthropicDecoder {
         delta
     }
 
-    /// Handles a delta that does not have the form of [`DeltaEvent`]. Returns the piece to display, if there is one.
+    /// Handles a delta that does not have the form of [`DeltaEvent`]. Returns the piece to display; `None` if nothing
+    /// is displayed.
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let delta = value.get("delta")?;

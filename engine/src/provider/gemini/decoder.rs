@@ -14,7 +14,7 @@ use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive};
 
-/// The state between two events.
+/// The decoder of Gemini's stream: its state between two events.
 #[derive(Debug, Default)]
 pub struct GeminiDecoder {
     model: Option<String>,
@@ -284,7 +284,7 @@ struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Converts the counts; `None` if they are invalid.
+    /// Converts the token counts of the wire to a usage; `None` if the counts are invalid.
     fn usage(self) -> Option<Usage> {
         let [tool_prompt, cache_read, answer, thoughts] =
             [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);

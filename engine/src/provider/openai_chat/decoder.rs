@@ -14,7 +14,7 @@ use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, read_count};
 
-/// The state between two events.
+/// The decoder of a Chat Completions stream: its state between two chunks.
 #[derive(Debug, Default)]
 pub struct ChatDecoder {
     model: Option<String>,
@@ -71,7 +71,7 @@ impl<'e> ChatTextChunk<'e> {
 const KNOWN_DELTA_FIELDS: [&str; 8] =
     ["role", "name", "content", "refusal", "reasoning", "reasoning_content", "tool_calls", "function_call"];
 
-/// A tool call that is still incomplete.
+/// A tool call whose end has not arrived yet.
 #[derive(Debug)]
 struct OpenCall {
     index: Option<u64>,
@@ -322,7 +322,7 @@ impl OpenCall {
     }
 }
 
-/// Converts the counts; `None` if they are invalid.
+/// Converts the token counts of the wire to a usage; `None` if the counts are invalid.
 fn usage(reported: &Value) -> Option<Usage> {
     let counts = PromptCounts {
         prompt: read_count(reported, "/prompt_tokens")??,

@@ -15,7 +15,7 @@ use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
 use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive, read_count};
 
-/// The state between two events.
+/// The decoder of a Responses stream: its state between two events.
 #[derive(Debug, Default)]
 pub struct ResponsesDecoder {
     model: Option<String>,
@@ -43,7 +43,7 @@ impl<'e> OutputTextDelta<'e> {
     }
 }
 
-/// Events that repeat the content of other events, or report the progress of a stored item.
+/// Stream events that are ignored: they repeat the content of other events, or report the progress of an item.
 const KNOWN_EVENTS: [&str; 21] = [
     "response.queued",
     "response.content_part.added",
@@ -68,7 +68,7 @@ const KNOWN_EVENTS: [&str; 21] = [
     "keepalive",
 ];
 
-/// An item that is still incomplete.
+/// An output item whose end has not arrived yet.
 #[derive(Debug)]
 enum OpenItem {
     /// The parts of a message by index; each part is a text or a refusal.
@@ -384,7 +384,7 @@ fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
     if summary.is_empty() { texts("content") } else { summary }
 }
 
-/// Converts the counts; `None` if they are invalid.
+/// Converts the token counts of the wire to a usage; `None` if the counts are invalid.
 fn usage(reported: &Value) -> Option<Usage> {
     let counts = PromptCounts {
         prompt: read_count(reported, "/input_tokens")??,

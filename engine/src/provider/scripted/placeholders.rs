@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::exchange::ThreadPosition;
 
-/// The thread's own id, in the texts of a recorded request.
+/// Placeholder for the thread's own id in the texts of a recorded request.
 const THREAD_ID: &str = "${thread_id}";
-/// The thread's own id, in the arguments of a call.
+/// Placeholder for the thread's own id in the arguments of a call.
 const SELF_ID: &str = "${self.thread_id}";
-/// The process id in the answer to an asynchronous call.
+/// Placeholder for the process id in the answer to an asynchronous call.
 const PID: &str = "${pid}";
 
 /// The ids of a thread and of its children, with their placeholders.

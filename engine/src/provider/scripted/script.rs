@@ -195,7 +195,7 @@ pub struct Expectation {
     pub recorded: RecordedRequest,
 }
 
-/// A text, or a list of texts.
+/// Texts that a request must contain, written as one text or a list of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany", into = "Vec<String>")]
 pub struct Fragments(pub Vec<String>);
@@ -272,7 +272,8 @@ impl Script {
         Self::read(value, &|_| None)
     }
 
-    /// Reads a script; `line_of` returns the line of a place, if the script is a file.
+    /// Reads a script. `line_of` returns the line of a place in the script's file, for error messages; `None` if the
+    /// script is not a file.
     fn read(value: &Value, line_of: &dyn Fn(ScriptPlace<'_>) -> Option<u32>) -> Result<Self, ScriptError> {
         let Value::Object(map) = value else {
             let hint = if value.is_array() { ": write `steps:` above the list" } else { "" };
@@ -300,17 +301,18 @@ impl Script {
         Ok(script)
     }
 
-    /// Returns the step for a call at the position `cue`, after `turn` replies of its thread. The step comes from the
-    /// script's branch for this child thread (`project/review#2` is the second child that its parent started), else
-    /// from the branch for the directive, else from the common steps.
+    /// Returns the step for a call at the position `cue`, after `turn` replies of its thread; `None` if the script has
+    /// no step left. The step comes from the script's branch for this child thread (`project/review#2` is the second
+    /// child that its parent started), else from the branch for the directive, else from the common steps.
     pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
         let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
         self.step(&branch, turn, cue.attempt)
     }
 
-    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. Faults precede their
-    /// reply; an attempt after all faults of the reply gets the reply.
+    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. The faults before a
+    /// reply are the results of its first attempts; every later attempt gets the reply. `None` if the script has no
+    /// step left.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;

@@ -2,12 +2,12 @@
 
 use super::{CALL_END, CALL_START};
 
-/// The state between two pieces of text.
+/// A filter that removes calls from streamed text: its state between two pieces of text.
 #[derive(Debug, Default)]
 pub(super) struct CallFilter {
-    /// The current line, without the calls that ended in this line. `done` is the number of bytes of the line that were
-    /// returned.
+    /// The current line, without the calls that ended in this line.
     line: String,
+    /// Number of bytes of `line` that were already returned for display.
     done: usize,
     place: LinePlace,
 }
@@ -18,7 +18,7 @@ enum LinePlace {
     Plain,
     CodeBlock,
     Call,
-    /// After a call on the same line, where white space belongs to the call.
+    /// After a call that ended in this line. White space that follows belongs to the call.
     BehindCall,
 }
 

@@ -234,7 +234,7 @@ pub fn hand_written() -> Vec<SchemaCase> {
     ]
 }
 
-/// Schemas of one parameter.
+/// Returns schemas of a single parameter, each with values that it accepts and values that it refuses.
 pub fn parameter_schemas() -> Vec<SchemaCase> {
     let rows = [
         ("untyped", json!({}), json!([1, "x", null, [], {}]), json!([])),
@@ -430,7 +430,7 @@ const NESTINGS: [Nesting; 8] = [
     }),
 ];
 
-/// The schemas of one parameter in each place below the root.
+/// Returns every schema of [`parameter_schemas`] nested in each place below the root of a parameter's schema.
 pub fn nested_schemas() -> Vec<SchemaCase> {
     let mut found = Vec::new();
     for case in parameter_schemas() {
@@ -504,7 +504,9 @@ fn object(members: Vec<((Value, Value), bool)>) -> (Value, Value) {
     (json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}), value)
 }
 
-/// Combines schemas of single parameters and their values: returns the schema of all parameters, and a value for it.
+/// Returns the schema of all parameters of a tool, and a value for it. Each member is the schema and the value of one
+/// parameter, and true if the parameter is required. `combined` selects `allOf` (1), `anyOf` (2), `oneOf` (3) or none
+/// (0) around the schema.
 pub fn parameters_around(members: Vec<((Value, Value), bool)>, combined: usize) -> (Value, Value) {
     let (mut schema, value) = object(members);
     let combination = ["allOf", "anyOf", "oneOf"].get(combined.wrapping_sub(1));

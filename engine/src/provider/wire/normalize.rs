@@ -156,7 +156,7 @@ fn is_normalized(turns: &[SharedMessage]) -> bool {
         })
 }
 
-/// The mapping of call ids.
+/// The mapping from the models' call ids to the ids under which the calls are sent.
 #[derive(Default)]
 struct CallIds {
     used: HashSet<String>,
@@ -167,7 +167,8 @@ struct CallIds {
 }
 
 impl CallIds {
-    /// Returns the ids with which the calls of a reply are sent.
+    /// Returns, for each call of a reply in order, the id under which the call is sent. Forgets the earlier calls
+    /// without a result.
     fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<String> {
         self.open.clear();
         calls_in(content).map(|call| self.unique_id(&call.id)).collect()
@@ -192,8 +193,8 @@ impl CallIds {
         own
     }
 
-    /// Returns the id for a result. If several calls have the model's id, the result belongs to the first one without a
-    /// result.
+    /// Returns the id under which a result is sent. `id` is the model's id of the call; if several calls have this id,
+    /// the result belongs to the first of them without a result.
     fn result_id(&mut self, id: &str) -> String {
         match self.open.get_mut(id) {
             Some(own) if !own.is_empty() => own.remove(0),

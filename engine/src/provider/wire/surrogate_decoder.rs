@@ -67,7 +67,7 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
 
 impl<D> SurrogateDecoder<D> {
     /// Joins matching surrogates within a displayed piece. A surrogate at the end of the piece is held until the next
-    /// piece.
+    /// piece. `None` if nothing remains to display.
     fn displayed(&mut self, delta: Delta) -> Option<Delta> {
         let mut join = |text: String| {
             let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();

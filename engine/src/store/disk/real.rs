@@ -73,7 +73,8 @@ impl RealDisk {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 
-    /// Keeps the handle of a file that is about to be written.
+    /// Keeps the handle of a file that is about to be written. If [`MAX_OPEN_FILES`] handles are kept already, evicts
+    /// one, and syncs the evicted file if it has unsynced writes.
     fn keep_open(&self, path: &Path, file: Arc<File>) {
         let mut written = self.written();
         if let Some(open) = written.files.get_mut(path) {

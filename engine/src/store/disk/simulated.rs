@@ -36,9 +36,9 @@ pub enum DiskFault {
 /// The unsynced changes that survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// All changes: the process was killed, but the machine kept running.
+    /// All unsynced changes: the process was killed, but the machine kept running.
     All,
-    /// No changes.
+    /// None of the unsynced changes.
     Nothing,
     /// A random part of the changes in any order, including torn pieces and zeros, derived from the seed.
     Some(u64),

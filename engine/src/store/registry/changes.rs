@@ -223,7 +223,7 @@ fn check_spawn_limit(
     Ok(ancestors(transaction, parent)?.iter().find_map(spawn_refusal).unwrap_or(ChangeResult::Done))
 }
 
-/// Returns the refusal if this thread may have no more descendants.
+/// Returns the refusal of a further descendant of this thread; `None` if the thread may have one.
 fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })

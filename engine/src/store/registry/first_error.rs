@@ -62,7 +62,7 @@ impl RecordedError {
     }
 }
 
-/// Returns true if the file caused the database error, now or earlier.
+/// Returns true if the database error comes from an I/O error of the file, in this operation or an earlier one.
 fn is_io_failure(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     let storage = if let Some(TransactionError::Storage(storage)) = source.downcast_ref() {
         Some(storage)

@@ -54,23 +54,23 @@ impl fmt::Display for LedgerStepKey {
     }
 }
 
-/// An operation on the ledger, with its key.
+/// An operation on the ledger, with the key under which its answer is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerStep {
-    /// The thread whose step this is.
+    /// The thread that performs the operation. Its id is a part of the key.
     pub thread: ThreadId,
     pub step: LedgerStepKey,
     pub operation: Operation,
 }
 
 impl LedgerStep {
-    /// Opens the account of a root thread. Amounts here and below are nano-dollars.
+    /// Creates the step that opens the account of a root thread. Amounts here and below are nano-dollars.
     pub fn register(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Register { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
         Self { thread: thread.clone(), step: LedgerStepKey::Register, operation }
     }
 
-    /// Reserves the worst case of an attempt.
+    /// Creates the step that reserves the worst case of an attempt.
     pub fn issue(thread: &ThreadId, turn: u64, attempt: u32, worst_case: u64) -> Self {
         let operation = Operation::Issue {
             thread: thread.to_string(),
@@ -80,7 +80,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Issue { turn, attempt }, operation }
     }
 
-    /// Replaces the reservation of an attempt by its cost.
+    /// Creates the step that replaces the reservation of an attempt by its cost.
     pub fn settle(thread: &ThreadId, turn: u64, attempt: u32, spent: u64) -> Self {
         let operation = Operation::Settle {
             thread: thread.to_string(),
@@ -90,7 +90,8 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Settle { turn, attempt }, operation }
     }
 
-    /// Reserves spend for a thread's n-th child: `amount`, or the smaller of `default` and the remaining spend.
+    /// Creates the step that reserves spend for a thread's n-th child: `amount`, or the smaller of `default` and the
+    /// remaining spend.
     pub fn child(parent: &ThreadId, spawn: u64, child: &ThreadId, amount: Option<u64>, default: u64) -> Self {
         let operation = Operation::Reserve {
             thread: child.to_string(),
@@ -101,33 +102,35 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
-    /// Closes a thread's account and opens the account of its continuation with the remaining amount, at most `most`.
+    /// Creates the step that closes a thread's account and opens the account of its continuation with the remaining
+    /// amount, at most `most`.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOff { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 
-    /// Raises the spend limit of a thread; the difference is reserved from its parent.
+    /// Creates the step that raises the spend limit of a thread to `spend`; the difference is reserved from its parent.
     pub fn raise(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Raise { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
-    /// Moves a child that outlives its parent to an ancestor of the parent.
+    /// Creates the step that moves a child that outlives its parent to an ancestor of the parent.
     pub fn move_child(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
         let operation = Operation::Move { thread: child.to_string(), to: to.to_string() };
         Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
     }
 
-    /// Drains a thread's account: closes it now or, if children are alive, after the last child has ended.
+    /// Creates the step that drains a thread's account: the account closes now or, if children are alive, after the
+    /// last child has ended.
     pub fn end(thread: &ThreadId) -> Self {
         let operation = Operation::Drain { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 }
 
-/// A stored operation with its answer.
+/// A ledger operation with its answer, as the registry stores them.
 #[derive(Serialize, Deserialize)]
 pub struct RecordedOperation {
     pub operation: Operation,

@@ -30,7 +30,7 @@ pub fn has_abort_handler() -> bool {
     ABORT_HANDLER.get().is_some()
 }
 
-/// The innermost call under [`catch_panics`] on a thread.
+/// The innermost database operation on a thread that [`catch_panics`] guards.
 #[derive(Debug, Clone, Copy)]
 struct GuardedCall {
     doing: &'static str,

@@ -13,7 +13,7 @@ use crate::thread_id::ThreadId;
 const DOING: &str = "reading it";
 
 impl Registry {
-    /// Returns one thread's row.
+    /// Returns one thread's row; `None` if the registry does not know the thread.
     pub fn thread(&self, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
         self.row(tables::THREADS, thread.as_str())
     }
@@ -62,7 +62,7 @@ impl Registry {
         })
     }
 
-    /// Returns the parent's n-th child, if it was spawned.
+    /// Returns the parent's n-th child; `None` if it was not spawned.
     pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
@@ -71,7 +71,7 @@ impl Registry {
         })
     }
 
-    /// Returns a thread's ledger account.
+    /// Returns a thread's ledger account; `None` if it has none.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.row(tables::ACCOUNTS, thread.as_str())
     }

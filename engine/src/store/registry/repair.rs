@@ -125,7 +125,7 @@ impl RebuiltContents {
 
     /// Writes the whole new registry under a temporary name, because a partly written registry would look like a
     /// registry without threads. Then moves the old registry to `aside`, if both exist, and renames the new registry.
-    /// Returns the new path of the old registry.
+    /// Returns the new path of the old registry; `None` if no registry was moved.
     fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<Option<PathBuf>, StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);

@@ -20,9 +20,10 @@ pub struct ThreadRow {
     /// Spawn number below the parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// Maximum number of descendants of this thread; `spawned` is the number so far.
+    /// Maximum number of descendants of this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawns: Option<u64>,
+    /// Number of descendants of this thread so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spawned: u64,
     /// Root of the thread's tree: the thread itself if it has no parent.

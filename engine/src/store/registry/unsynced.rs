@@ -29,7 +29,7 @@ pub struct UnsyncedMark {
     lock: Option<Box<dyn HeldLock>>,
 }
 
-/// The meaning of the marks of other boots.
+/// The state of the registry that the marks of other boots indicate.
 enum OtherMarks {
     /// The registry is intact: there is no mark of another boot, or a live process writes under such a mark.
     Intact,

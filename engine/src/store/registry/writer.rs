@@ -16,13 +16,13 @@ use crate::store::StoreError;
 /// Maximum number of lists of changes in one transaction, so that no answer is delayed indefinitely.
 const MAX_BATCH: usize = 512;
 
-/// The maximum times that a commit waits for other commits of its process. A commit waits only if several threads of
-/// the process are running.
+/// The maximum durations for which a commit waits for other commits of its process. A commit waits only if several
+/// threads of the process are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// Maximum wait for the next commit.
+    /// Maximum time to wait for the next commit.
     pub next: Duration,
-    /// Maximum wait in total.
+    /// Maximum time to wait in total.
     pub longest: Duration,
 }
 
@@ -39,7 +39,7 @@ const MIN_GROUP_THREADS: usize = 4;
 #[derive(Debug)]
 pub struct RegistryWriter {
     registry: Arc<Registry>,
-    /// Number of threads that may commit at the same time.
+    /// Number of running threads. A commit waits for others only if this number is at least `MIN_GROUP_THREADS`.
     active_threads: Arc<AtomicUsize>,
     group_commit: GroupCommit,
     worker: Mutex<Option<WriterThread>>,

@@ -57,7 +57,7 @@ impl ChainHash {
         Self(hasher.finalize().into())
     }
 
-    /// Parses 64 lower-case hex digits.
+    /// Parses a hash from 64 lower-case hex digits; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
@@ -70,7 +70,7 @@ impl ChainHash {
         Some(Self(bytes))
     }
 
-    /// Returns the hash of the line that consists of these parts, without the hash itself.
+    /// Returns the hash of the next line. `parts` are the text of that line without its own hash.
     fn next(self, parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(self.0);
@@ -116,7 +116,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The position of a line in its transcript.
+/// The data of a line that precedes its event: number, time, barrier, and the hash of the line before.
 pub struct LinePosition {
     pub seq: u64,
     pub ts: i64,
@@ -127,7 +127,7 @@ pub struct LinePosition {
 
 /// A value that a line can hold.
 pub trait LineBody: Serialize {
-    /// True if a field may have a name that is reserved for the line.
+    /// Returns true if a field may have a name that is reserved for the line.
     fn needs_escape(&self) -> bool {
         true
     }
@@ -138,7 +138,7 @@ impl LineBody for Value {}
 impl LineBody for Map<String, Value> {}
 
 impl LineBody for EventBody {
-    /// Returns false: a test of the event table checks that no field has a reserved name.
+    /// Returns false, because no event has a field with a reserved name. A test of the event table checks this.
     fn needs_escape(&self) -> bool {
         false
     }
@@ -311,7 +311,7 @@ struct LineFront {
     seq: u64,
     ts: i64,
     barrier: u64,
-    /// Bytes up to the hash.
+    /// Number of bytes of the line before the hash.
     length: usize,
 }
 

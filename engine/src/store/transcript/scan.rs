@@ -54,7 +54,7 @@ impl TranscriptContents {
 /// A torn tail: bytes that were never acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// Number of its first line, from 1.
+    /// Number of the first line of the torn tail, from 1.
     pub line: u64,
     pub bytes: u64,
     pub reason: String,

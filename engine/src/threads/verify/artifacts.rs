@@ -170,7 +170,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Reads an artifact; adds a note if it is missing.
+    /// Reads an artifact. If it is missing, adds a note and returns `None`.
     fn read_artifact(&mut self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         match self.disk.read(path) {
             Ok(bytes) => Ok(Some(bytes)),

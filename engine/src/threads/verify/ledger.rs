@@ -26,7 +26,7 @@ pub(super) struct TreeMoney {
 struct ThreadMoney {
     row: ThreadRow,
     account: Option<Account>,
-    /// Nano-dollars of the thread's own attempts.
+    /// Cost of the thread's own attempts, in nano-dollars.
     own: u64,
     /// Cost of the thread when it last ended.
     ended: Option<Cost>,

@@ -30,7 +30,7 @@ impl<'t> SignatureChecker<'t> {
         Self { trust, temporary_keys: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
-    /// Returns the strongest kind of key among the valid signatures so far.
+    /// Returns the strongest kind of key among the valid signatures so far; `None` if there is no valid signature.
     pub fn best(&self) -> Option<KeyKind> {
         self.best
     }
@@ -43,7 +43,7 @@ impl<'t> SignatureChecker<'t> {
         self.bytes(&checkpoint.key_id, place.signing_input().as_bytes(), &checkpoint.signature)
     }
 
-    /// Verifies the seal of a line.
+    /// Verifies the seal of a line. Returns the kind of the key, or the reason why the seal is invalid.
     pub fn line(&mut self, thread: &ThreadId, record: &TranscriptRecord, seal: &Seal) -> Result<KeyKind, String> {
         self.mark(line_signing_input(thread, record.seq, seal.link).as_bytes(), &seal.mark)
     }
@@ -53,13 +53,15 @@ impl<'t> SignatureChecker<'t> {
         name.starts_with(TEMPORARY_KEY_PREFIX) || self.trust.trusts(name)
     }
 
-    /// Verifies bytes against a signature of the form `name:signature`.
+    /// Verifies bytes against a signature of the form `name:signature`. Returns the kind of the key, or the reason why
+    /// the signature is invalid.
     pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<KeyKind, String> {
         let (name, signature) = mark.split_once(':').ok_or("its signature is incomplete")?;
         self.bytes(name, bytes, signature)
     }
 
-    /// Verifies a file with a signature line; `None` if it has none.
+    /// Verifies a file with a signature line. Returns the kind of the key (`None` if the file has no signature), or the
+    /// reason why the signature is invalid.
     pub fn file(&mut self, bytes: &[u8]) -> Result<Option<KeyKind>, String> {
         let trusted = self.trust.verify_file(bytes);
         let signature = match &trusted {

@@ -11,7 +11,7 @@ use crate::tool::confine::ProjectFiles;
 use crate::tool::process::{self, Program, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// The tool, with the default timeout of a command.
+/// The tool `rye/bash/bash`, with the default timeout of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BashTool {
     pub default_timeout: Duration,

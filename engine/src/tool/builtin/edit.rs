@@ -86,7 +86,7 @@ pub(super) fn prepare(project: &ProjectFiles, parameters: &EditParameters) -> Re
     Ok(PreparedWrite { place, bytes: out, outcome: Box::new(outcome) })
 }
 
-/// Returns the positions of the text, without overlaps.
+/// Returns the byte offsets at which the text occurs, without overlaps.
 fn positions(bytes: &[u8], text: &[u8]) -> Vec<usize> {
     memmem::find_iter(bytes, text).collect()
 }

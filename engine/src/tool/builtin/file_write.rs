@@ -18,7 +18,7 @@ pub const MAX_KEPT_BYTES: u64 = 16 << 20;
 /// model.
 pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// A change that is about to happen.
+/// A change of a file that is about to happen, for its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingChange {
     pub event: FileChanged,
@@ -29,7 +29,7 @@ pub struct PendingChange {
 /// A function that creates the result of a write.
 pub(super) type DescribeWrite = Box<dyn FnOnce(WriteEffect, &ResolvedPath) -> ToolOutcome + Send>;
 
-/// A write that is ready to happen.
+/// A file write whose target and bytes are known.
 pub(super) struct PreparedWrite {
     pub place: ResolvedPath,
     pub bytes: Vec<u8>,

@@ -30,7 +30,7 @@ pub struct ReadParameters {
     limit: Option<u64>,
 }
 
-/// The lines of a page.
+/// A page of numbered lines that is being built.
 #[derive(Default)]
 struct Page {
     text: String,

@@ -19,7 +19,7 @@ pub use html::html_to_text as page_text;
 /// Maximum bytes of a page that are read.
 const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// The tool, with its timeout.
+/// The tool `rye/web/fetch`, with its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebFetchTool {
     pub timeout: Duration,

@@ -26,7 +26,8 @@ const NETWORK: [&str; 7] = [
     "socket: Permission denied",
 ];
 
-/// Explains a refusal that a program's output reports; `None` if it reports none.
+/// Explains an access that the sandbox refused, if a program's output reports one: names the path or the network, and
+/// the grant that allows the access. `None` if the output reports no such access.
 pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String> {
     if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
         return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());

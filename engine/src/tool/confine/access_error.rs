@@ -4,7 +4,7 @@ use std::io;
 
 use super::ProjectPath;
 
-/// A refusal. The texts name only paths relative to the project.
+/// The refusal of a file access. The texts name only paths relative to the project.
 #[derive(Debug, thiserror::Error)]
 pub enum FileAccessError {
     #[error("`{path}` is not inside the project; paths are relative to its root")]

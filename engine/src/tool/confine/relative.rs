@@ -18,7 +18,7 @@ impl ProjectPath {
         Self(segments)
     }
 
-    /// Returns the path below `root`.
+    /// Returns `root` joined with this path; `root` is the root of the project.
     pub fn below(&self, root: &Path) -> PathBuf {
         let mut path = root.to_owned();
         path.extend(&self.0);

@@ -21,7 +21,7 @@ pub struct FileVersion {
     nanoseconds: u64,
 }
 
-/// The effect of a write.
+/// The effect of a write: a new file, or a replaced one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteEffect {
     Created,

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 
 const PREFIX: &str = ".rye-";
 const SUFFIX: &str = ".tmp";
-/// Number of hex digits of a name.
+/// Number of hex digits in the name of a temporary file.
 const DIGITS: usize = 16;
 /// Maximum number of names to try: a name may be taken, or another process may remove the file before it is locked.
 const MAX_ATTEMPTS: usize = 16;
@@ -96,7 +96,7 @@ fn is_temporary(name: &OsStr) -> bool {
     })
 }
 
-/// Returns whether the name in the folder still belongs to the open file.
+/// Returns true if the name in the folder still belongs to the open file.
 fn has_name(dir: &Dir, name: &OsStr, file: &File) -> bool {
     let (Ok(open), Ok(named)) = (rustix::fs::fstat(file), rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
     else {

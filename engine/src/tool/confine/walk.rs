@@ -33,13 +33,13 @@ pub enum Dotfiles {
 pub struct VisitedFile<'w> {
     pub parent: &'w Dir,
     pub name: &'w OsStr,
-    /// Relative to the project root.
+    /// Path relative to the project root.
     pub path: &'w ProjectPath,
     /// Path relative to the folder where the walk started.
     pub below: &'w Path,
 }
 
-/// The end of a walk.
+/// The reason why a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkEnd {
     Complete,
@@ -56,7 +56,7 @@ struct FolderWalk<'w> {
     dotfiles: Dotfiles,
     stop: &'w StopCondition,
     left: usize,
-    /// Outermost first.
+    /// The ignore rules of the folders from the project root down, outermost first.
     rules: Vec<Gitignore>,
 }
 
@@ -166,7 +166,7 @@ impl FolderWalk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Checks the ignore rules; the innermost rule that matches decides.
+    /// Returns true if the ignore rules exclude a path. The innermost rule that matches decides.
     fn is_ignored(&self, path: &ProjectPath, is_folder: bool) -> bool {
         let path: PathBuf = path.0.iter().collect();
         let verdict = self.rules.iter().rev().map(|r| r.matched(&path, is_folder)).find(|m| !m.is_none());

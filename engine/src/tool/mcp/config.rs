@@ -50,8 +50,8 @@ pub enum McpTransport {
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
-        /// The openings. The field is serialized under its name of version 0.1, because the hash of the transport is
-        /// stored in tool files.
+        /// The openings of the sandbox. The field is serialized under its name of version 0.1, because the hash of the
+        /// transport is stored in tool files.
         #[serde(rename = "wall")]
         sandbox: Option<SandboxOpenings>,
     },
@@ -122,7 +122,7 @@ impl McpServer {
         text
     }
 
-    /// Returns the names of the variables that the templates use.
+    /// Returns the environment variables that placeholders of the transport name: `${NAME}` or `${NAME:-default}`.
     pub fn variables(&self) -> BTreeSet<String> {
         let (lone, map): (Vec<&String>, _) = match &self.transport {
             McpTransport::Stdio { command, environment, .. } => (command.iter().collect(), environment),
@@ -162,8 +162,8 @@ impl McpServer {
         })
     }
 
-    /// Returns the words of the command and of its variables that may name project files, with the current values of
-    /// the variables.
+    /// Returns the words of the command, and of the values of its environment variables, that may name project files.
+    /// In each word, placeholders are replaced by the current values of the variables.
     fn named_files(&self) -> Vec<String> {
         let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
         // If a variable is not set, the text is left unfilled: the server cannot start anyway.
@@ -199,12 +199,12 @@ pub struct ServersError {
     pub place: Option<ServersErrorPlace>,
 }
 
-/// A part of a file.
+/// A faulty part of a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServersErrorPlace {
     pub path: String,
     pub text: String,
-    /// Byte offsets in the text.
+    /// Range of the part in `text`, in bytes.
     pub range: std::ops::Range<usize>,
 }
 
@@ -339,7 +339,7 @@ fn read_section(
     Ok(())
 }
 
-/// The keys of a server.
+/// The keys that the settings of a server may have.
 const SERVER_KEYS: [&str; 13] = [
     "type",
     "command",

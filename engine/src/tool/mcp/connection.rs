@@ -54,7 +54,7 @@ pub enum McpError {
     Drift { server: String, tool: String },
 }
 
-/// The result of a call.
+/// The result of a call of a server's tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct McpResult {
     pub structured: Option<Value>,
@@ -153,7 +153,8 @@ impl McpConnection {
         self.definitions.lock().await.clone()
     }
 
-    /// Returns the definition of a tool; reads the list again if the server reported a change.
+    /// Returns the server's definition of a tool; `None` if the server has no such tool. Reads the list again if the
+    /// server reported a change.
     pub(super) async fn definition(&self, tool: &str) -> Result<Option<McpToolDefinition>, McpError> {
         let mut known = self.definitions.lock().await;
         if self.changed.swap(false, Ordering::Relaxed) {

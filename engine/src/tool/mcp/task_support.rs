@@ -9,9 +9,9 @@ use rmcp::model::Tool;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncRead, BufReader, ReadBuf};
 
-/// The key of the copy in the metadata of a tool.
+/// The key under which a tool's field `execution.taskSupport` is copied to its metadata.
 const META_KEY: &str = "rye/taskSupport";
-/// Maximum bytes of a message that is searched for the field.
+/// Maximum bytes of a message in which the field `execution.taskSupport` is searched.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Returns true if the server runs the tool only as a task.
@@ -19,7 +19,8 @@ pub(super) fn requires_task(tool: &Tool) -> bool {
     tool.meta.as_ref().and_then(|meta| meta.get(META_KEY)).is_some_and(|support| support == "required")
 }
 
-/// Returns a listing of tools with the field copied; `None` if the message has no such field.
+/// Returns a list of tools in which the field `execution.taskSupport` is copied to the metadata of each tool; `None` if
+/// the message contains no such field.
 pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
     const FIELD: &[u8] = b"\"taskSupport\"";
     if !message.windows(FIELD.len()).any(|part| part == FIELD) {
@@ -38,11 +39,11 @@ pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
     Some(copied)
 }
 
-/// A reader of a server's messages, one on each line, that copies the field.
+/// A reader of a server's messages, one on each line, that copies the field `execution.taskSupport`.
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,
-    /// Number of bytes of the line that were returned; `None` until the line is complete.
+    /// Number of bytes of `line` that the reader has already returned; `None` until `line` is complete.
     returned: Option<usize>,
 }
 

@@ -20,7 +20,8 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// A client that copies the field in lists of tools, and passes on everything else.
+/// A client that copies the field `execution.taskSupport` in responses with lists of tools, and passes on everything
+/// else unchanged.
 #[derive(Debug, Clone)]
 pub(super) struct TaskSupportClient(reqwest::Client);
 
@@ -100,7 +101,7 @@ async fn read_event(mut response: reqwest::Response, id: &Value) -> Option<Vec<u
     None
 }
 
-/// Returns the message if it requests a list of tools.
+/// Returns the message as JSON if it requests a list of tools; `None` for any other message.
 fn listing_request(message: &ClientJsonRpcMessage) -> Option<Value> {
     let value = serde_json::to_value(message).ok()?;
     value.get("method").is_some_and(|method| method == "tools/list").then_some(value)

@@ -69,7 +69,7 @@ fn directive_text(text: &str) -> Result<ItemText, SyntaxError> {
     })
 }
 
-/// Finds an element directly below the root or inside `<metadata>`.
+/// Finds the first element with this name directly below the root, else inside `<metadata>`.
 fn find_element<'e>(root: &'e Element, name: &str) -> Option<&'e Element> {
     let below = root.elements().find(|e| e.name.node == name);
     below.or_else(|| {

@@ -11,7 +11,7 @@ const MAX_QUERY_DEPTH: usize = 16;
 /// Points for each additional matching word. They outweigh any number of repetitions of one word.
 const POINTS_PER_WORD: u32 = 50;
 
-/// A parsed query.
+/// A parsed search query.
 #[derive(Debug)]
 pub enum Query {
     Term(Term),

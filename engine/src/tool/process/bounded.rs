@@ -11,14 +11,14 @@ pub struct BoundedOutput {
     total: u64,
 }
 
-/// The collected output.
+/// The kept output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedOutput {
     /// The output. If bytes were dropped, a line in the middle names their number.
     pub text: String,
-    /// Bytes written.
+    /// Number of bytes that were written to the output.
     pub total: u64,
-    /// Bytes dropped.
+    /// Number of bytes that were dropped between the kept start and the kept end.
     pub dropped: u64,
 }
 
@@ -54,7 +54,7 @@ impl BoundedOutput {
     }
 }
 
-/// Removes an incomplete character at the end.
+/// Returns the bytes without an incomplete character at the end.
 fn whole_end(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(e) if e.error_len().is_none() => bytes.get(..e.valid_up_to()).unwrap_or(bytes),
@@ -62,7 +62,7 @@ fn whole_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Removes an incomplete character at the start.
+/// Returns the bytes without an incomplete character at the start.
 fn whole_start(bytes: &[u8]) -> &[u8] {
     let skip = bytes.iter().take(3).take_while(|b| **b & 0b1100_0000 == 0b1000_0000).count();
     bytes.get(skip..).unwrap_or(bytes)

@@ -21,7 +21,7 @@ const QUICK_PASSES: usize = 64;
 /// its `SIGKILL` pending.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A view of the processes of the machine.
+/// A table of the machine's processes, in which the descendants of one process are found.
 pub(super) struct ProcessTable {
     #[cfg(target_os = "linux")]
     files: linux::ProcFiles,
@@ -221,7 +221,7 @@ mod linux {
     /// Maximum bytes of `children` that are read at once. The rest is read after these children have ended.
     const MAX_CHILDREN_BYTES: usize = 64 * 1024;
 
-    /// Open files of `/proc`.
+    /// Files of `/proc` that are opened before the program starts and stay open.
     pub(super) struct ProcFiles {
         folder: Dir,
         load: File,
@@ -245,7 +245,7 @@ mod linux {
             Ok(Self { folder: Dir::new(folder)?, load, children })
         }
 
-        /// The living processes of the machine, each with its parent.
+        /// Lists the living processes of the machine, each with its parent.
         pub(super) fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
             self.folder.rewind();
             let mut found = Vec::new();
@@ -295,8 +295,8 @@ mod linux {
     }
 }
 
-/// Returns the parent in a line of `/proc/PID/stat`; `None` if the process has ended. The name in parentheses may
-/// contain any character.
+/// Returns the id of the parent process in a line of `/proc/PID/stat`; `None` if the process has ended. The name in
+/// parentheses may contain any character.
 fn living_parent(stat: &str) -> Option<i32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

@@ -23,7 +23,7 @@ const MAX_STDERR_BYTES: usize = 4 * 1024;
 /// Maximum time to wait for the end of the program before its temporary folder is removed.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A program to start.
+/// A long-lived program to start.
 #[derive(Debug, Clone)]
 pub struct LongLivedProgram {
     /// A name to look up in `PATH`, or a path.
@@ -36,7 +36,7 @@ pub struct LongLivedProgram {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// A running program.
+/// A running long-lived program, with its input and output.
 pub struct RunningProgram {
     pub output: pipe::Receiver,
     pub input: pipe::Sender,

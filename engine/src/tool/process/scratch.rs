@@ -98,7 +98,7 @@ fn open_folder(folder: &Path) -> io::Result<File> {
     std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder)
 }
 
-/// Returns whether the path still names the open folder.
+/// Returns true if the path still names the open folder.
 fn has_name(open: &File, folder: &Path) -> bool {
     let (Ok(open), Ok(named)) = (open.metadata(), std::fs::symlink_metadata(folder)) else { return false };
     (open.dev(), open.ino()) == (named.dev(), named.ino())

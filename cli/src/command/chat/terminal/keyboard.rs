@@ -121,8 +121,8 @@ impl ChatTerminal {
         Ok(())
     }
 
-    /// Handles a key while an approval request is open: the key answers the request, interrupts, or edits the message
-    /// to the model that goes with a refusal. Returns false if neither a request nor such a message is open.
+    /// Handles a key while an approval request is open: the key answers the request, interrupts the prompt, or edits
+    /// the message with which the user refuses the call. Returns false if neither a request nor this message is open.
     fn answer_open_request(&mut self, key: KeyEvent, action: KeyAction) -> bool {
         if self.refusal.is_some() {
             self.refusal_key(key, action);

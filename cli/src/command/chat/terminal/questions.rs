@@ -24,7 +24,7 @@ pub(super) enum KeyQuestion {
 }
 
 impl KeyQuestion {
-    /// Returns the row with the keys.
+    /// Returns the row that lists the keys and the answers that they choose.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Children { text, .. } => text,

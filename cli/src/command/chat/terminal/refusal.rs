@@ -12,9 +12,9 @@ const HINT: &str = "Enter refuses the call with this message, Esc returns to the
 /// A message that is written while an approval request is open.
 #[derive(Debug)]
 pub(super) struct RefusalMessage {
-    /// The text that was in the editor.
+    /// The text that was in the editor before the user wrote the message.
     draft: String,
-    /// The written message, once the call is refused.
+    /// The finished message, while it waits for the record of the refusal; `None` while the user writes it.
     message: Option<String>,
 }
 

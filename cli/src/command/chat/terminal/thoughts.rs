@@ -11,12 +11,12 @@ use crate::present::DIM;
 use crate::present::wrap::fold_for_columns;
 use crate::report::printable;
 
-/// The thoughts of the last reply.
+/// The thoughts of the last reply, with the part of them that is printed.
 #[derive(Debug, Default)]
 pub(super) struct Thoughts {
     is_shown: bool,
     text: String,
-    /// The bytes of `text` that are printed.
+    /// Number of bytes of `text` that are already printed.
     printed: usize,
     /// True if the next thought belongs to another reply.
     is_complete: bool,

@@ -13,7 +13,7 @@ use crate::command::chat::json::{ChatRequest, ChatResponse, ChatVerb};
 use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::requests::RequestHandler;
 
-/// A command that waits for the earlier ones.
+/// A typed command that is performed after the earlier ones.
 enum Job {
     Perform(ChatVerb),
     Inquire(Inquiry),
@@ -21,7 +21,7 @@ enum Job {
     Submit(UserInput, Vec<PathBuf>, Delivery),
 }
 
-/// The queue of commands, and their responses.
+/// A queue of typed commands, which a task performs one after another, and the queue of their responses.
 pub(super) struct TypedCommands {
     jobs: UnboundedSender<Job>,
     responses: UnboundedReceiver<ChatResponse>,

@@ -56,17 +56,17 @@ pub struct CacheStepReport {
     /// `turn`, `prompt`, `continuation`, `thread` or `fallback`: the next turn, the next prompt of a chat, the first
     /// request of a continuation or of another thread of this plan, the same request to the fallback.
     pub request: String,
-    /// Tokens at the start that equal those of the earlier request.
+    /// Number of tokens at the start that are equal in both requests.
     pub shared: u64,
-    /// Tokens of the opening: palette, system prompt and first message.
+    /// Number of tokens of the whole opening: palette, system prompt and first message.
     pub of: u64,
     /// Dollars for the opening if the shared tokens are read from the cache; null if the model has no price.
     pub cost: Option<Value>,
-    /// Dollars for the opening without a cache.
+    /// Dollars for the opening without a cache; null if the model has no price.
     pub uncached: Option<Value>,
     /// The part that ends the shared prefix; null if the whole opening is shared.
     pub ends_at: Option<String>,
-    /// The line that adds this part.
+    /// The source line of the part that ends the shared prefix.
     pub source: Option<SourceReport>,
 }
 
@@ -79,7 +79,8 @@ pub struct RunEstimateReport {
     pub output: u64,
     /// The cost in dollars; null if the model has no price.
     pub cost: Option<Value>,
-    /// `done`, a limit's name, or `context window`.
+    /// The reason why the run ends: `done` if the model has nothing left to do, the name of the limit that is reached,
+    /// or `context window` if the thread hands off.
     pub stopped: String,
 }
 
@@ -113,7 +114,7 @@ pub struct TurnBoundsReport {
     pub at_least_set_by: String,
     /// Upper bound on the turns of every run; null if hooks may raise every limit that bounds them.
     pub at_most: Option<u64>,
-    /// The limit that sets `at_most`.
+    /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
 }
 

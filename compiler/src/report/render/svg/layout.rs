@@ -137,7 +137,8 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     Ok(DrawingLayout { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
 }
 
-/// Position of a layer, relative to the start of its component.
+/// The middle and the end of a layer along the drawing's direction, in pixels from the start of the connected
+/// component.
 struct LayerPosition {
     middle: f64,
     end: f64,
@@ -211,7 +212,8 @@ fn set(state: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// Returns the layer of each box: the length of the longest path that leads to the box.
+/// Returns the layer of each of the `count` boxes: the length of the longest path that leads to the box. `forward` are
+/// the edges without those that would close a cycle.
 fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     let mut into = vec![0usize; count];
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -238,12 +240,12 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     layers
 }
 
-/// Edges cut into steps from one layer to the next.
+/// The route of each edge: its bend points, and its steps from one layer to the next.
 struct EdgeRoutes {
     /// The bend points that each edge passes, from its upper end to its lower one.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
-    /// The layer of each point.
+    /// The layer of each point, by the point's index.
     layers: Vec<usize>,
     points: usize,
 }
@@ -277,8 +279,8 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
     Ok(routes)
 }
 
-/// Returns the position of each vertex within its layer, relative to its component, and the components in the order of
-/// their first boxes.
+/// Returns the position of each vertex within its layer, from the start of its component, and the components in the
+/// order of their first boxes. `steps` are pairs of connected vertices, `widths` their widths.
 fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, Vec<Vec<usize>>) {
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let linked: BTreeSet<usize> = steps.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -309,7 +311,8 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     (across, parts)
 }
 
-/// Returns the points of one edge, from the border of its first box to the border of its second box.
+/// Returns the points of one edge, from the border of its first box to the border of its second box; empty if a box
+/// does not exist. `way` holds the indexes of the bend points in `points`.
 fn edge_points(ends: (usize, usize), way: &[usize], points: &[Point], widths: &[f64], drawing: &Drawing) -> Vec<Point> {
     let (from, to) = ends;
     let count = drawing.nodes.len();

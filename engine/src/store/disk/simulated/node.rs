@@ -197,7 +197,7 @@ impl SplitMix {
         Self(seed)
     }
 
-    /// Returns a number in `0..sides`.
+    /// Returns the next pseudo-random number, in `0..sides`.
     pub fn next(&mut self, sides: u64) -> u64 {
         // These are the constants of the splitmix64 generator.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -27,8 +27,9 @@ struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, ThreadId>,
     steps: Vec<(i64, LedgerStep)>,
-    /// The spend limit; `ceiling` is the highest value to which the limit can be raised.
+    /// The current spend limit.
     spend: u64,
+    /// The highest value to which the spend limit can be raised.
     ceiling: u64,
     /// Attempts that are only known to be intended: the model call may have been made. Each has the time of its intent,
     /// and its worst case in nano-dollars.

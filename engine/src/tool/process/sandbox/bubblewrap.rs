@@ -20,7 +20,7 @@ pub fn use_bubblewrap(program: &Path) {
     PROGRAM.get_or_init(|| program.to_path_buf());
 }
 
-/// Returns the binary of bubblewrap, if it is used.
+/// Returns the binary of bubblewrap; `None` if programs run without bubblewrap.
 pub(super) fn program() -> Option<PathBuf> {
     PROGRAM.get().cloned()
 }

@@ -17,7 +17,7 @@ use crate::tool::confine::{PathAccess, path_access, printable};
 const MAX_DEPTH: usize = 250;
 /// Maximum number of paths in a report.
 const MAX_REPORTED: usize = 20;
-/// The start of the new name.
+/// The start of the name to which a protected path that a program created is renamed.
 const REFUSED_PREFIX: &str = "refused-";
 
 /// The writable folders of a program, opened before it starts.

@@ -41,9 +41,10 @@ const FILE_COMMANDS: [u64; 1] = [1024];
 /// The refused options: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine
 /// checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
-/// The last reviewed option of `prctl` (`FUTEX_HASH`). `FURTHER_PROCESS_OPTIONS` are the allowed options beyond it:
-/// `SET_VMA` and `GET_AUXV`.
+/// The last reviewed option of `prctl` (`FUTEX_HASH`). Options beyond it are refused, except for
+/// [`FURTHER_PROCESS_OPTIONS`].
 const LAST_PROCESS_OPTION: u64 = 78;
+/// The allowed options of `prctl` beyond [`LAST_PROCESS_OPTION`]: `SET_VMA` and `GET_AUXV`.
 const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
 /// The allowed personalities: Linux and 32-bit Linux, each also with `UNAME26`; no address randomization (for
 /// sanitizers); and the query of the current personality.
