@@ -45,7 +45,7 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
         found.push(ItemError::InvalidValue {
             what: "`hooks`".into(),
             found: format!("{} hooks", items.len()),
-            expected: format!("at most {MAX_HOOKS} in one file"),
+            expected: format!("at most {MAX_HOOKS} in one list"),
             span: node.span,
         });
     }
