@@ -23,7 +23,7 @@ pub enum Incoming {
         /// True if the message has a file in the mailbox, which stays there until the message is recorded.
         on_disk: bool,
     },
-    /// Stops a call that its caller cancelled. Only the call's error is recorded.
+    /// Stops a call that the calling MCP client has cancelled. The stop is not recorded, only the call's error.
     StopCall { call_id: String },
     /// A file tool is about to write a file, and waits for the record.
     FileChanged { change: FileChanged, recorded: RecordWaiter },

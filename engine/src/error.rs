@@ -32,7 +32,7 @@ pub enum DriveError {
     /// No key of the user signed the transcript, and the user did not accept it.
     #[error("the transcript of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
-    /// The plan check of the engine's options refused the plan.
+    /// The function in [`EngineOptions::plan_check`](crate::engine::EngineOptions::plan_check) refused the plan.
     #[error("{reason}")]
     Refused { reason: String },
     #[error(transparent)]

@@ -16,7 +16,8 @@ use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table::RemovalReason;
 
-/// Fills `hooks` of a composition whose context lists are complete.
+/// Fills `hooks` of a composition, with the verdict of each hook. The knowledge of the chain (`system`, `before`,
+/// `after`) must be filled before, because knowledge that both the chain and a hook provide is kept only once.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) {
     let Some(leaf) = composed.leaf().cloned() else { return };
     let line = ordered_hooks(items, composed);

@@ -124,7 +124,10 @@ pub enum Outcome {
 pub type Edges = BTreeMap<Outcome, Node>;
 
 /// The nodes of a plan and their edges.
-/// INVARIANT (checked by `verify`): total, reachable, bounded, gated.
+///
+/// INVARIANT (checked by `verify_graph`): the graph is total (a node has an edge for each of its possible outcomes),
+/// reachable (every node lies on a path from the start to the finish), bounded (every cycle consumes something finite)
+/// and gated (every tool call first passes the gate).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Graph(pub BTreeMap<Node, Edges>);

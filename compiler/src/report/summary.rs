@@ -29,7 +29,7 @@ pub struct PlanSummary {
     pub fallback: Option<String>,
     /// Costs in dollars; null if no model has a price.
     pub cost: Option<SummaryCost>,
-    /// The part that sets the worst cost, as `cost.worst.set_by` of the plan.
+    /// The part of the plan that sets the worst-case cost, as in `cost.worst.set_by`: `spend`, `prices` or `raise`.
     #[serde(default)]
     pub worst_set_by: String,
     /// Number of model calls: the limit, and the bounds and the estimate for a run.

@@ -354,7 +354,7 @@ impl SchemaChecker<'_, '_> {
             return self.r.report_wrong_type(value, key, "a string");
         };
         let Some(fragment) = reference.strip_prefix('#') else {
-            let help = "copy the definition below `$defs` and write `$ref: \"#/$defs/NAME\"`".to_owned();
+            let help = "copy the definition into `$defs` of this schema and write `$ref: \"#/$defs/NAME\"`".to_owned();
             let message = format!("`{reference}` refers to another document");
             return self.r.report_bad_value(value.span, message, "not followed", Some(help));
         };

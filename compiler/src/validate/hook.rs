@@ -503,8 +503,9 @@ fn literal_text(expr: &Expr) -> Option<&str> {
     if let ExprKind::Literal(Value::String(text)) = &expr.kind { Some(text) } else { None }
 }
 
-/// Returns the tools with the ids or names that `fact` is compared with. `None` if another fact or a non-literal is
-/// compared, or if there is no such tool.
+/// Returns the tools that a comparison of `fact` with `compared` names: by id for `call.item_id`, by name for
+/// `call.name`. `None` for any other fact, if `compared` is neither a literal text nor a list of them, or if a text is
+/// not a valid id or no tool's name.
 fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<ItemId>> {
     let by_name = match fact.to_string().as_str() {
         "call.item_id" => false,

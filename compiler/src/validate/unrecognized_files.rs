@@ -186,8 +186,9 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     if kind == ItemKind::Skill {
         return match inside.split_once('/') {
             Some((top, _)) if name == "SKILL.md" => {
-                let reason =
-                    "the name of a skill's folder must be a valid id, and the folder at most 4 folders deep".to_owned();
+                let reason = format!(
+                    "the folder of a skill must have a valid id as its name, and be at most 4 levels below `{folder}`"
+                );
                 Some((reason, Some(format!("{folder}{}/SKILL.md", as_id(top)))))
             }
             Some((_, _)) if name.eq_ignore_ascii_case("SKILL.md") => {

@@ -367,7 +367,8 @@ fn infer_types(map: &Map<String, Value>) -> Vec<&str> {
     }
 }
 
-/// Converts an `enum`, for which the API documents only text and numbers.
+/// Converts an `enum`. The API documents only text and numbers in an `enum`, so of other values the result contains
+/// only the types. Also returns the rules that the result cannot express, such as the list of those values.
 fn convert_enum(map: &Map<String, Value>, values: &[Value]) -> (Map<String, Value>, Vec<String>) {
     let named = types_of(map);
     let allowed = |value: &&Value| named.is_empty() || named.iter().any(|name| is_of_type(value, name));

@@ -43,8 +43,8 @@ fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
     Some(if prompt < session { LimitScope::Prompt } else { LimitScope::Session })
 }
 
-/// Inserts a checkpoint at the end of a turn: before the next attempt or before the last event. The journal adds the
-/// signature.
+/// Inserts a checkpoint of the finished turn before the event that starts the next attempt or ends the thread, unless
+/// the turn already has a checkpoint. The journal adds the signature.
 fn insert_checkpoint(state: &ThreadState, events: &mut Vec<EventBody>) {
     let turn = state.cost.turns;
     if turn <= state.checkpoint_turn {

@@ -75,7 +75,9 @@ impl FileTool {
         let given = &invocation.parameters;
         match self {
             Self::Read => read::run(&project, &parse_parameters(given)?, stop),
-            Self::Write | Self::Edit | Self::Knowledge => Err(ToolFailure("a write is prepared first".to_owned())),
+            Self::Write | Self::Edit | Self::Knowledge => {
+                Err(ToolFailure("internal error: the write was not prepared".to_owned()))
+            }
             Self::Ls => ls::run(&project, &parse_parameters(given)?, stop),
             Self::Glob => glob::run(&project, &parse_parameters(given)?, stop),
             Self::Grep => grep::run(&project, &parse_parameters(given)?, stop),

@@ -147,7 +147,7 @@ impl SessionInput {
                 note
             }
             TypedText::Inquiry(Inquiry::Copy(_)) => {
-                Some("/copy needs the editor of a terminal; /export writes a file".to_owned())
+                Some("/copy works only in a terminal, without `--plain`; /export writes a file".to_owned())
             }
             TypedText::Inquiry(inquiry) => {
                 self.inquire(inquiry);

@@ -98,7 +98,8 @@ impl Fingerprints {
         }
     }
 
-    /// Adds the files of item folders, the other files directly in `folder`, and the paths of its other folders.
+    /// Adds the contents of `folder`, which is an `.ai` folder: the files directly in it and all files in its item
+    /// folders. Of every other folder in it, only the path is added.
     fn add_top_level(&mut self, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {

@@ -250,9 +250,9 @@ impl RecordedCall<'_> {
 }
 
 impl RecordedCall<'_> {
-    /// Compiles a call. Returns the id of its plan and, for a chat, the id of the plan with which a session continues
-    /// after `/model` or `/budget`. These commands change one part of the plan and keep the other limits and the
-    /// requested model.
+    /// Compiles a call. Returns the id of the resulting plan and, for a chat, also the id of this plan with the limits
+    /// and the requested model of the recorded plan: `/model` and `/budget` compile again, but keep what they do not
+    /// set.
     fn compile_to_ids(&self, world: &dyn World, call: &CompileRequest) -> Vec<String> {
         let Some(made) = compile(world, call).value else { return Vec::new() };
         let mut ids = vec![made.plan_id.clone()];

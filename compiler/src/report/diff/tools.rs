@@ -1,5 +1,6 @@
-//! Changes of the reachable tools, by the program or request that a call starts. The direction of a changed program,
-//! request or script is unknown; parameter schemas are compared by their bounds.
+//! Changes of the tools that the grants or hooks of a plan reach: of what a call starts, and of the tool's other
+//! declarations. If the program, request or script that a call starts changed, the direction of the change is unknown.
+//! Parameter schemas are compared keyword by keyword.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

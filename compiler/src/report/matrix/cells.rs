@@ -172,8 +172,9 @@ fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     cells
 }
 
-/// Returns the cells of values that no condition names exactly: one for each set of `parts` that a value of the input
-/// can contain, with an example value. `points` are the values that conditions name.
+/// Returns the cells of the values that no condition names exactly, each with an example value. `points` are the values
+/// that conditions name; `parts` are the substrings, elements or keys that conditions look for. All values that contain
+/// the same parts share a cell.
 fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Value]) -> Vec<(ValueSet, Value)> {
     let any = InterfaceField { default: None, required: true, ..field.clone() };
     let plain = placeholder_value(name, &any).unwrap_or(Value::Null);

@@ -1,6 +1,7 @@
-//! Predicates: atoms of conditions that the cells of single inputs do not decide, such as patterns, lengths, sums and
-//! comparisons of two inputs. Inputs that predicates connect form a component. A state of a component combines the
-//! cells of its inputs and the results of its predicates; each state has input values that lead to it.
+//! Predicates: atoms of conditions that are not decided by the cell (`cells.rs`) of any single input, such as patterns,
+//! lengths, sums and comparisons of two inputs. Inputs that predicates connect form a component. A state of a component
+//! is a cell for each of its inputs and a result for each of its predicates; each state has input values that lead to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -124,7 +124,7 @@ fn message_part(title: &str, message: &MessageView) -> Part {
     Part { title: title.to_owned(), text: message.text.clone(), labels }
 }
 
-/// Returns the lines of a margin: the source line if there is one, then the name.
+/// Returns the lines of a label in the margin: `FILE:LINE` if the place is known, then the name.
 fn format_label(place: Option<&SourcePlace>, name: &str) -> Vec<String> {
     let place = place.map(|place| format!("{}:{}", place.file, place.line));
     place.into_iter().chain([name.to_owned()]).collect()

@@ -19,7 +19,8 @@ pub enum Domain {
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
-/// Maximum number of combinations per condition; beyond it, the result stays unknown.
+/// Maximum number of combinations of fact values that are tried for one condition. If there are more, the verdict stays
+/// unknown.
 const MAX_COMBINATIONS: usize = 4096;
 
 /// The number of evaluations that may still be made to refine unknown verdicts; several conditions can share it.

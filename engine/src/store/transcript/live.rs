@@ -1,5 +1,5 @@
-//! The file `live.jsonl`: deltas of the current attempt, for processes that follow the thread. The file is never synced
-//! and never an input, and is removed when the attempt ends.
+//! The file `live.jsonl`: deltas of the current attempt, for processes that follow the thread. The file is never
+//! synced, the state of a thread is never computed from it, and it is removed when the attempt ends.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -63,7 +63,8 @@ impl Thoughts {
         self.text.get(from..to).unwrap_or_default().to_owned()
     }
 
-    /// Shows the thoughts from now on, or hides them. Returns the thoughts of the last reply to print.
+    /// Shows the thoughts from now on, or hides them. Returns the text to print: all thoughts of the last reply if the
+    /// thoughts are now shown, else an empty text.
     fn toggle(&mut self) -> String {
         self.is_shown = !self.is_shown;
         self.printed = 0;

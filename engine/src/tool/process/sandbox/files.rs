@@ -234,7 +234,8 @@ impl<'w> FileRules<'w> {
         Ok(true)
     }
 
-    /// Grants toolchains below the home folder and the folders in `PATH`.
+    /// Makes the toolchains below the home folder readable, and each folder in `PATH` that does not contain the home
+    /// folder.
     fn grant_home(&mut self) -> io::Result<()> {
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         if let Some(home) = home.as_deref().filter(|home| *home != Path::new("/")) {
