@@ -576,16 +576,11 @@ fn error_line(output: &str) -> &str {
 }
 
 /// Returns the text of a reply, without thinking and tool calls.
-fn reply_text(content: &[ContentBlock]) -> Cow<'_, str> {
-    let mut texts = content.iter().filter_map(|block| match block {
-        ContentBlock::Text { text } => Some(text.as_str()),
-        ContentBlock::Thinking { .. }
-        | ContentBlock::Image(_)
-        | ContentBlock::ToolCall(_)
-        | ContentBlock::Other { .. } => None,
-    });
-    let first = Cow::Borrowed(texts.next().unwrap_or_default());
+fn reply_text<'a>(content: &'a [ContentBlock]) -> Cow<'a, str> {
+    let text = |block: &'a ContentBlock| if let ContentBlock::Text { text } = block { Some(&**text) } else { None };
+    let mut texts = content.iter().filter_map(text);
     // A single block, as most replies have, is not copied.
+    let first = Cow::Borrowed(texts.next().unwrap_or_default());
     texts.fold(first, |all, text| all + text)
 }
 
