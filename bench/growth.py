@@ -128,9 +128,12 @@ def used_cpu(run):
             run()
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)
             print(f"{usage.ru_utime + usage.ru_stime:.3f} s CPU, peak {usage.ru_maxrss / 1024:.0f} MiB", flush=True)
-        finally:
             os._exit(0)
-    os.waitpid(pid, 0)
+        except BaseException as error:
+            print(error, getattr(error, "stderr", None), file=sys.stderr, flush=True)
+            os._exit(1)
+    if os.waitpid(pid, 0)[1]:
+        sys.exit("the measured command failed")
 
 
 def spawning(children):
