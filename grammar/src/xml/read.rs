@@ -93,8 +93,7 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
-    /// Parses from an offset to the end. If parsing must restart at a later offset, stops and returns that offset;
-    /// otherwise returns `None`.
+    /// Parses from an offset to the end. Returns the offset of a necessary restart; `None` if the end is reached.
     fn parse_from(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..self.end)?;
         if rest.starts_with(BYTE_ORDER_MARK) {
@@ -366,8 +365,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Closes the innermost open element called `name`, and reports every open element inside it as never closed.
-    /// Reports the end tag, from `start` to `end`, if no such element is open.
+    /// Closes the innermost open element `name`; reports the unclosed elements in it, or an end tag without an element.
     fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
             return self.report_unmatched_end(name, start, end);
@@ -487,8 +485,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Adds the text from `start` to `end` to the open element: to its last text, or as a new text. `write` appends the
-    /// text to a string, with references resolved.
+    /// Adds the text from `start` to `end` to the open element. `write` appends it to a string, with references resolved.
     fn push_text(&mut self, start: usize, end: usize, write: impl FnOnce(&mut String, &str)) {
         let span = self.span(start, end);
         let raw = self.text.get(start..end).unwrap_or_default();
