@@ -268,6 +268,7 @@ pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String
         let other = parsed.tree.entries().iter().find(|entry| mcp_json::is_like_mcp_servers(&entry.key.node));
         if let Some(node) = parsed.tree.get("mcpServers") {
             read_section(node, ".mcp.json", &sources, &|_| true, &mut all)?;
+            all.retain(|name, _| !is_disabled(node, name));
         } else if let Some(entry) = other {
             let key = entry.key.node.escape_debug();
             let message = format!("`.mcp.json` has the unknown key `{key}`; write `mcpServers`");
@@ -287,6 +288,7 @@ pub fn read_servers(project: &Path, items: &Items<'_>) -> Result<BTreeMap<String
             let of_project = |node: &Node| is_of_project(&sources, node);
             read_section(servers, ".ai/config/mcp.yaml", &sources, &of_project, &mut own)?;
             all.extend(own);
+            all.retain(|name, _| !is_disabled(servers, name));
         }
     }
     for server in all.values_mut() {
@@ -339,6 +341,14 @@ fn read_section(
     Ok(())
 }
 
+/// Returns true if a section disables the server of this name. Such a server is checked, and never listed or started.
+fn is_disabled(section: &Node, name: &str) -> bool {
+    section.entries().iter().any(|entry| {
+        super::listing::id_segment(&entry.key.node).as_deref() == Some(name)
+            && entry.value.get("disabled").and_then(Node::as_bool) == Some(true)
+    })
+}
+
 /// The keys that the settings of a server may have.
 const SERVER_KEYS: [&str; 13] = [
     "type",
@@ -363,6 +373,17 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Ser
     }
     if let Some(wall) = node.get("wall") {
         return Err(ServerFault::at(wall, "the key `wall` is called `sandbox` now"));
+    }
+    if let Some(disabled) = node.get("disabled").filter(|disabled| disabled.as_bool().is_none()) {
+        return Err(ServerFault::at(disabled, "`disabled` must be `true` or `false`"));
+    }
+    let mut unknown_keys = node.entries().iter().filter(|e| !SERVER_KEYS.contains(&e.key.node.as_str()));
+    let near = unknown_keys.find_map(|entry| Some((entry, closest(&entry.key.node, SERVER_KEYS)?)));
+    if let Some((entry, meant)) =
+        near.filter(|_| origin == ".mcp.json" && node.get("command").or(node.get("url")).is_some())
+    {
+        let message = format!("unknown key `{}`; did you mean `{meant}`?", entry.key.node.escape_debug());
+        return Err(ServerFault { message, span: Some(entry.key.span) });
     }
     if let Some(unknown) = node.entries().iter().find(|e| !SERVER_KEYS.contains(&e.key.node.as_str())) {
         // Other programs may add their own keys to `.mcp.json`.

@@ -302,8 +302,21 @@ fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String,
 }
 
 #[test]
+fn disabled_servers_are_neither_listed_nor_started() {
+    let json = r#"{"mcpServers": {"a": {"command": "x", "disabled": true}, "b": {"command": "y", "disabled": false}}}"#;
+    let names = |json, yaml| configured(Some(json), yaml).unwrap().into_keys().collect::<Vec<_>>();
+    assert_eq!(names(json, None), ["b"]);
+    // A server of `mcp.yaml` replaces the server of that name in `.mcp.json`, also if it is disabled.
+    assert_eq!(names(json, Some("servers: { b: { command: y, disabled: true } }")), Vec::<String>::new());
+    let error = configured(Some(r#"{"mcpServers": {"a": {"command": "x", "disabled": "yes"}}}"#), None).unwrap_err();
+    assert!(error.message.contains("`disabled` must be `true` or `false`"), "{}", error.message);
+}
+
+#[test]
 fn misspelled_names_of_mcp_json_are_reported() {
     for (json, message) in [
+        (r#"{"mcpServers": {"a": {"command": "x", "arg": ["y"]}}}"#, "unknown key `arg`; did you mean `args`?"),
+        (r#"{"mcpServers": {"a": {"command": "x", "disable": true}}}"#, "did you mean `disabled`?"),
         (r#"{"mcpServer": {"a": {"command": "x"}}}"#, "unknown key `mcpServer`; write `mcpServers`"),
         (r#"{"mcp_servers": {"a": {"command": "x"}}}"#, "unknown key `mcp_servers`; write `mcpServers`"),
         (r#"{"mcpServers": {"a": {"type": "stdo", "command": "x"}}}"#, "did you mean `stdio`?"),
