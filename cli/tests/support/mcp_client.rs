@@ -44,7 +44,9 @@ impl McpClient {
     /// Sends these messages before the handshake.
     pub fn after(place: &TestProject, early: &[Value]) -> Self {
         let mut client = Self::spawn(place, &[]);
-        early.iter().for_each(|message| client.send(message));
+        for message in early {
+            client.send(message);
+        }
         client.shake_hands(&json!({}));
         client
     }

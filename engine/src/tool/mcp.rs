@@ -8,6 +8,7 @@ pub mod listing;
 mod mcp_json;
 mod task_support;
 mod task_support_http;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

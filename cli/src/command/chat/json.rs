@@ -297,7 +297,7 @@ impl ChatRequest {
             return Err(Box::new(ChatResponse::refused(Value::Null, None, "the line is not a JSON object".to_owned())));
         };
         let id = fields.remove("id").unwrap_or_default();
-        let verb = ChatVerb::read(fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;
+        let verb = ChatVerb::read(&fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;
         Ok(Self { id, verb })
     }
 }
@@ -307,7 +307,7 @@ impl ChatVerb {
     ///
     /// # Errors
     /// The field that does not fit, and the accepted form.
-    fn read(fields: serde_json::Map<String, Value>) -> Result<Self, String> {
+    fn read(fields: &serde_json::Map<String, Value>) -> Result<Self, String> {
         let error = match serde_json::from_value::<Self>(Value::Object(fields.clone())) {
             Ok(verb) => return Ok(verb),
             Err(error) => error.to_string(),

@@ -20,6 +20,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::mcp_json;
+use super::variables::expand_variables;
 use crate::tool::environment::provider_keys;
 
 /// Default timeout of a call.
@@ -582,29 +583,5 @@ fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, Serve
         };
         out.insert(entry.key.node.clone(), value);
     }
-    Ok(out)
-}
-
-/// Fills in `${NAME}` and `${NAME:-default}` from this process's environment.
-///
-/// # Errors
-/// The name of a variable that is not set.
-pub fn expand_variables(text: &str) -> Result<String, String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, from)) = rest.split_once("${") {
-        out.push_str(before);
-        let Some((inside, after)) = from.split_once('}') else {
-            return Err("has an unclosed `${`".to_owned());
-        };
-        let (name, otherwise) = inside.split_once(":-").map_or((inside, None), |(n, o)| (n, Some(o)));
-        match (std::env::var(name), otherwise) {
-            (Ok(value), _) => out.push_str(&value),
-            (Err(_), Some(otherwise)) => out.push_str(otherwise),
-            (Err(_), None) => return Err(format!("the environment variable `{name}` is not set")),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
     Ok(out)
 }

@@ -22,10 +22,11 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::config::{McpTransport, SandboxOpenings, expand_variables};
+use super::config::{McpTransport, SandboxOpenings};
 use super::listing::McpToolDefinition;
 use super::task_support::{TaskSupportReader, requires_task};
 use super::task_support_http::TaskSupportClient;
+use super::variables::expand_variables;
 use super::{MCP_START_TIMEOUT, McpServer};
 use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningProgram, Sandbox, start_long_lived};
 

@@ -8,6 +8,7 @@ use rye_compiler::diagnostics::closest;
 
 /// Maximum size of the file, in bytes.
 const MAX_MCP_JSON_BYTES: u64 = 1 << 20;
+
 /// Returns the text of `.mcp.json`; `None` if there is none.
 pub(super) fn read_text(project: &Path) -> Result<Option<String>, String> {
     let path = project.join(".mcp.json");

@@ -394,7 +394,7 @@ fn servers_of_both_files_are_merged() {
     }
     let blank = configured(None, Some("servers: { a: { command: /opt/my tools/server } }")).unwrap();
     assert_eq!(blank["a"].describe(), "\"/opt/my tools/server\"");
-    assert_eq!(config::expand_variables("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
+    assert_eq!(variables::expand_variables("a${NOT_SET_HERE:-b}c").unwrap(), "abc");
     let json = r#"{"mcpServers": {"a": {"command": "node", "args": ["--require=./a.js", "s.js"], "env": {"NODE_OPTIONS": "-r ./b.js"}},
         "b": {"url": "https://\u0430pi.example/mcp"}}}"#;
     let all = configured(Some(json), None).unwrap();
@@ -404,7 +404,7 @@ fn servers_of_both_files_are_merged() {
     let bare = r#"{"mcpServers": {"a": {"command": "x", "sandbox": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
     assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");
     assert_eq!(all["b"].describe(), "https://\\u{430}pi.example/mcp");
-    assert!(config::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
+    assert!(variables::expand_variables("${NOT_SET_HERE}").unwrap_err().contains("`NOT_SET_HERE`"));
 }
 
 /// Serves MCP over HTTP, with lists of tools as a document or as events, and returns the URL.
