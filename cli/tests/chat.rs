@@ -475,7 +475,7 @@ fn budget_bounds_each_further_prompt_and_a_higher_one_asks() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\nOne.\n"), "{}", done.stderr);
     for text in [
         "the session and the settings allow at most $5 for a prompt",
-        "the budget must be more than $0",
+        "`spend` must be a number of dollars above 0 and below 9 billion, such as 0.25, not `0`",
         "the new plan allows more than the current one; repeat the command with `confirm` at the end:\n  context 372 → 372 tokens",
         "\nLimits\n  spend raised $0.1 → $0.4  .ai/directives/talk.md:8",
         "session closed  3 turns, ",

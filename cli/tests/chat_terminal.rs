@@ -522,7 +522,7 @@ fn incomplete_row_is_shown_and_the_reply_after_an_interruption_is_printed_once()
     terminal.wait_until("the first words", |rows| rows.iter().any(|row| row.starts_with("one two") && row != words));
     terminal.press("\x1b");
     wait_idle(&terminal, 1);
-    assert!(terminal.rows().iter().any(|row| row.contains("of this is not measured")), "{:?}", terminal.rows());
+    assert!(terminal.rows().iter().any(|row| row.contains("of this is assumed")), "{:?}", terminal.rows());
     terminal.press("again\r");
     wait_idle(&terminal, 2);
     terminal.press("\x04");

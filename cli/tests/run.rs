@@ -445,3 +445,14 @@ fn run_stopped_by_worst_case_settlements_names_the_setting() {
     let stopped = place.rye(&["run", "talk"]);
     assert!(!stopped.stderr.contains("unknown_outcome"), "{}", stopped.stderr);
 }
+
+#[test]
+fn controls_in_json_lines_are_escaped_and_keep_their_value() {
+    let place = talker("", "steps: [{ text: \"x\\x9B2J \\u202Eback\" }]\n");
+    let text = place.run_ok(&["run", "talk", "--format", "json", "--events"]);
+    assert!(text.contains("x\\u009b2J \\u202eback") && !text.contains(['\u{9b}', '\u{202e}']), "{text}");
+    let results = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["result"].as_str().map(str::to_owned));
+    assert_eq!(results.last().as_deref(), Some("x\u{9b}2J \u{202e}back"), "{text}");
+}

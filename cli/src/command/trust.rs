@@ -17,7 +17,7 @@ use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
 use crate::present::wrap::fold_for_stderr;
-use crate::report::{Printer, printable};
+use crate::report::{Printer, mask_controls, printable};
 use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]
@@ -258,7 +258,7 @@ pub fn require_trust(
         error.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces)))
     };
     if can_ask(report) && trust.path().is_some() {
-        writeln!(anstream::stderr().lock(), "{}", fold_for_stderr(&list))?;
+        writeln!(anstream::stderr().lock(), "{}", mask_controls(&fold_for_stderr(&list)))?;
         if confirm("Trust the current files and run?", report)? {
             return Ok(trust.record_trust(&missing)?);
         }
@@ -272,7 +272,7 @@ pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
     if !can_ask(report) {
         return Ok(true);
     }
-    write!(anstream::stderr().lock(), "{question} [y/N] ")?;
+    write!(anstream::stderr().lock(), "{} [y/N] ", mask_controls(question))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))

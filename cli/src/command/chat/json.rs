@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::leaving::LeftChildren;
 use super::rewind::RewindFiles;
+use crate::report::escape_json_controls;
 
 /// A line of stdin with `--format json`.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -395,9 +396,8 @@ impl ChatResponse {
     /// Writes the response as a line of stdout. If the reader has closed the pipe, the session still runs to its end.
     pub fn print(&self) {
         let mut out = std::io::stdout().lock();
-        if let Ok(mut line) = serde_json::to_vec(self) {
-            line.push(b'\n');
-            out.write_all(&line).and_then(|()| out.flush()).ok();
+        if let Ok(line) = serde_json::to_string(self) {
+            writeln!(out, "{}", escape_json_controls(&line)).and_then(|()| out.flush()).ok();
         }
     }
 }

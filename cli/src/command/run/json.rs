@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::ending::{RunEnd, RunOutput};
 use super::renderer::Render;
 use crate::present::dollars::event_in_dollars;
-use crate::report::mask_controls;
+use crate::report::{escape_json_controls, mask_controls};
 
 /// A line of `rye run --format json --events`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -68,8 +68,10 @@ impl JsonRenderer {
             return;
         }
         let mut out = std::io::stdout().lock();
-        let written = serde_json::to_writer(&mut out, value).map_err(std::io::Error::from);
-        self.write_error = written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).err();
+        let written = serde_json::to_string(value)
+            .map_err(std::io::Error::from)
+            .and_then(|line| writeln!(out, "{}", escape_json_controls(&line)));
+        self.write_error = written.and_then(|()| out.flush()).err();
     }
 }
 
