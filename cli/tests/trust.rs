@@ -180,11 +180,9 @@ fn project_provider_gets_no_key_without_trust() {
     };
     let refused = run(&place);
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
-    assert!(
-        refused
-            .stderr
-            .contains(&format!("provider anthropic  sends prompts and the key as set by base_url: \"{url}\""))
-    );
+    assert!(refused.stderr.contains(&format!(
+        "provider anthropic  sends prompts and the key as these settings define: base_url: \"{url}\""
+    )));
     assert!(listener.accept().is_err(), "nobody was called");
     assert!(!refused.stderr.contains("sk-ant-secret"));
 }

@@ -211,7 +211,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
         "`.ai/keys` is hidden",
         "`.ai/keys/trusted/evil.pem` is hidden",
         "`.ai/trust/evil.json` is hidden",
-        "it links to `.ai/keys` or `.ai/trust`",
+        "it links to `.ai/keys/private.pem`",
     ] {
         assert!(recorded.contains(refused), "{refused}: {recorded}");
     }
@@ -345,7 +345,7 @@ fn variable_that_names_no_user_space_is_an_error_with_the_fix() {
     fs::create_dir_all(machine.at("empty")).unwrap();
     for (variable, named, fix) in [
         ("RYE_USER_SPACE", "absent", "create the folder"),
-        ("RYE_USER_SPACE", "home/.ai", "name the folder that contains `.ai/`"),
+        ("RYE_USER_SPACE", "home/.ai", "name the folder that contains `.ai`"),
         ("USER_SPACE", "~/home", "create the folder"),
     ] {
         for args in [&["run", "talk"][..], &["chat"], &["check"], &["trust", "--list"], &["keys", "list"], &["doctor"]]

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "asks: requests of the engine, to a.test alone",
+                "asks: requests of the engine, only to a.test",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
                 "mcp_s_b: NO SANDBOX: a server's program with all of your rights",
                 "mine: a process; reads the project, writes existing files of it; no network",

@@ -259,7 +259,7 @@ fn overrides_take_precedence_over_the_directive() {
     let compilation = expect_compilation(&world, &request);
     assert_eq!(compilation.plan.model.id, "small");
     assert_eq!((compilation.plan.limits.turns, compilation.plan.limits.spend), (7, 10_000_000));
-    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "given with the call");
+    assert_eq!(compilation.origins.get("limit.turns").unwrap().cause.to_string(), "set by the caller");
     request.limits =
         vec![("trns".into(), LimitValue::Text("7".into())), ("spend".into(), LimitValue::Text("no".into()))];
     request.model.model = Some("huge".into());

@@ -170,7 +170,10 @@ fn first_matching_hook_overrides_the_declared_parent() {
     assert_eq!(composed.route.as_ref().unwrap().hook.id.node, "yes");
     assert_eq!(*verdict(&composed, "no"), PlanVerdict::Never { because: "`directive` is `deploy`".into() });
     assert_eq!(*verdict(&composed, "yes"), PlanVerdict::Fires);
-    assert_eq!(*verdict(&composed, "late"), PlanVerdict::Removed { because: "`yes` answers first".into() });
+    assert_eq!(
+        *verdict(&composed, "late"),
+        PlanVerdict::Removed { because: "`yes` comes first and sets the parent".into() }
+    );
 }
 
 #[test]

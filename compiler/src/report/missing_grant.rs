@@ -195,7 +195,7 @@ mod tests {
             ("rye.fetch.tool.rye.bash.bash", "allows to fetch, not to execute"),
             ("rye.execute.directive.*", "grants items of the kind directive, not tool"),
             ("rye.execute.tool.rye.file-system.*", "has `file-system.*` where `bash.bash` is needed"),
-            ("rye.execute.tool.rye.bash", "ends before `bash`"),
+            ("rye.execute.tool.rye.bash", "lacks `bash` at its end"),
             ("rye.execute.tool.rye.bash.bash.x", "requires `x` after `rye.execute.tool.rye.bash.bash`"),
         ] {
             assert_eq!(describe_difference(pattern, wanted), text);

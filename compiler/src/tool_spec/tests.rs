@@ -104,7 +104,7 @@ fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
         faults(&json!({"description": "x", "kind": "command", "command": "rm -rf {x}"})),
         [(ToolSpecErrorKind::BadValue, "`command` must be a list, not a string".to_owned())]
     );
-    assert_eq!(faults(&json!([1]))[0].1, "a tool is a mapping, not a list");
+    assert_eq!(faults(&json!([1]))[0].1, "a tool must be a mapping, not a list");
     assert_eq!(
         faults(&json!({"description": "x", "kind": "command", "command": ["../../bin/sh"]}))[0].1,
         "`../../bin/sh` is neither a program of the project nor one in `PATH`"
@@ -184,7 +184,7 @@ fn idempotence_can_depend_on_arguments() {
         (json!({}), format!("{shape}a mapping")),
         (json!({"verb": []}), format!("{shape}a list")),
         (json!({"verbs": ["get"]}), "the tool has no parameter `verbs`".to_owned()),
-        (json!({"verb": ["gett"]}), "`verb` never is `gett`".to_owned()),
+        (json!({"verb": ["gett"]}), "`verb` is never `gett`".to_owned()),
     ] {
         assert_eq!(read(bad), Err(message));
     }
@@ -241,7 +241,9 @@ fn persistent_tools_without_a_program_that_reads_lines_are_refused() {
         "parameters": {"properties": {"x": {}}}});
     assert_eq!(
         refused(&argument, None),
-        ["the command of a persistent tool cannot use parameters: they arrive as lines of its input"]
+        [
+            "the command of a persistent tool cannot use parameters: the parameters of each call arrive as a line on its standard input"
+        ]
     );
     let pushes = json!({"description": "d", "kind": "command", "command": ["serve"], "pushes": true});
     assert_eq!(refused(&pushes, None), ["`pushes` needs `persistent`"]);

@@ -88,7 +88,11 @@ fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
         ),
         ("hook", "s", "at agent_end: signs tool `t` with your key"),
         ("hook", "o", "at after_step: executes directive `a`"),
-        ("provider", "anthropic", "sends prompts and the key as set by base_url: \"https://elsewhere.test\""),
+        (
+            "provider",
+            "anthropic",
+            "sends prompts and the key as these settings define: base_url: \"https://elsewhere.test\"",
+        ),
         ("risk", "agent/capability_risk", "sets the risk tiers of the project's capabilities"),
         ("tool", "t", "starts [\"bash\",\"scripts/x.sh\",\"{a}\"]"),
     ];
@@ -223,7 +227,7 @@ fn non_ascii_address_is_escaped() {
         [(
             "provider",
             "anthropic",
-            "sends prompts and the key as set by base_url: \"https://\\u{430}pi.anthropic.com\""
+            "sends prompts and the key as these settings define: base_url: \"https://\\u{430}pi.anthropic.com\""
         )]
     );
     let world = stdlib_world()
@@ -343,7 +347,8 @@ fn script_of_a_provider_that_no_directive_uses_is_listed() {
 
 #[test]
 fn project_that_books_unknown_outcomes_at_an_estimate_is_asked_about() {
-    let what = "books calls with an unknown outcome at an estimate, so that a run can cost more than its spend limit";
+    let what =
+        "charges model calls without a reported usage at an estimate, so that a run can cost more than its spend limit";
     let asked = [("risk", "agent/resilience", what)];
     for (space, text, expected) in [
         (crate::world::Space::Project, "budget: { unknown_outcome: estimate }\n", &asked[..]),

@@ -171,10 +171,10 @@ async fn first_missing_fragment_is_reported() {
 #[test]
 fn invalid_script_is_refused_with_its_step() {
     let refused = |text: &str| Script::parse(text).unwrap_err().0;
-    assert_eq!(refused("[]"), "a script is a mapping with `steps`: write `steps:` above the list");
+    assert_eq!(refused("[]"), "a script must be a mapping with `steps`: write `steps:` above the list");
     assert!(refused("{stebs: []}").starts_with("line 1: unknown key `stebs`"));
-    assert_eq!(refused("{steps: {}}"), "line 1: `steps` is a list of steps");
-    assert_eq!(refused("threads: []"), "line 1: `threads` maps directive ids to steps");
+    assert_eq!(refused("{steps: {}}"), "line 1: `steps` must be a list of steps");
+    assert_eq!(refused("threads: []"), "line 1: `threads` must map directive ids to steps");
     assert!(refused("steps:\n  - a\n  - txt: b\n").starts_with("line 3: step 2 of `steps`: unknown field `txt`"));
     assert!(
         refused("steps: []\nthreads:\n  x/y:\n    - {fault: {code: 1}}\n")

@@ -44,8 +44,6 @@ pub struct ModelBehavior {
     pub limit: usize,
     /// The operation of the disk at which the process is killed.
     pub crash: Option<u64>,
-    /// True if the registry is rebuilt after the crash, and again before the end.
-    pub is_repaired: bool,
 }
 
 impl ModelBehavior {
@@ -79,13 +77,10 @@ pub const LIMITS: [u64; 16] = [
 pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
     let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=4u64);
-    let faults = (proptest::option::weighted(0.25, 20..=600u64), proptest::bool::weighted(0.15));
-    (kinds, tree, faults, 0..LIMITS.len()).prop_map(move |(kinds, tree, faults, limit)| {
+    let crash = proptest::option::weighted(0.25, 20..=600u64);
+    (kinds, tree, crash, 0..LIMITS.len()).prop_map(move |(kinds, tree, crash, limit)| {
         let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
         let (detaches, hooked, unavailable, resumes) = tree;
-        let (crash, is_repaired) = faults;
-        // The time stamps of the transcripts do not determine which calls an overspent account refused.
-        let is_repaired = is_repaired && !misreporting;
         let misreporting = if misreporting { 5 + seed % 30 } else { 0 };
         ModelBehavior {
             seed,
@@ -101,7 +96,6 @@ pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
             resumes,
             limit,
             crash,
-            is_repaired,
         }
     })
 }

@@ -19,7 +19,7 @@ use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
 use crate::exchange::FailedStage;
 use crate::store::Disk;
 use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
-use crate::store::registry::{GroupCommit, Liveness, repair};
+use crate::store::registry::{GroupCommit, Liveness};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 
@@ -144,7 +144,7 @@ impl Project {
 }
 
 /// Plays a tree of threads, then resumes and forks its threads. A crash interrupts some trees, and another process
-/// recovers them. The registry of some is rebuilt from the transcripts.
+/// recovers them.
 pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
     let project = Project::of(behavior);
     let compiled = project.root(behavior);
@@ -166,9 +166,6 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
         assert!(played.is_ok() || is_recovered, "{played:?}");
         // The process was killed. Losses of unsynced data are the subject of the crash tests.
         disk.restart(Survival::All);
-        if behavior.is_repaired {
-            rebuild_registry(&disk);
-        }
     }
     let mut played = runtime.block_on(async {
         let engine = project.open(behavior, &disk, &log).unwrap();
@@ -184,26 +181,8 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
         played.reached.insert("resume or fork of a child", of_children);
         played
     });
-    if behavior.is_repaired {
-        rebuild_registry(&disk);
-        let engine = runtime.block_on(async { project.open(behavior, &disk, &log).unwrap() });
-        let rebuilt = read(&engine, &log);
-        let accounts = |of: &Played| -> Vec<_> {
-            of.threads.iter().map(|one| (one.id.clone(), one.spent, one.overspend)).collect()
-        };
-        if accounts(&rebuilt) != accounts(&played) {
-            played.faults.push(format!("rebuilt as {:?}, not {:?}", accounts(&rebuilt), accounts(&played)));
-        }
-        played.faults.extend(rebuilt.faults);
-    }
-    *played.reached.entry(REBUILT).or_default() += u64::from(behavior.is_repaired);
     *played.reached.entry("recovery after a crash").or_default() += u64::from(is_recovered);
     played
-}
-
-fn rebuild_registry(disk: &Arc<SimulatedDisk>) {
-    let report = repair(&(Arc::clone(disk) as Arc<dyn Disk>)).unwrap();
-    assert!(report.unreadable.is_empty() && report.refused.is_empty(), "{report:?}");
 }
 
 /// Recovers every thread that a crash interrupted: first roots and their continuations, then the remaining children.
@@ -303,7 +282,6 @@ pub const KINDS: [&str; 20] = [
 ];
 
 /// The kind of event that only a provider without impossible counts reaches.
-pub const REBUILT: &str = "rebuilt registry";
 
 /// The kind of event that only a misreporting provider reaches.
 pub const OVERSPENT: &str = "overspent call";
