@@ -451,8 +451,8 @@ fn controls_in_json_lines_are_escaped_and_keep_their_value() {
     let place = talker("", "steps: [{ text: \"x\\x9B2J \\u202Eback\" }]\n");
     let text = place.run_ok(&["run", "talk", "--format", "json", "--events"]);
     assert!(text.contains("x\\u009b2J \\u202eback") && !text.contains(['\u{9b}', '\u{202e}']), "{text}");
-    let results = text
+    let mut results = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["result"].as_str().map(str::to_owned));
-    assert_eq!(results.last().as_deref(), Some("x\u{9b}2J \u{202e}back"), "{text}");
+    assert_eq!(results.next_back().as_deref(), Some("x\u{9b}2J \u{202e}back"), "{text}");
 }

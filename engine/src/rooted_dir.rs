@@ -10,7 +10,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt, Permissions};
 use rustix::fs::OFlags;
 
-use crate::tool::confine::{PathAccess, path_access};
+use crate::path_policy::{PathAccess, path_access};
 
 /// The folders with the open files of this process.
 const OPEN_FILES: [&str; 2] = ["/dev/fd", "/proc/self/fd"];

@@ -84,7 +84,7 @@ fn rejected_constructs_are_reported_at_their_place() {
         ("a: [1,\n  2", "[", "unclosed bracket `[`"),
         ("--- 1\n--- 2\n", "2", "one YAML document"),
         ("~: 1", "~", "a key cannot be null"),
-        ("? [a]\n: 1", "[", "a key is a name"),
+        ("? [a]\n: 1", "[", "a key must be a name"),
         ("a: 18446744073709551616", "18446744073709551616", "out of range"),
         ("a: [-9223372036854775809]", "-9223372036854775809", "out of range"),
         ("a: 1e999", "1e999", "not finite"),

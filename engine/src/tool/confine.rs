@@ -4,7 +4,6 @@
 
 mod access_error;
 mod hard_link;
-mod path_policy;
 mod relative;
 mod replace;
 mod temporary;
@@ -23,9 +22,9 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::path_policy::{self, PathAccess};
 pub use access_error::FileAccessError;
 use hard_link::Inode;
-pub use path_policy::{PathAccess, path_access};
 pub use relative::{ProjectPath, printable};
 pub use replace::{FileVersion, WriteEffect};
 

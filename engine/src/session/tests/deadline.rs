@@ -146,7 +146,7 @@ async fn child_ends_at_the_deadline_of_its_parent() {
 
 #[tokio::test]
 async fn first_requests_of_a_tree_do_not_depend_on_the_elapsed_time() {
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     for seconds in [0, 1, 7] {
         let clock = clock();
         let slow = Arc::clone(&clock);
@@ -176,13 +176,13 @@ async fn first_requests_of_a_tree_do_not_depend_on_the_elapsed_time() {
         let first = requests.iter().filter(|request| request.cue.turn == Some(0));
         let texts: Vec<String> =
             first.map(|request| format!("{}\n{:?}", request.system, request.turns).replace(&path, "PROJECT")).collect();
-        told.push((plans, texts));
+        sent.push((plans, texts));
     }
-    assert_eq!(told[0].1.len(), 3);
-    for (text, limit) in told[0].1.iter().zip(["90 seconds", "80 seconds", "80 seconds"]) {
+    assert_eq!(sent[0].1.len(), 3);
+    for (text, limit) in sent[0].1.iter().zip(["90 seconds", "80 seconds", "80 seconds"]) {
         assert!(text.contains(limit), "{limit}: {text}");
     }
-    assert!(told.iter().all(|one| *one == told[0]), "{told:#?}");
+    assert!(sent.iter().all(|one| *one == sent[0]), "{sent:#?}");
 }
 
 #[tokio::test]
@@ -324,57 +324,6 @@ async fn approval_without_an_answer_in_time_suspends_the_thread() {
     assert_eq!(result.status, Status::Suspended, "{result:?}");
     let events = engine.threads().transcript(&thread(&result)).unwrap();
     assert!(crate::threads::pending_approval(&events).is_some(), "the request stays open");
-}
-
-#[tokio::test]
-async fn approval_timeout_of_a_child_in_a_group_is_not_the_parents_duration_and_a_late_answer_counts() {
-    let clock = clock();
-    let lab = Lab::new(|request| {
-        let child = |id: &str| ("rye_execute", json!({"item_type": "directive", "item_id": id}));
-        let read = calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]);
-        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
-            ("test/parent", 0) => calls(&[child("test/asks"), child("test/quick")]),
-            ("test/asks", 0) => read,
-            _ => reply_text("done"),
-        })
-    });
-    lab.write("a.txt", "a\n");
-    lab.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
-    lab.write(".ai/config/agent/agent.yaml", "approvals: { timeout_seconds: 3000 }\n");
-    let granted =
-        "<permissions><execute><directive>test.*</directive><tool>rye.file-system.read</tool></execute></permissions>";
-    lab.directive("parent", &format!("<limits turns=\"5\" duration_seconds=\"60\"/>{granted}"), "");
-    lab.directive("asks", &format!("<limits turns=\"1\" duration_seconds=\"60\"/>{granted}"), "");
-    lab.directive("quick", "", "");
-    let approver = Arc::new(SilentAtLimits::default());
-    let engine = open(&lab, &clock, |options| {
-        options.approvals = ApprovalPolicy::Ask(Arc::clone(&approver) as Arc<dyn ApprovalHandler>);
-    });
-    let handle = lab.start(&engine, "parent").await;
-    while approver.0.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
-    let joined = tokio::spawn(async move { handle.join().await });
-    while !joined.is_finished() {
-        tokio::task::yield_now().await;
-        // After the timeout, no time passes: the parent has its own duration left.
-        if engine.running_threads().len() > 1 {
-            clock.advance(100_000);
-        }
-    }
-    let result = joined.await.unwrap();
-    assert_eq!(result.status, Status::Completed, "{result:?}");
-    engine.wait_idle().await;
-    let rows = engine.threads().list().unwrap();
-    let of = |directive: &str| rows.iter().find(|listed| listed.row.directive == directive).unwrap().row.clone();
-    assert_eq!((of("test/quick").status, of("test/asks").status), (Status::Completed, Status::Suspended));
-    let answer = vec![
-        ControlMessage::Raise { limit: "turns".into(), value: 5 },
-        ControlMessage::Approve { yes: true, question: None },
-    ];
-    let late = engine.recover_with(&of("test/asks").id, answer).await.unwrap().join().await;
-    assert_eq!((late.status, late.cost.turns), (Status::Completed, 2), "{late:?}");
-    engine.wait_idle().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,8 +6,9 @@ use rustix::fs::{AtFlags, FileType};
 use serde::Deserialize;
 
 use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
+use crate::path_policy::{PathAccess, path_access};
 use crate::tool::cancellation::StopCondition;
-use crate::tool::confine::{PathAccess, ProjectFiles, path_access, printable};
+use crate::tool::confine::{ProjectFiles, printable};
 
 /// Default number of entries.
 const DEFAULT_MAX_ENTRIES: usize = 500;

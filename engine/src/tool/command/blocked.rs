@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::tool::confine::{PathAccess, path_access, printable};
+use crate::path_policy::{PathAccess, path_access};
+use crate::tool::confine::printable;
 use crate::tool::process::Sandbox;
 
 /// A pattern that finds the path in a program's message about a refused access: `touch: cannot touch 'a/b': Permission

@@ -10,8 +10,8 @@ use cap_std::fs::Dir;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, FileType};
 
-use super::path_policy::{self, PathAccess};
 use super::{FileAccessError, ProjectFiles, ProjectPath, open_folder_at};
+use crate::path_policy::{self, PathAccess};
 use crate::tool::cancellation::StopCondition;
 
 /// Maximum number of entries of one walk.

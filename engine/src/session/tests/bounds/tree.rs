@@ -176,7 +176,7 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
             engine.start(&compiled, StartOptions::default()).await.unwrap().join().await;
             engine.wait_idle().await;
         }
-        let of_children = go_on(&engine, behavior).await;
+        let of_children = resume_and_fork(&engine, behavior).await;
         let mut played = read(&engine, &log);
         played.reached.insert("resume or fork of a child", of_children);
         played
@@ -207,7 +207,7 @@ async fn recover(engine: &Engine) {
 
 /// Resumes and forks threads of a tree that has ended: the first root, and threads that the seed selects. Returns the
 /// number of children among them.
-async fn go_on(engine: &Engine, behavior: ModelBehavior) -> u64 {
+async fn resume_and_fork(engine: &Engine, behavior: ModelBehavior) -> u64 {
     let mut of_children = 0;
     for n in 0..behavior.resumes {
         let rows: Vec<_> = engine.threads().list().unwrap().into_iter().map(|listed| listed.row).collect();
@@ -280,8 +280,6 @@ pub const KINDS: [&str; 20] = [
     "resume or fork of a child",
     "recovery after a crash",
 ];
-
-/// The kind of event that only a provider without impossible counts reaches.
 
 /// The kind of event that only a misreporting provider reaches.
 pub const OVERSPENT: &str = "overspent call";

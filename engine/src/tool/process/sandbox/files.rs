@@ -14,8 +14,8 @@ use landlock::{
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 use super::Sandbox;
+use crate::path_policy::{PathAccess, path_access};
 use crate::process::search_path;
-use crate::tool::confine::{PathAccess, path_access};
 
 /// The newest Landlock version that was tested.
 const NEWEST_ABI: ABI = ABI::V7;

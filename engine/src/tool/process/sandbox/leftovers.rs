@@ -11,7 +11,8 @@ use rustix::io::Errno;
 
 use super::Sandbox;
 use super::files::{is_repository, kind, names, open, path_of, writable_paths};
-use crate::tool::confine::{PathAccess, path_access, printable};
+use crate::path_policy::{PathAccess, path_access};
+use crate::tool::confine::printable;
 
 /// Maximum depth of the walk. Deeper folders are only reported.
 const MAX_DEPTH: usize = 250;
