@@ -223,7 +223,11 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
     let home = machine.at("home");
     let fetched =
         machine.rye("home", &[("HOME", "home")], &["fetch", "knowledge", "leak", "--project", home.to_str().unwrap()]);
-    assert!(fetched.code == Some(1) && fetched.stderr.contains("it links to `.ai/keys`"), "{}", fetched.stderr);
+    assert!(
+        fetched.code == Some(1) && fetched.stderr.contains("it links to `.ai/keys/private.pem`"),
+        "{}",
+        fetched.stderr
+    );
     assert!(!fetched.stdout.contains(key.lines().nth(1).unwrap()));
 }
 
