@@ -14,6 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 #[cfg(target_os = "linux")]
@@ -32,6 +34,10 @@ const CREATE_ATTEMPTS: usize = 16;
 /// Maximum number of passes over all processes. A pass finds the processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
+/// Wait after a pass that found nothing. For a moment during `execve`, a process shows the environment of its parent or
+/// an empty one.
+#[cfg(target_os = "linux")]
+const EXEC_WAIT: Duration = Duration::from_millis(5);
 /// Maximum depth of folders that are made readable.
 #[cfg(target_os = "linux")]
 const MAX_DEPTH: usize = 250;
@@ -169,6 +175,7 @@ fn lock_dead(folder: &Path) -> Option<(PathBuf, File)> {
 /// the helper would have ended the process.
 #[cfg(target_os = "linux")]
 fn end_programs_in(folders: &BTreeSet<&Path>) {
+    let mut found_before = true;
     for _ in 0..KILL_ROUNDS {
         let mut found = false;
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -182,8 +189,12 @@ fn end_programs_in(folders: &BTreeSet<&Path>) {
             }
         }
         if !found {
-            return;
+            if !found_before {
+                return;
+            }
+            std::thread::sleep(EXEC_WAIT);
         }
+        found_before = found;
     }
 }
 
@@ -236,8 +247,15 @@ mod tests {
         let live = Scratch::new_in(base.path()).unwrap();
         let dead = base.path().join("rye-0123456789abcdef");
         fs::create_dir(&dead).unwrap();
-        let start =
-            |folder: &Path| std::process::Command::new("sleep").arg("600").env("TMPDIR", folder).spawn().unwrap();
+        // `spawn` can return before the new environment is visible.
+        let start = |folder: &Path| {
+            let program = std::process::Command::new("sleep").arg("60").env("TMPDIR", folder).spawn().unwrap();
+            let (environ, expected) = (format!("/proc/{}/environ", program.id()), folder.as_os_str().as_bytes());
+            while !fs::read(&environ).unwrap().windows(expected.len()).any(|part| part == expected) {
+                std::thread::yield_now();
+            }
+            program
+        };
         let (mut kept, mut stray) = (start(&live.folder), start(&dead));
         remove_dead_folders(base.path());
         assert_eq!(stray.wait().unwrap().signal(), Some(9));
