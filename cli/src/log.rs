@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 
+use rye_compiler::diagnostics::closest;
 use tracing_subscriber::EnvFilter;
 
 use crate::CommandError;
@@ -16,6 +17,10 @@ const LOG_VARIABLE: &str = "RYE_LOG";
 /// The filter is invalid.
 pub fn start_log(global: &Global) -> Result<bool, CommandError> {
     let Some(directives) = log_filter(std::env::var(LOG_VARIABLE).ok(), global.verbose) else { return Ok(false) };
+    if let Some((word, level)) = misspelled_level(&directives) {
+        return Err(CommandError::usage(format!("`{LOG_VARIABLE}` names the unknown level `{word}`"))
+            .with_help(format!("did you mean `{level}`?")));
+    }
     let filter = EnvFilter::try_new(&directives).map_err(|error| {
         CommandError::usage(format!("`{LOG_VARIABLE}` is not a valid filter: {error}"))
             .with_help("use a level such as `debug`, or targets such as `rye_engine=trace`")
@@ -24,6 +29,19 @@ pub fn start_log(global: &Global) -> Result<bool, CommandError> {
         std::io::stderr().is_terminal() && anstream::stderr().current_choice() != anstream::ColorChoice::Never;
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colored).with_writer(std::io::stderr).init();
     Ok(true)
+}
+
+/// Returns the first word of a filter that is nearly a level, and the level. Without this, the word would name a target
+/// that does not exist.
+fn misspelled_level(filter: &str) -> Option<(&str, String)> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let words = filter.split(',').map(|part| part.rsplit('=').next().unwrap_or(part).trim());
+    let unknown = words.filter(|word| !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)));
+    unknown.into_iter().find_map(|word| {
+        let is_warning = word.eq_ignore_ascii_case("warning");
+        let level = if is_warning { Some("warn".to_owned()) } else { closest(word, LEVELS) };
+        level.map(|level| (word, level))
+    })
 }
 
 /// Returns the filter of the log; `None` if none is requested.
@@ -40,6 +58,16 @@ fn log_filter(variable: Option<String>, verbose: u8) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misspelled_level_is_found() {
+        for (filter, word) in [("debugg", "debugg"), ("rye_engine=debgu,hyper=info", "debgu"), ("warning", "warning")] {
+            assert_eq!(misspelled_level(filter).map(|(word, _)| word), Some(word), "{filter}");
+        }
+        for filter in ["debug", "DEBUG", "rye_engine=trace,hyper=info", "rye_engine", "hyper", "[span{field=1}]=warn"] {
+            assert_eq!(misspelled_level(filter), None, "{filter}");
+        }
+    }
 
     #[test]
     fn variable_overrides_the_flag() {

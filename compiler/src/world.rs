@@ -41,6 +41,21 @@ pub const MAX_SKILL_DEPTH: usize = 4;
 /// Names of context files, highest precedence first. The first one in a folder is read.
 pub const CONTEXT_FILE_NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
 
+/// Returns the name of the context file that a file name means but does not equal: `AGENTS.md` for `agents.md` and
+/// `AGENT.md`. `None` if the name is the name of a context file, or far from one.
+pub fn meant_context_file(name: &str) -> Option<&'static str> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    if CONTEXT_FILE_NAMES.contains(&name) || !extension.eq_ignore_ascii_case("md") {
+        return None;
+    }
+    match stem.to_ascii_lowercase().as_str() {
+        "agents.override" => Some("AGENTS.override.md"),
+        "agents" | "agent" => Some("AGENTS.md"),
+        "claude" => Some("CLAUDE.md"),
+        _ => None,
+    }
+}
+
 /// The context file of the user space.
 pub const USER_CONTEXT_FILE: &str = ".ai/AGENTS.md";
 
@@ -54,7 +69,7 @@ pub struct ContextFile {
 }
 
 /// Name of the file that makes a folder a skill.
-const SKILL_FILE: &str = "SKILL.md";
+pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Formats bytes as lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
@@ -303,9 +318,9 @@ pub trait World {
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
-    /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, and the files
-    /// in the folders of the kinds that are not items. For the user space, returns only what [`Self::misplaced_settings`]
-    /// returns.
+    /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, the files in
+    /// the folders of the kinds that are not items, and files in the project's root that [`meant_context_file`] accepts.
+    /// For the user space, returns only what [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the places of the project and of the user where a settings file can be under a wrong name, sorted: the
     /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.

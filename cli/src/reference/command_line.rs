@@ -245,6 +245,8 @@ fn every_environment_variable_is_documented() {
     let documented: BTreeSet<&str> = OWN_VARIABLES.iter().map(|(name, _)| *name).collect();
     let undocumented: Vec<&str> = variables_in(&all).difference(&documented).copied().collect();
     assert!(undocumented.is_empty(), "add to OWN_VARIABLES in cli/src/reference/command_line.rs: {undocumented:?}");
+    let own: BTreeSet<&str> = documented.iter().copied().filter(|name| name.starts_with("RYE_")).collect();
+    assert_eq!(own, BTreeSet::from(crate::environment::VARIABLES), "VARIABLES in cli/src/environment.rs");
     let is_named = |name: &str| all.iter().any(|source| source.contains(&format!("\"{name}\"")));
     let gone: Vec<&&str> = documented.iter().filter(|name| !is_named(name)).collect();
     assert!(gone.is_empty(), "remove from OWN_VARIABLES in cli/src/reference/command_line.rs: {gone:?}");

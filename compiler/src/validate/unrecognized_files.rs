@@ -1,12 +1,13 @@
 //! Files and folders under `.ai/` that nothing reads: an unknown folder, a name that is not an item id, or an extension
-//! that the kind does not have (`language.md` 1). Names that start with a dot are ignored.
+//! that the kind does not have (`language.md` 1). Names that start with a dot are ignored, except `.ai/.env`. In the
+//! project's root, names that are nearly `AGENTS.md` or `CLAUDE.md` are reported.
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::item::{Items, Tool, shorten};
-use crate::world::{ItemKind, Space, UnrecognizedFile};
+use crate::world::{ItemKind, Space, UnrecognizedFile, meant_context_file};
 
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
@@ -98,7 +99,14 @@ fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String,
     {
         return explain_called_item(kind, &unrecognized_file.path);
     }
+    if let Some(meant) = meant_context_file(&unrecognized_file.path) {
+        return Some((format!("a chat reads `{meant}`"), Some(meant.to_owned())));
+    }
     let inside = unrecognized_file.path.strip_prefix(".ai/")?;
+    if inside == ".env" {
+        let reason = "variables of providers are read from the environment and from `.ai/.env` of the user space";
+        return Some((reason.to_owned(), Some("~/.ai/.env".to_owned())));
+    }
     let mut parts = inside.split('/');
     if parts.clone().any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
         return None;
@@ -294,6 +302,10 @@ mod tests {
             (".agents/skills/my pdf/SKILL.md", ".agents/skills/my_pdf/SKILL.md"),
             (".ai/skills/pdf/skill.md", ".ai/skills/pdf/SKILL.md"),
             (".claude/skills/a/b/c/d/e/SKILL.md", ".claude/skills/a/SKILL.md"),
+            (".ai/.env", "~/.ai/.env"),
+            ("agents.md", "AGENTS.md"),
+            ("AGENT.md", "AGENTS.md"),
+            ("Claude.MD", "CLAUDE.md"),
         ] {
             assert_eq!(suggested(path), meant, "{path}");
         }
@@ -319,6 +331,11 @@ mod tests {
             ".agents/skills/pdf/node_modules/x/SKILL.md",
             ".claude/settings.json",
             ".claude/commands/README.md",
+            ".ai/.gitignore",
+            "AGENTS.md",
+            "CLAUDE.md",
+            "agents.txt",
+            "agents/agents.md",
         ] {
             assert_eq!(suggested(path), "fine", "{path}");
         }

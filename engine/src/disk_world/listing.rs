@@ -7,11 +7,18 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
-use rye_compiler::world::{ItemKind, MAX_SKILL_DEPTH, Space, UnrecognizedFile, WorldError};
+use rye_compiler::world::{
+    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, SKILL_FILE, Space, UnrecognizedFile, WorldError,
+    meant_context_file,
+};
 use rye_grammar::ItemId;
 
 /// Maximum depth of folders below a kind's own folder. A deeper folder is an error, so that a loop of links ends.
 const MAX_FOLDER_DEPTH: usize = 32;
+/// Maximum depth of folders in which a `SKILL.md` is found and reported because it is too deep.
+const MAX_REPORTED_SKILL_DEPTH: usize = 8;
+/// The file of the user's `.ai/` with variables for providers. No other space has such a file.
+const VARIABLES_FILE: &str = ".env";
 
 pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
@@ -23,7 +30,8 @@ pub(super) struct Listing {
     linked: BTreeSet<Arc<str>>,
 }
 
-/// Lists the entries directly in `.ai/`, except hidden entries.
+/// Lists the entries directly in `.ai/`, except hidden entries. A `.env` in the project is listed, because only the
+/// one in the user space is read.
 pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match dir.read_dir(".ai") {
@@ -34,12 +42,29 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
     for entry in entries {
         let entry = entry.map_err(|e| super::open_error(space, ".ai", &e))?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with('.') {
+        if name.starts_with('.') && !(name == VARIABLES_FILE && space == Space::Project) {
             continue;
         }
         // A dangling link, or one that leaves the space, counts as a file.
         let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
         found.push(UnrecognizedFile { space, path: format!(".ai/{name}").into(), is_folder });
+    }
+    Ok(found)
+}
+
+/// Lists the files of the project's root whose name is nearly the name of a context file. The list is empty if the root
+/// has a context file.
+pub(super) fn list_misnamed_context_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
+    let mut found = Vec::new();
+    for entry in folder_entries(dir, ".").map_err(|e| super::open_error(Space::Project, ".", &e))? {
+        let entry = entry.map_err(|e| super::open_error(Space::Project, ".", &e.into()))?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if CONTEXT_FILE_NAMES.contains(&name) {
+            return Ok(Vec::new());
+        }
+        if meant_context_file(name).is_some() {
+            found.push(UnrecognizedFile { space: Space::Project, path: name.into(), is_folder: false });
+        }
     }
     Ok(found)
 }
@@ -107,8 +132,10 @@ impl Listing {
                     | FileType::BlockDevice => false,
                 };
                 if is_folder && kind == ItemKind::Skill {
-                    // A deeper folder, or a hidden one, holds no skill.
-                    if depth < MAX_SKILL_DEPTH && !name.starts_with('.') && name != "node_modules" {
+                    // A hidden folder holds no skill. Folders that are too deep are searched for a `SKILL.md` to report,
+                    // but links there are not followed.
+                    let max_depth = if is_linked { MAX_SKILL_DEPTH } else { MAX_REPORTED_SKILL_DEPTH };
+                    if depth < max_depth && !name.starts_with('.') && name != "node_modules" {
                         folders.push((is_linked, path, depth + 1));
                     }
                 } else if is_folder {
@@ -123,7 +150,7 @@ impl Listing {
                         linked.insert(path.clone());
                     }
                     items.entry(id).or_default().push(path);
-                } else {
+                } else if depth <= MAX_SKILL_DEPTH || name == SKILL_FILE {
                     others.push(path.into());
                 }
             }
