@@ -1,7 +1,10 @@
 //! The time as a dependency: the system clock, or a clock that tests move.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::BoxFuture;
 
@@ -16,14 +19,42 @@ pub trait Clock: Send + Sync {
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 
-/// The system clock. Sleeps use the monotonic clock, so that a jump of the wall clock does not lengthen them.
+/// The system clock. It reads the wall clock once in a process and then adds the time that has passed, so that a
+/// correction of the wall clock neither lengthens nor shortens a deadline (decision 0247).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+/// The wall clock and the time since the start of the system, both read at the same moment.
+struct ClockAnchor {
+    wall: Duration,
+    uptime: Duration,
+}
+
+impl ClockAnchor {
+    fn read() -> Self {
+        Self { wall: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime: uptime() }
+    }
+
+    /// Returns the milliseconds since 1970 at a later moment, given the time since the start of the system.
+    fn time_at(&self, uptime: Duration) -> i64 {
+        let now = self.wall.saturating_add(uptime.saturating_sub(self.uptime));
+        i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Returns the time since the start of the system. It never goes back, and includes the time in which the system slept.
+fn uptime() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
 impl Clock for SystemClock {
     fn now(&self) -> i64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        static ANCHOR: OnceLock<ClockAnchor> = OnceLock::new();
+        ANCHOR.get_or_init(ClockAnchor::read).time_at(uptime())
     }
 
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
@@ -97,5 +128,20 @@ impl Clock for ManualClock {
 
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()> {
         self.wait_until(self.now().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_the_system_follows_its_uptime() {
+        let anchor = ClockAnchor { wall: Duration::from_secs(1_000), uptime: Duration::from_secs(50) };
+        assert_eq!(anchor.time_at(Duration::from_millis(50_250)), 1_000_250);
+        assert_eq!(anchor.time_at(Duration::from_secs(40)), 1_000_000, "the time never goes back");
+        let wall = ClockAnchor::read().wall.as_millis();
+        let distance = i128::from(SystemClock.now()) - i128::try_from(wall).unwrap_or(i128::MAX);
+        assert!(distance.abs() < 60_000, "{distance} ms from the wall clock");
     }
 }

@@ -182,6 +182,11 @@ impl StopReason {
         }
     }
 
+    /// Combines two reasons of one reply: a plain end after another reason does not replace that reason.
+    pub fn later(before: Option<Self>, reason: Self) -> Self {
+        before.filter(|before| reason == Self::EndTurn && *before != Self::EndTurn).unwrap_or(reason)
+    }
+
     /// Returns true if the reply was cut before its end.
     pub fn is_cut(&self) -> bool {
         match self {

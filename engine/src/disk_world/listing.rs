@@ -8,8 +8,7 @@ use std::sync::Arc;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{
-    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, SKILL_FILE, Space, UnrecognizedFile, WorldError,
-    meant_context_file,
+    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, SKILL_FILE, Space, UnrecognizedFile, WorldError, meant_context_file,
 };
 use rye_grammar::ItemId;
 

@@ -481,7 +481,8 @@ impl ThreadState {
         match stop {
             StopReason::Length | StopReason::ContextWindow => Some(ReplyDefect::Cut),
             StopReason::Other(_) => Some(ReplyDefect::UnknownStop),
-            StopReason::EndTurn | StopReason::ToolUse => self.final_text().is_none().then_some(ReplyDefect::Empty),
+            StopReason::ToolUse => Some(ReplyDefect::NoCall),
+            StopReason::EndTurn => self.final_text().is_none().then_some(ReplyDefect::Empty),
             StopReason::Refusal => None,
         }
     }
@@ -489,13 +490,16 @@ impl ThreadState {
     /// Returns the user message that requests the rest of the last reply; `None` if the reply is complete, or if
     /// another turn cannot complete it.
     fn continue_reply(&self) -> Option<&'static str> {
-        let most = match (self.reply_defect()?, self.final_text()) {
-            (ReplyDefect::Cut, Some(_)) if self.stop_reason == Some(StopReason::Length) => MAX_CONTINUED_REPLIES,
-            (ReplyDefect::Cut, Some(_)) | (ReplyDefect::UnknownStop, _) => 0,
-            (ReplyDefect::Cut, None) | (ReplyDefect::Empty, _) => 1,
+        let defect = self.reply_defect()?;
+        let has_text = self.final_text().is_some();
+        let most = match (defect, has_text) {
+            (ReplyDefect::Cut, true) if self.stop_reason == Some(StopReason::Length) => MAX_CONTINUED_REPLIES,
+            (ReplyDefect::Cut, true) | (ReplyDefect::UnknownStop, _) => 0,
+            (ReplyDefect::Cut, false) | (ReplyDefect::Empty | ReplyDefect::NoCall, _) => 1,
         };
         let may = self.continued_replies < most && self.cost.turns < self.limits.turns;
-        may.then(|| if self.final_text().is_some() { CONTINUE_CUT_REPLY } else { REPEAT_EMPTY_REPLY })
+        let request = if has_text { CONTINUE_CUT_REPLY } else { REPEAT_EMPTY_REPLY };
+        may.then_some(if defect == ReplyDefect::NoCall { REPEAT_CALL } else { request })
     }
 
     /// Returns the user's message of a resumed or forked thread; `None` for any other thread.
@@ -569,11 +573,12 @@ impl<'a> WaitingMessage<'a> {
     }
 }
 
-/// Maximum number of consecutive requests to continue a reply that was cut at its output limit.
+/// Maximum number of consecutive requests to continue a cut reply.
 const MAX_CONTINUED_REPLIES: u32 = 4;
-const CONTINUE_CUT_REPLY: &str = "Your reply was cut off at its output limit. Continue exactly where it stopped: repeat \
-nothing and add no introduction.";
+const CONTINUE_CUT_REPLY: &str = "Your reply was cut off at its output limit. Continue exactly where it stopped: repeat nothing and add no introduction.";
 const REPEAT_EMPTY_REPLY: &str = "Your reply held no text. Write your answer now.";
+const REPEAT_CALL: &str =
+    "Your reply ended for a tool call, but no call arrived. Repeat the call, or write your answer.";
 
 /// The reason why the last reply is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -581,6 +586,8 @@ pub enum ReplyDefect {
     /// The output limit or the context window cut the reply.
     Cut,
     Empty,
+    /// The stop reason announces a tool call, and the reply holds none that can be read.
+    NoCall,
     /// The provider gave a stop reason that the wire does not define.
     UnknownStop,
 }

@@ -245,6 +245,8 @@ mod conversations;
 #[cfg(test)]
 mod cuts;
 #[cfg(test)]
+mod dropped;
+#[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
 mod faults;

@@ -23,6 +23,21 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
+/// A thread that another one continues, up to the event after which the other one starts.
+struct ContinuedThread {
+    events: Vec<Event>,
+    /// The plan of the thread that starts after a handoff; `None` for a resume, fork or replan.
+    handoff_plan: Option<String>,
+}
+
+/// Returns the state after the events of a thread that starts with inherited messages.
+fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
+    let mut state = ThreadState::new();
+    state.conversation.messages = messages;
+    events.iter().for_each(|event| apply(&mut state, event));
+    state
+}
+
 impl EngineContext {
     /// Recovers a thread that has not ended, is suspended or is a closed session, after delivering the given control
     /// messages.
@@ -174,11 +189,7 @@ impl EngineContext {
         let plan = Arc::new(stored_plan(self, plan_id)?);
         self.check_launch(thread, &events, &plan, transcript_trust)?;
         self.verify_stored_plan(&plan)?;
-        let mut state = ThreadState::new();
-        state.conversation.messages = self.history(&events, MAX_CHAIN_THREADS)?;
-        for event in &events {
-            apply(&mut state, event);
-        }
+        let state = replay(self.history(&events, MAX_CHAIN_THREADS)?, &events);
         self.check_state(thread, &state, &plan, transcript_trust)?;
         let transcript = Transcript::open_read(Arc::clone(&self.disk), thread, &reading, synced)?;
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
@@ -190,24 +201,38 @@ impl EngineContext {
     /// Returns the messages that a thread inherits from the thread that it continues. `most` is the number of continued
     /// threads that may still be read; the chain is an error if it is longer.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
-        let head = ThreadHead::of(events);
-        let Some(continues) = head.continues else { return Ok(Vec::new()) };
-        let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
-        if most == 0 {
-            let reason =
-                format!("a chain of more than {MAX_CHAIN_THREADS} continued threads reaches `{id}`, or is a cycle");
-            return Err(DriveError::Plan(reason));
+        let mut messages = Vec::new();
+        // A loop instead of a recursion: a chain can have more threads than a stack has room for.
+        for before in self.continued_threads(events, most)?.iter().rev() {
+            messages = replay(messages, &before.events).conversation.messages;
+            if let Some(plan_id) = &before.handoff_plan {
+                let plan = stored_plan(self, plan_id)?;
+                messages = trailing_messages(&messages, max_trailing_tokens(&plan));
+            }
         }
-        let (state, hash) = self.state_at(&id, continues.at_seq, most)?;
-        let conversation = state.conversation.messages;
-        if hash != continues.at_h {
-            return Err(DriveError::Plan(format!("the transcript of `{id}` changed after it was continued")));
+        Ok(messages)
+    }
+
+    /// Reads the chain of threads that a thread continues, newest first.
+    fn continued_threads(&self, events: &[Event], most: usize) -> Result<Vec<ContinuedThread>, DriveError> {
+        let mut chain: Vec<ContinuedThread> = Vec::new();
+        loop {
+            let head = ThreadHead::of(chain.last().map_or(events, |before| &before.events));
+            let Some(continues) = head.continues else { return Ok(chain) };
+            let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
+            if chain.len() >= most {
+                let reason =
+                    format!("a chain of more than {MAX_CHAIN_THREADS} continued threads reaches `{id}`, or is a cycle");
+                return Err(DriveError::Plan(reason));
+            }
+            let is_handoff = head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff);
+            let handoff_plan = is_handoff.then(|| head.plan_id.unwrap_or_default().to_owned());
+            let (events, hash) = self.events_until(&id, continues.at_seq)?;
+            if hash != continues.at_h {
+                return Err(DriveError::Plan(format!("the transcript of `{id}` changed after it was continued")));
+            }
+            chain.push(ContinuedThread { events, handoff_plan });
         }
-        if !head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff) {
-            return Ok(conversation);
-        }
-        let plan = stored_plan(self, head.plan_id.unwrap_or_default())?;
-        Ok(trailing_messages(&conversation, max_trailing_tokens(&plan)))
     }
 
     /// Returns the state of a thread after an event, with that event's chain hash.
@@ -217,6 +242,13 @@ impl EngineContext {
         at_seq: u64,
         most: usize,
     ) -> Result<(ThreadState, String), DriveError> {
+        let (events, hash) = self.events_until(thread, at_seq)?;
+        let messages = self.history(&events, most.saturating_sub(1))?;
+        Ok((replay(messages, &events), hash))
+    }
+
+    /// Returns the events of a thread up to an event, with that event's chain hash.
+    fn events_until(&self, thread: &ThreadId, at_seq: u64) -> Result<(Vec<Event>, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
         let records = reading
@@ -225,13 +257,7 @@ impl EngineContext {
             .ok_or_else(|| DriveError::Plan(format!("`{thread}` has fewer events than its continuation recorded")))?;
         let events: Vec<Event> =
             records.iter().map(|record| restore_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
-        let mut state = ThreadState::new();
-        state.conversation.messages = self.history(&events, most - 1)?;
-        for event in &events {
-            apply(&mut state, event);
-        }
-        let hash = records.last().map(|record| record.hash.to_string()).unwrap_or_default();
-        Ok((state, hash))
+        Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
     }
 
     /// Handles a thread whose process died before the thread's first event, so that it had no effect. A continuation or

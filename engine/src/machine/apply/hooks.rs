@@ -134,6 +134,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             deny_replies(state);
             state.conversation.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
         }
+        HookOutcome::Handoff if run.point == HookPoint::Limit && !can_hand_off_at_limit(state) => return Outcome::Pass,
         HookOutcome::None
         | HookOutcome::Transformed { .. }
         | HookOutcome::Handled
@@ -145,6 +146,12 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         | HookOutcome::Failed { .. } => {}
     }
     outcome_of(&run.answer)
+}
+
+/// Returns true if a handoff at a limit lets the work go on. The continuation inherits the limits, so a used-up limit would
+/// stop it at once. Money that cannot pay for the next call can still pay for a shorter prompt.
+fn can_hand_off_at_limit(state: &ThreadState) -> bool {
+    state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 
 /// Applies the answer of the `input` hooks to the message of a resumed thread. For a queued message, the event of its

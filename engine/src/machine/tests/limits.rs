@@ -52,6 +52,36 @@ fn raised_limit_lets_the_run_continue() {
 }
 
 #[test]
+fn handoff_at_a_limit_that_is_used_up_ends_the_thread() {
+    let mut plan = plan();
+    plan.limits.turns = 1;
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Handoff);
+    let mut play = SimulatedThread::new(plan, vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    play.hooks.insert(HookPoint::Limit, [HookOutcome::Handoff].into());
+    play.run();
+    let ended = play.ended();
+    assert_eq!((ended.status, ended.error.as_ref().unwrap().code.as_str()), (Status::Error, "turns_exceeded"));
+}
+
+#[test]
+fn handoff_continues_if_money_for_a_shorter_prompt_is_left() {
+    let run = |turns: usize| {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::Limit, HookAction::Handoff);
+        let input = plan.bound_first_request("You are you.", "Here.\n\nSay hello.");
+        let first = plan.model.worst_case(input, 1_100).to_u64();
+        plan.limits.spend = if turns == 0 { 1_000_000 } else { first };
+        let long = calls(&[call("a_read", json!({"path": "x".repeat(4_000)}))]);
+        let mut play = SimulatedThread::new(plan, vec![long, text("done")]);
+        play.hooks.insert(HookPoint::Limit, [HookOutcome::Handoff].into());
+        play.run();
+        (play.ended().status, play.ended().cost.turns)
+    };
+    assert_eq!(run(0), (Status::Error, 0), "a thread without a turn has nothing to shorten");
+    assert_eq!(run(1), (Status::Continued, 1));
+}
+
+#[test]
 fn only_retryable_failures_are_retried() {
     let mut play =
         SimulatedThread::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);

@@ -78,6 +78,8 @@ fn stop_reason_without_a_whole_answer_is_never_a_success() {
         (stopped("half", other("other")), "unknown_stop_reason", "other"),
         (stopped("half", other("brand_new")), "unknown_stop_reason", "brand_new"),
         (stopped("no", StopReason::Refusal), "refused", "refusal"),
+        (stopped("I call nothing.", StopReason::ToolUse), "missing_call", "tool_use"),
+        (reply(Vec::new()).map(|reply| Reply { stop: StopReason::ToolUse, ..reply }), "missing_call", "tool_use"),
         (reply(Vec::new()), "empty_reply", "end_turn"),
         (text("  \n"), "empty_reply", "end_turn"),
         (thoughts(), "empty_reply", "end_turn"),
@@ -97,6 +99,15 @@ fn empty_reply_is_requested_once_more() {
     let mut play = SimulatedThread::new(plan(), vec![reply(Vec::new()), text("here")]);
     play.run();
     assert_eq!((play.ended().status, play.ended().result.as_deref()), (Status::Completed, Some("here")));
+}
+
+#[test]
+fn announced_call_is_requested_once_more() {
+    let announced = || stopped("I call a tool.", StopReason::ToolUse);
+    let mut play = SimulatedThread::new(plan(), vec![announced(), calls(&[call("a_read", json!({}))]), text("done")]);
+    play.run();
+    assert_eq!((play.ended().status, play.dispatched.len()), (Status::Completed, 1));
+    assert_eq!(play.ended().result.as_deref(), Some("done"));
 }
 
 #[test]

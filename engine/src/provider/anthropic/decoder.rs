@@ -32,7 +32,10 @@ pub struct AnthropicDecoder {
     usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,
-    blocks: BTreeMap<u64, OpenBlock>,
+    /// Blocks by the index of the wire. If a server repeats an index, the second number counts the blocks with it.
+    blocks: BTreeMap<(u64, usize), OpenBlock>,
+    /// The key of the block that started or changed last.
+    last: Option<(u64, usize)>,
     stopped: bool,
     unread: UnreadKinds,
     failure: Option<CallError>,
@@ -53,11 +56,15 @@ impl ReplyDecoder for AnthropicDecoder {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.update_usage(late.get("usage"));
             self.update_usage(late.pointer("/message/usage"));
+            let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
+            if kind.starts_with("content_block_") && self.stopped {
+                self.unread.add(kind);
+            }
             return Vec::new();
         }
         if let Some(DeltaEvent { index, delta, .. }) = DeltaEvent::read(&event.data) {
             let text = delta.text.or(delta.thinking).or(delta.partial_json);
-            return text.and_then(|text| self.apply_delta(index, delta.kind, text)).into_iter().collect();
+            return text.and_then(|text| self.apply_delta(Some(index), delta.kind, text)).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             let known = KNOWN_EVENTS.contains(&event.name.as_str());
@@ -117,11 +124,11 @@ impl ReplyDecoder for AnthropicDecoder {
         }
         let content: Vec<ContentBlock> = self.blocks.into_values().filter_map(OpenBlock::close).collect();
         let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
-        let stop = match self.stop {
-            None | Some(StopReason::EndTurn) if calls => StopReason::ToolUse,
-            None => StopReason::EndTurn,
-            Some(stop) => stop,
+        let Some(stop) = self.stop else {
+            let message = "the stream ended without a `stop_reason`";
+            return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         };
+        let stop = if stop == StopReason::EndTurn && calls { StopReason::ToolUse } else { stop };
         Ok(Reply {
             content,
             usage: self.usage.unwrap_or_default(),
@@ -143,7 +150,7 @@ impl AnthropicDecoder {
 
     fn message_delta(&mut self, value: &Value) {
         if let Some(reason) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
-            self.stop = Some(stop_reason(reason));
+            self.stop = Some(StopReason::later(self.stop.take(), stop_reason(reason)));
         }
         self.update_usage(value.get("usage"));
         let output = value.pointer("/usage/output_tokens").and_then(Value::as_u64);
@@ -180,26 +187,37 @@ impl AnthropicDecoder {
     }
 
     fn open_block(&mut self, value: &Value) -> Option<Delta> {
-        let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
-        if self.blocks.contains_key(&index) {
-            return None; // a repeated start: keep the accumulated block
-        }
         let block = value.get("content_block").cloned().unwrap_or(Value::Null);
         let open = OpenBlock::start(block);
+        let index = value.get("index").and_then(Value::as_u64);
+        // Without an index, every start is a new block behind the others.
+        let index = index.unwrap_or_else(|| self.blocks.last_key_value().map_or(0, |((index, _), _)| index + 1));
+        let key = match self.key_of(index) {
+            // A repeated start: the block keeps what has arrived.
+            Some(key) if self.blocks.get(&key).is_some_and(|block| block.is_same_start(&open)) => return None,
+            Some((index, number)) => (index, number + 1),
+            None => (index, 0),
+        };
         let delta = match &open {
             OpenBlock::Text(text) => (!text.is_empty()).then(|| Delta::Text(text.clone())),
             OpenBlock::Thinking { text, .. } => (!text.is_empty()).then(|| Delta::Thinking(text.clone())),
             OpenBlock::Call { id, name, .. } => Some(Delta::ToolCallStarted { id: id.clone(), name: name.clone() }),
             OpenBlock::Other { .. } => None,
         };
-        self.blocks.insert(index, open);
+        self.blocks.insert(key, open);
+        self.last = Some(key);
         delta
+    }
+
+    /// Returns the key of the newest block with an index.
+    fn key_of(&self, index: u64) -> Option<(u64, usize)> {
+        self.blocks.range((index, 0)..=(index, usize::MAX)).next_back().map(|(key, _)| *key)
     }
 
     /// Handles a delta that does not have the form of [`DeltaEvent`]. Returns the piece to display; `None` if nothing
     /// is displayed.
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
-        let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let index = value.get("index").and_then(Value::as_u64);
         let delta = value.get("delta")?;
         let kind = delta.get("type").and_then(Value::as_str)?;
         let text = ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str());
@@ -210,44 +228,55 @@ impl AnthropicDecoder {
         self.apply_delta(index, kind, text.to_owned())
     }
 
-    fn apply_delta(&mut self, index: u64, kind: &str, more: String) -> Option<Delta> {
-        match kind {
-            "text_delta" => {
-                match self.blocks.entry(index).or_insert_with(|| OpenBlock::Text(String::new())) {
-                    OpenBlock::Text(text) => text.push_str(&more),
-                    OpenBlock::Other { value, .. } => append(value, "text", &more),
-                    OpenBlock::Thinking { .. } | OpenBlock::Call { .. } => return None,
-                }
+    /// Appends a piece to the block with an index, or to the last block if the event has no index. A piece that does not
+    /// fit to its block is named as unread.
+    fn apply_delta(&mut self, index: Option<u64>, kind: &str, more: String) -> Option<Delta> {
+        let key = match index {
+            Some(index) => self.key_of(index).unwrap_or((index, 0)),
+            None => self.last.unwrap_or((0, 0)),
+        };
+        let fresh = match kind {
+            "text_delta" => Some(OpenBlock::Text(String::new())),
+            "thinking_delta" => Some(OpenBlock::Thinking { text: String::new(), signature: None }),
+            _ => None,
+        };
+        if let Some(fresh) = fresh {
+            self.blocks.entry(key).or_insert(fresh);
+            self.last = Some(key);
+        }
+        match (kind, self.blocks.get_mut(&key)) {
+            ("text_delta", Some(OpenBlock::Text(text))) => {
+                text.push_str(&more);
                 Some(Delta::Text(more))
             }
-            "thinking_delta" => {
-                let fresh = || OpenBlock::Thinking { text: String::new(), signature: None };
-                match self.blocks.entry(index).or_insert_with(fresh) {
-                    OpenBlock::Thinking { text, .. } => text.push_str(&more),
-                    OpenBlock::Other { value, .. } => append(value, "thinking", &more),
-                    OpenBlock::Text(_) | OpenBlock::Call { .. } => return None,
-                }
+            ("text_delta", Some(OpenBlock::Other { value, .. })) => {
+                append(value, "text", &more);
+                Some(Delta::Text(more))
+            }
+            ("thinking_delta", Some(OpenBlock::Thinking { text, .. })) => {
+                text.push_str(&more);
                 Some(Delta::Thinking(more))
             }
-            "signature_delta" => {
-                if let Some(OpenBlock::Thinking { signature, .. }) = self.blocks.get_mut(&index) {
-                    signature.get_or_insert_default().push_str(&more);
-                }
+            ("thinking_delta", Some(OpenBlock::Other { value, .. })) => {
+                append(value, "thinking", &more);
+                Some(Delta::Thinking(more))
+            }
+            ("signature_delta", Some(OpenBlock::Thinking { signature, .. })) => {
+                signature.get_or_insert_default().push_str(&more);
                 None
             }
-            "input_json_delta" => match self.blocks.get_mut(&index)? {
-                OpenBlock::Call { id, arguments, .. } => {
-                    arguments.push_str(&more);
-                    (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment: more })
+            ("input_json_delta", Some(OpenBlock::Call { id, arguments, .. })) => {
+                arguments.push_str(&more);
+                (!more.is_empty()).then(|| Delta::ToolCallInput { id: id.clone(), fragment: more })
+            }
+            ("input_json_delta", Some(OpenBlock::Other { arguments, .. })) => {
+                arguments.push_str(&more);
+                None
+            }
+            (unfit, _) => {
+                if !more.is_empty() {
+                    self.unread.add(unfit);
                 }
-                OpenBlock::Other { arguments, .. } => {
-                    arguments.push_str(&more);
-                    None
-                }
-                OpenBlock::Text(_) | OpenBlock::Thinking { .. } => None,
-            },
-            other => {
-                self.unread.add(other);
                 None
             }
         }
@@ -296,6 +325,16 @@ impl OpenBlock {
                 arguments: String::new(),
             },
             Some(_) | None => Self::Other { value: block, arguments: String::new() },
+        }
+    }
+
+    /// Returns true if another start event describes the same block: the same kind, and the same id of a call.
+    fn is_same_start(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(_), Self::Text(_)) | (Self::Thinking { .. }, Self::Thinking { .. }) => true,
+            (Self::Call { id, .. }, Self::Call { id: other, .. }) => id == other,
+            (Self::Other { value, .. }, Self::Other { value: other, .. }) => value.get("type") == other.get("type"),
+            (Self::Text(_) | Self::Thinking { .. } | Self::Call { .. } | Self::Other { .. }, _) => false,
         }
     }
 

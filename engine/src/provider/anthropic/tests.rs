@@ -187,6 +187,7 @@ fn repeated_and_missing_starts_are_tolerated() {
 #[test]
 fn events_after_the_end_are_ignored() {
     let mut decoder = AnthropicDecoder::default();
+    decoder.push(&event(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})));
     decoder.push(&event(&json!({"type": "message_stop"})));
     assert!(decoder.is_done());
     decoder.push(&event(&json!({"type": "error", "error": {"type": "late"}})));
@@ -230,6 +231,7 @@ fn arguments_in_the_start_event_are_kept() {
     let mut decoder = AnthropicDecoder::default();
     let block = json!({"type": "tool_use", "id": "a", "name": "b", "input": {"x": 1}});
     decoder.push(&event(&json!({"type": "content_block_start", "index": 0, "content_block": block})));
+    decoder.push(&event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}})));
     decoder.push(&event(&json!({"type": "message_stop"})));
     let expected = ToolCall { id: "a".to_owned(), name: "b".to_owned(), input: json!({"x": 1}) };
     assert_eq!(decoder.finish().unwrap().content, [ContentBlock::ToolCall(expected)]);

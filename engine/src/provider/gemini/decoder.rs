@@ -35,7 +35,8 @@ impl ReplyDecoder for GeminiDecoder {
             if let Some(report) = late.get("usageMetadata").filter(|report| !report.is_null()) {
                 self.usage.add(TokenCounts::deserialize(report).unwrap_or_default().usage(), true);
             }
-            return Vec::new();
+            // Some servers send a `finishReason` with each event, or content after it.
+            return if self.failure.is_none() { self.read_candidates(&late) } else { Vec::new() };
         }
         if is_keep_alive(event) {
             return Vec::new();
@@ -85,9 +86,7 @@ impl ReplyDecoder for GeminiDecoder {
             self.content.push(ContentBlock::Text { text: text.clone() });
             return vec![Delta::Text(text)];
         }
-        let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        candidates.iter().find(first).map(|candidate| self.read_candidate(candidate)).unwrap_or_default()
+        self.read_candidates(&value)
     }
 
     fn is_done(&self) -> bool {
@@ -138,6 +137,16 @@ impl GeminiDecoder {
         }
     }
 
+    /// Reads the first candidate; others are named as unread.
+    fn read_candidates(&mut self, value: &Value) -> Vec<Delta> {
+        let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        if candidates.iter().any(|candidate| !first(&candidate)) || candidates.len() > 1 {
+            self.unread.add("candidates[1]");
+        }
+        candidates.iter().find(first).map(|candidate| self.read_candidate(candidate)).unwrap_or_default()
+    }
+
     fn read_candidate(&mut self, candidate: &Value) -> Vec<Delta> {
         let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
         let parts = parts.map(Vec::as_slice).unwrap_or_default();
@@ -151,8 +160,10 @@ impl GeminiDecoder {
             }
         }
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
-        self.stop = stop_reason(reason);
-        if self.stop.is_none() {
+        let stop = stop_reason(reason);
+        let is_malformed = stop.is_none();
+        self.stop = stop.map(|stop| StopReason::later(self.stop.take(), stop));
+        if is_malformed {
             let reported = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no details reported");
             let message = format!("the model made a call that cannot be read ({reason}): {reported}");
             let error_type = Some(reason.to_ascii_lowercase());
@@ -164,6 +175,12 @@ impl GeminiDecoder {
     fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         let sealed = part.get(SIGNATURE_FIELD).filter(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()));
         if let Some(function) = part.get("functionCall") {
+            self.append_text(part.get("text").and_then(Value::as_str).unwrap_or_default(), deltas);
+            for key in function.as_object().into_iter().flat_map(Map::keys) {
+                if !CALL_FIELDS.contains(&key.as_str()) {
+                    self.unread.add(&format!("functionCall.{key}"));
+                }
+            }
             let call = self.call(function);
             deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
             deltas.push(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });
@@ -258,6 +275,9 @@ const CANDIDATE_FIELDS: [&str; 8] = [
     "avgLogprobs",
     "logprobsResult",
 ];
+
+/// Fields of a call that are read.
+const CALL_FIELDS: [&str; 3] = ["id", "name", "args"];
 
 /// The fields of an event that apply to the whole response.
 struct ResponseHead<'e> {

@@ -90,6 +90,10 @@ impl ReplyDecoder for ChatDecoder {
             if let Some(report) = late.get("usage").filter(|report| !report.is_null()) {
                 self.usage.add(usage(report), true);
             }
+            let has_choices = late.get("choices").and_then(Value::as_array).is_some_and(|choices| !choices.is_empty());
+            if has_choices && self.done {
+                self.unread.add("choices");
+            }
             return Vec::new();
         }
         if let Some((model, text)) = ChatTextChunk::read(event) {
@@ -131,6 +135,9 @@ impl ReplyDecoder for ChatDecoder {
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        if choices.iter().any(|choice| !first(&choice)) {
+            self.unread.add("choices[1]");
+        }
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
         // Some servers report counts with every piece. Only a count with or after the `finish_reason` covers the whole
         // reply.
@@ -200,6 +207,9 @@ impl ChatDecoder {
 
     fn read_choice(&mut self, choice: &Value) -> Vec<Delta> {
         let mut deltas = Vec::new();
+        if choice.get("text").and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
+            self.unread.add("choice.text");
+        }
         if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
             let text = |key: &str| delta.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
             if let Some(more) = text("reasoning_content").or_else(|| text("reasoning")) {
@@ -226,6 +236,12 @@ impl ChatDecoder {
                 // `function_call` is the older form of `tool_calls`: one call without an id.
                 self.read_tool_call(&json!({"index": 0, "function": function}), &mut deltas);
             }
+            if delta
+                .get("content")
+                .is_some_and(|content| !matches!(content, Value::Null | Value::String(_) | Value::Array(_)))
+            {
+                self.unread.add("delta.content");
+            }
             for (key, value) in delta.as_object().into_iter().flatten() {
                 let empty =
                     value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty);
@@ -235,7 +251,7 @@ impl ChatDecoder {
             }
         }
         if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.stop = Some(stop_reason(reason));
+            self.stop = Some(StopReason::later(self.stop.take(), stop_reason(reason)));
         }
         deltas
     }

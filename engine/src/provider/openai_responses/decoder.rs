@@ -90,6 +90,10 @@ impl ReplyDecoder for ResponsesDecoder {
         if self.is_done() {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.read_head(late.get("response"), true);
+            let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
+            if kind.ends_with(".delta") || kind.starts_with("response.output_item.") {
+                self.unread.add(kind);
+            }
             return Vec::new();
         }
         if is_keep_alive(event) {
@@ -209,6 +213,10 @@ impl ResponsesDecoder {
             if !self.items.contains_key(&index) {
                 deltas.extend(self.add_whole_item(index, item));
             }
+            self.report_difference(index, item);
+        }
+        if response.and_then(|response| response.get("error")).is_some_and(|error| !error.is_null()) {
+            self.unread.add("response.error");
         }
         self.stop = Some(stop);
         deltas
@@ -238,6 +246,7 @@ impl ResponsesDecoder {
             return self.add_whole_item(index, item);
         }
         self.refused |= is_refusal(item);
+        self.report_difference(index, item);
         if let Some(OpenItem::Other { value, thinking }) = self.items.get_mut(&index) {
             *value = item.clone();
             let reported = displayed_reasoning(item);
@@ -246,6 +255,27 @@ impl ResponsesDecoder {
             }
         }
         Vec::new()
+    }
+
+    /// Names an item as unread if its whole form differs from the streamed pieces. The streamed pieces count: they have
+    /// been displayed.
+    fn report_difference(&mut self, index: u64, item: &Value) {
+        let streamed = self.items.get(&index);
+        let differs = match (streamed, OpenItem::start(item)) {
+            (Some(OpenItem::Message(streamed)), OpenItem::Message(whole)) => {
+                !whole.is_empty()
+                    && !streamed.values().flat_map(|s| s.chars()).eq(whole.values().flat_map(|s| s.chars()))
+            }
+            (
+                Some(OpenItem::Call { id, name, arguments }),
+                OpenItem::Call { id: whole_id, name: whole_name, arguments: whole },
+            ) => *id != whole_id || *name != whole_name || (!whole.is_empty() && *arguments != whole),
+            (Some(OpenItem::Message(_) | OpenItem::Call { .. }), _) => true,
+            (Some(OpenItem::Other { .. }) | None, _) => false,
+        };
+        if differs {
+            self.unread.add(&format!("output[{index}]"));
+        }
     }
 
     /// Adds an item that arrived complete.

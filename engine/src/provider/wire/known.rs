@@ -132,6 +132,7 @@ fn unknown_kinds_are_named_in_the_reply() {
             vec![
                 json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}),
                 json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {}}}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
                 json!({"type": "message_stop"}),
             ],
             "citations_delta",

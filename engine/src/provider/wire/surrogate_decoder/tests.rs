@@ -25,7 +25,7 @@ fn text_streams(pieces: &[&str]) -> [(String, Reply); 4] {
         |piece| {
             format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{piece}"}}}}"#)
         },
-        &[r#"{"type":"message_stop"}"#],
+        &[r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#, r#"{"type":"message_stop"}"#],
     );
     let chat = each(
         |piece| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{piece}"}}}}]}}"#),
@@ -77,6 +77,7 @@ fn halves_in_arguments_are_replaced() {
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"b","input":{}}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"x\":\"\\ud83d"}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"\\ude00\",\"y\":\"\\ud83d\"}"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
         r#"{"type":"message_stop"}"#,
     ]
     .map(str::to_owned);
