@@ -52,7 +52,7 @@ pub enum OutputFormat {
     Html,
 }
 
-/// Returns the option `--format` of a command that supports more formats than others do.
+/// Returns the option `--format` of a command that supports the formats `more` in addition to those of every command.
 pub fn format_option(more: &[OutputFormat]) -> Arg {
     let all = [OutputFormat::Human, OutputFormat::Plain, OutputFormat::Json];
     let values = all.iter().chain(more).filter_map(|format| Some(format.to_possible_value()?.hide(false)));

@@ -261,8 +261,8 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Returns a text that the program prints with styles: every control character of a terminal becomes U+FFFD, except in
-/// the escape sequences of colors and styles. All messages of a command pass here, so that a text of a file that was
-/// not made [`printable`] can at most change colors.
+/// the escape sequences of colors and styles. All messages of a command pass through this function. A text of a file
+/// that was not passed through [`printable`] can therefore only change colors and styles.
 pub fn mask_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_terminal_control) {
         return Cow::Borrowed(text);

@@ -10,7 +10,7 @@ use crate::CommandError;
 
 /// Maximum number of lines of a change that are compared one by one.
 const MAX_COMPARED_LINES: usize = 2_000;
-/// Unchanged lines around a change.
+/// Number of unchanged lines that a diff shows before and after a change.
 const CONTEXT_LINES: usize = 2;
 
 /// A project file to rewrite, with its old and its new contents.

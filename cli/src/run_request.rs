@@ -1,5 +1,5 @@
 //! Command-line arguments of a run request (inputs, a model, limits), shared by every command that compiles one
-//! directive. They are only parsed here; the compiler validates them.
+//! directive. This module only parses the arguments; the compiler validates them.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -164,10 +164,11 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs if a routing hook selects a parent that declares some of the inputs. The parent may depend on the
-/// values of the inputs, and their types depend on the parent. So the types are taken from the chain for the texts as
-/// strings, else from the chain for the texts as JSON. Types are used if they include every input, and if the inputs
-/// that are parsed with them lead to the same types again. If no types fit, the types of the first chain are used.
+/// Parses inputs if a routing hook selects an extends parent that declares some of the inputs. The types of the inputs
+/// depend on the parent, and the parent may depend on the values of the inputs. So the function tries two ways to read
+/// the inputs before their types are known: first as strings, then as JSON. The values select a parent, and its types
+/// are used if they include every input, and if the inputs that are parsed with them select the same types again. If
+/// neither way fits, the types of the first way are used.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

@@ -253,8 +253,9 @@ fn evaluate_function(
     }
 }
 
-/// Sets `witnessed` for each assertion that applies to the directive that is run (the first of `threads`), by the
-/// position of the assertion: true if any thread of this or an earlier directive is a witness for the assertion.
+/// Updates `witnessed` for the threads of one directive, which starts the first of `threads`. A key is the index of an
+/// assertion that applies to the directive. A value is true if a thread of this directive, or of a directive in an
+/// earlier call, is a witness for the assertion.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -270,7 +271,8 @@ fn record_witnesses(
     }
 }
 
-/// Returns true if the opposite result of one function would change the assertion's result for a thread.
+/// Returns true if a thread is a witness for an assertion: for at least one of the assertion's functions, the opposite
+/// result would change the result of the assertion for this thread.
 fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_>, memo: &mut ReachMemo) -> bool {
     let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, flow, memo).0);
     let answers: Vec<bool> = answers.collect();
@@ -284,7 +286,8 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
     })
 }
 
-/// Returns the assertions that no thread is a witness of.
+/// Returns the assertions that no thread tests: `for` selects no directive, or the result of the assertion depends on
+/// none of its functions in any thread.
 fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
@@ -330,8 +333,8 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle that the last step of a thread's trace closes, beginning with its smallest id; `None` if the
-/// directive of the last step occurs only once.
+/// Returns the cycle that the last step of a thread's trace closes, beginning with the smallest id of the cycle; `None`
+/// if the directive of the last step occurs only once.
 fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;
@@ -378,7 +381,7 @@ fn record_spawns(
 }
 
 impl Assertion {
-    /// Evaluates the condition with `answers` as the results of its functions.
+    /// Returns the result of the condition for a directive. `answers` are the results of the condition's functions.
     pub(crate) fn condition_holds(&self, directive: &ItemId, answers: &[bool]) -> bool {
         let mut facts = Facts::new();
         facts.set("directive", Value::from(directive.as_str()));

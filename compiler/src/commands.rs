@@ -18,7 +18,7 @@ use crate::world::Space;
 /// The settings file that declares commands.
 pub(crate) const COMMAND_FILE: &str = "agent/chat";
 
-/// A declared command.
+/// A command of a chat that a hook declares.
 #[derive(Debug, Clone)]
 pub struct ChatCommand {
     /// The hook that runs the command. The id of the hook is the name of the command.

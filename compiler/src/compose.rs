@@ -40,10 +40,11 @@ pub struct Composed {
     pub suppressions: Vec<Suppression>,
     pub duplicates: Vec<DuplicateContext>,
     pub ungranted_protocols: Vec<UngrantedProtocol>,
-    /// The leaf's permissions, else the nearest ancestor's; `None` if no link has any.
+    /// The permissions of the directive, else of its nearest ancestor that has some; `None` if no directive of the
+    /// chain has any.
     pub permissions: Option<WithOrigin<Permissions>>,
     pub limits: LimitLayers,
-    /// The leaf's `<model>`, else the nearest ancestor's.
+    /// The `<model>` of the directive, else of its nearest ancestor that has one.
     pub model: Option<WithOrigin<ModelRequest>>,
     pub inputs: IndexMap<String, WithOrigin<FieldDecl>>,
     pub outputs: IndexMap<String, WithOrigin<FieldDecl>>,
@@ -104,7 +105,7 @@ pub struct UngrantedProtocol {
     pub id: ItemId,
     pub primary: Primary,
     pub declared: DeclaredOrigin,
-    /// Origin of the permissions that do not grant the primary.
+    /// Origin of the effective permissions, which do not grant `primary`.
     pub granted: DeclaredOrigin,
 }
 
@@ -132,7 +133,7 @@ pub struct ComposedHook {
     pub source: HookSource,
     /// The verdict on the hook's condition before the run.
     pub verdict: PlanVerdict,
-    /// The knowledge that the hook fetches, if its id is static and the hook is live.
+    /// The knowledge that the hook fetches, if its id contains no placeholder and the hook is live.
     pub knowledge: Option<Arc<Knowledge>>,
 }
 

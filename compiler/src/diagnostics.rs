@@ -99,7 +99,7 @@ pub struct Label {
     pub text: String,
 }
 
-/// The common interface of all topics. The message is the `Display` output.
+/// The interface of every error type of a topic, such as `extends` or `hook`. The message is the `Display` output.
 pub trait Problem: std::error::Error {
     /// Returns topic and name: `extends::cycle`.
     fn code(&self) -> &'static str;
@@ -356,8 +356,9 @@ fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<
     suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
 }
 
-/// Returns the help for a wrong value. `found` and `expected` quote words of a file in backticks: the help suggests the
-/// expected word that is closest to the found one, else states all of `expected`.
+/// Returns the help for a wrong value. `found` and `expected` are phrases with the words of a file in backticks. The
+/// help suggests the word in `expected` that is closest to the word in `found`; if no word is close, the help quotes
+/// `expected`.
 fn value_help(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
     let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));
@@ -372,8 +373,8 @@ pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
 /// Maximum number of words that [`quote_list`] lists.
 const MAX_LISTED_WORDS: usize = 60;
 
-/// Words for a list in a help text: as many as the list shows, and the number of all. A file can cause thousands of
-/// errors that each list hundreds of names.
+/// Words for a list in a help text: the words that the list shows, and the number of the other words. The other words
+/// are not stored, because a file can cause thousands of errors that each list hundreds of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WordList {
     words: Vec<String>,

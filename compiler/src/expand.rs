@@ -17,7 +17,8 @@ const SKILL_PREFIX: &str = "skill:";
 /// The expansion of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
-    /// The text to send; `None` if the line calls something that cannot be sent.
+    /// The text to send; `None` if the line calls a skill or prompt template that cannot be expanded, for the reason in
+    /// `problems`.
     pub text: Option<String>,
     pub expanded: Vec<ExpandedItem>,
     pub problems: Vec<ExpansionProblem>,
@@ -37,7 +38,8 @@ pub struct ExpandedItem {
 /// A problem of a typed line, as a message to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExpansionProblem {
-    /// `command` and `suggestion` include the slash. A front end may have a built-in command with the name `command`.
+    /// The typed `command` does not exist. `command` and `suggestion` include the slash. A front end may have a
+    /// built-in command with the name `command`.
     #[error("unknown command `{command}`")]
     Unknown { command: String, suggestion: Option<String> },
     #[error("the {} `{id}` cannot be read; `rye check` reports the reason", kind.as_str())]

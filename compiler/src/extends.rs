@@ -8,7 +8,7 @@ use crate::diagnostics::{Diagnostics, ExtendsError};
 use crate::item::{Directive, Items};
 use crate::world::ItemKind;
 
-/// Maximum number of links of a chain, including the leaf.
+/// Maximum number of directives in an extends chain.
 pub const MAX_LINKS: usize = 64;
 
 /// The extends parent that a `resolve_extends` hook sets in place of the declared one.

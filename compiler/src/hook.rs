@@ -44,7 +44,8 @@ pub enum Position {
     After,
 }
 
-/// The source of a hook; together with [`PlannedHook::layer`], it determines the order.
+/// The source of a hook. The source and [`PlannedHook::layer`] determine the position of the hook in the evaluation
+/// order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HookSource {
@@ -160,7 +161,8 @@ impl HookAction {
     }
 }
 
-/// A hook of the plan, in evaluation order. Suppressed, replaced and disabled hooks are kept with their verdict.
+/// A hook of a plan. A plan lists its hooks in evaluation order, and also contains suppressed and replaced hooks with
+/// their verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedHook {
     pub id: String,
@@ -176,7 +178,7 @@ pub struct PlannedHook {
     pub action: HookAction,
     pub grants: Vec<String>,
     pub on_failure: OnFailure,
-    /// The result known before the run.
+    /// The result of the hook's condition, as far as it is known before the run.
     pub verdict: PlanVerdict,
 }
 

@@ -162,8 +162,9 @@ fn build_settings_schema(file: &SettingsFile) -> Value {
     with_header(file.about, schema, definitions)
 }
 
-/// Converts the shape of a setting. The schema requires keys in the items of a list only: an item replaces the item of
-/// another space as a whole, and any other mapping is merged with the file of another space.
+/// Converts the shape of a setting to a schema. The schema requires keys only in the items of a list, because an item
+/// replaces the item of another space as a whole. Any other mapping is merged with the mapping of another space, which
+/// may contain the keys.
 fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),
@@ -246,7 +247,7 @@ fn build_condition_schema() -> Value {
     json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean"}, mapping]})
 }
 
-/// Returns the schema of a hook file: lists of hooks.
+/// Returns the schema of a settings file that declares hooks: lists of hooks by name.
 fn build_hooks_schema(definitions: &mut Definitions) -> Value {
     let list = json!({"type": ["array", "null"], "items": definitions.define("hook", build_hook_schema)});
     close_object(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())

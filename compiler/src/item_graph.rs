@@ -179,8 +179,8 @@ impl ItemGraphBuilder<'_, '_> {
         list.iter().find(|entry| entry.id.dotted() == dotted).map(|entry| (kind, entry.id.clone()))
     }
 
-    /// Adds the items that live hooks inject and the directives that they spawn, as relations of the node `own`.
-    /// Returns the spawned directives that exist.
+    /// Adds relations of the node `own`: to the items that hooks inject, and to the directives that hooks spawn. Skips
+    /// hooks that a run never evaluates. Returns the spawned directives that exist.
     fn add_hooks(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {

@@ -90,7 +90,7 @@ pub struct Palette {
     pub grants: BTreeMap<String, Option<String>>,
 }
 
-/// The part of a first request that depends only on the tools and the model.
+/// The size of the part of a first request that depends only on the tools and the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningSize {
     /// Tokens of the definitions, or of the instructions that replace them.
@@ -104,7 +104,8 @@ pub fn tool_name(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Builds the palette of some grants: primaries first, then the tools that fit. `place` returns the span of a grant.
+/// Builds the palette: first the primaries, then, if `preload` is enabled, those reached tools that fit into its token
+/// limit. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, Option<String>)],
     reached: &[(ReachedTool, SizedTool)],

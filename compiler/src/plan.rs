@@ -130,7 +130,7 @@ pub struct ChainLink {
     pub sha256: String,
 }
 
-/// A tool in the form that the model is offered. All requests of all threads of the plan share its texts.
+/// A tool as it is offered to the model. All requests of all threads of the plan share the texts of the tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.
@@ -279,7 +279,7 @@ impl FieldType {
     /// All types, in the order of the language reference.
     pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
 
-    /// Returns the type of the values that a field of this type holds.
+    /// Returns the [`Type`] of values with the same name as this field type.
     pub const fn value_type(self) -> Type {
         match self {
             Self::String => Type::String,
@@ -308,7 +308,7 @@ impl FieldType {
         }
     }
 
-    /// Checks whether a value has this type. `2.0` is an integer, because numbers compare by value.
+    /// Returns true if a value has this type. `2.0` is an integer, because numbers compare by value.
     pub fn fits(self, value: &Value) -> bool {
         Type::of(value).fits(self.value_type())
     }

@@ -1,5 +1,5 @@
-//! Routing: the `resolve_extends` hooks select the extends parent of a directive. They are evaluated with the facts
-//! that are known before the chain is resolved (`language.md` 8, step 1).
+//! Routing: the `resolve_extends` hooks select the extends parent of a directive. The hooks are evaluated with the
+//! facts that are known before the chain is resolved (`language.md` 8, step 1).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::semantics::facts::Facts;
 #[derive(Clone, Copy)]
 pub struct Launch<'l> {
     pub inputs: Inputs<'l>,
-    /// Resolves a model request to a model id. The argument is the leaf's own request or the composed one, `None` if
-    /// there is none. Returns `None` if the model is unknown.
+    /// Resolves a model request to a model id. The argument is the directive's own request, or the request of its whole
+    /// chain; `None` if no model is requested. Returns `None` if the model is unknown.
     pub model: &'l dyn Fn(Option<&ModelRequest>) -> Option<String>,
 }
 
@@ -74,8 +74,8 @@ impl Route {
     }
 }
 
-/// Routes a directive. A hook that names a directive as the parent does not route this directive itself: a base to
-/// which its own routing rule applies keeps the parent that it declares.
+/// Evaluates the routing hooks of a directive. A hook that names this directive itself as the parent is skipped, so a
+/// base to which its own routing rule applies keeps the parent that it declares.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
     let hooks = routing_hooks(items, leaf);
     if hooks.is_empty() {
@@ -136,8 +136,8 @@ fn to_routing(mut routes: Vec<Option<Route>>, on: Vec<String>, first: Option<Arc
     }
 }
 
-/// Returns the live `resolve_extends` hooks in order. The chain is not resolved yet, so only the leaf's own hooks count
-/// among the directives.
+/// Returns the `resolve_extends` hooks that are neither disabled nor replaced, in evaluation order. The extends chain
+/// of the directive `leaf` is not known yet, so hooks of its ancestors are not included.
 fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
     let files = items.hook_files();
     if leaf.hooks.is_empty() {
@@ -298,7 +298,8 @@ impl<'l> KnownFacts<'l> {
         if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
-    /// Marks every root that a condition reads and that is not known here as unknown.
+    /// Declares facts as unknown: the first segment of each path that the condition reads, if these facts contain no
+    /// value for the segment.
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

@@ -22,7 +22,7 @@ pub use idempotence::Idempotence;
 pub(crate) use read::{KEYS as TOOL_KEYS, KIND_KEYS};
 pub use schema::{resolve_pointer, upgrade_schema};
 
-/// A tool as declared.
+/// A tool as its file declares it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {
@@ -193,7 +193,7 @@ pub struct ToolSpecError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolSpecErrorKind {
-    /// A key that no tool has.
+    /// A key that is not a key of any kind of tool.
     UnknownKey,
     /// A key that every tool of this kind must have.
     MissingKey,

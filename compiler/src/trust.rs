@@ -94,8 +94,8 @@ impl TrustRequirementKind {
     }
 }
 
-/// Lists the trust requirements of a plan, except for its tools. A plan does not contain how a tool runs;
-/// [`requirements_of_tools`] lists the requirements of tools.
+/// Lists the trust requirements of a plan, except those of its tools. A plan does not record how its tools run, so
+/// [`requirements_of_tools`] lists the requirements of the tools.
 pub fn requirements_of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     requirements_of_granted_plan(plan, &plan.capabilities.grants, traces)
 }
@@ -268,7 +268,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
     describe_start(action, grants).or(raises)
 }
 
-/// Describes how a hook changes what a model reads; `None` if the hook does not.
+/// Describes how a hook changes the text that a model reads; `None` if the hook does not change the text.
 pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     match action {
         HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
@@ -367,15 +367,16 @@ pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement
     settings_file(RISK_FILE, "sets the risk tiers of the project's capabilities", subjects)
 }
 
-/// Returns the requirement of a project that books calls with an unknown outcome at an estimate.
+/// Returns the requirement of a project whose settings charge a model call without a reported usage at an estimate,
+/// instead of the worst case.
 pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "charges model calls without a reported usage at an estimate, so that a run can cost more than its spend limit";
     settings_file(RESILIENCE_FILE, what, subjects)
 }
 
-/// Returns the requirement of a project that selects the provider and the model of threads: prompts and a key go to that
-/// provider, at its prices.
+/// Returns the requirement of a project that selects the provider and the model of threads: prompts and a key go to
+/// that provider, at its prices.
 pub(crate) fn model_choice(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "selects the provider and the model of directives that name none, and so where prompts go and what they cost";

@@ -314,7 +314,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Checks the hooks of the settings files, each on its own.
+    /// Checks each hook that a settings file declares, without the directives that the hook applies to.
     fn check_hook_files(&mut self) {
         let commands = read_commands(self.items, &mut self.found);
         let commands = commands.iter().map(|command| &command.hook);
@@ -332,7 +332,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Checks hook files and settings.
+    /// Checks the settings files, including the files that declare hooks.
     fn check_settings(&mut self) {
         self.check_hook_files();
         let files = self.items.hook_files();

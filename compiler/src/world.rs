@@ -165,7 +165,8 @@ impl ItemKind {
         (folder, path.matches('/').count(), path)
     }
 
-    /// Returns true for a path in a folder of the kind, and for the path of a folder that contains such a folder.
+    /// Returns true for a path in a folder of the kind, and for the path of a folder that contains a folder of the
+    /// kind.
     pub fn covers_path(self, path: &str) -> bool {
         let path = format!("{path}/");
         self.folders().iter().any(|folder| path.starts_with(folder) || folder.starts_with(&path))
@@ -314,7 +315,8 @@ pub trait World {
     fn state(&self) -> Option<WorldState> {
         None
     }
-    /// Returns the results that may differ from the results in an earlier state; `None` if any result may differ.
+    /// Returns the results of [`World::list`] and [`World::candidates`] that may differ from those at the state
+    /// `_before`; `None` if any result may differ.
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }

@@ -13,7 +13,7 @@ use crate::event::{
 use crate::machine::{Fact, Signal, ThreadState, absorb, apply, opening_events, undelivered_prompt};
 use crate::message::{ContentBlock, Message, text_of};
 
-/// The result of comparing a recorded opening with the opening of the plan.
+/// The result of comparing a recorded opening (system prompt and first message) with the opening of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpeningCheck {
     /// Equal; `bytes` is the total size of the system prompt and the first message.
@@ -21,7 +21,7 @@ pub enum OpeningCheck {
     /// Different; `what` is `system prompt`, `contributors` or `message`, and `at` is the index of the first byte that
     /// differs.
     Differs { what: &'static str, at: usize },
-    /// The transcript does not contain the whole opening yet.
+    /// The transcript does not contain the whole opening (system prompt and first message) yet.
     NotYet,
 }
 
@@ -58,23 +58,23 @@ pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
     OpeningCheck::AsPlanned { bytes }
 }
 
-/// The messages of one prompt, compared with their derivation.
+/// The result of deriving the messages of one prompt again and comparing them with the recorded messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptCheck {
     /// Number of the prompt in the session, from 1.
     pub prompt: u64,
-    /// Size of the messages that match.
+    /// Size of the messages that match, in bytes.
     pub bytes: usize,
     pub differences: Vec<PromptDifference>,
 }
 
-/// A recorded text that differs from its derivation.
+/// A recorded text that differs from the text that was derived again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptDifference {
     /// Number of the event that holds the text.
     pub seq: u64,
     pub what: String,
-    /// First byte that differs.
+    /// Offset of the first byte that differs.
     pub at: usize,
 }
 
@@ -88,14 +88,14 @@ pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String
 /// the next.
 #[derive(Default)]
 pub struct PromptChecker {
-    /// The differences of accepted messages that wait, by the id of the message.
+    /// The differences of accepted messages that are not sent yet, by the id of the message.
     accepted: BTreeMap<String, Vec<PromptDifference>>,
 }
 
 impl PromptChecker {
-    /// Compares the messages of the prompts in a transcript with those that the plan and the recorded inputs yield:
-    /// each accepted text with its typed text, the answers of the hooks and the expansions, and each sent message with
-    /// the accepted texts and the recorded answers of the hooks.
+    /// Derives the messages of the prompts in a transcript again, and returns the differences from the recorded
+    /// messages. An accepted text is derived from the typed text, the answers of the hooks and the expansions. A sent
+    /// message is derived from the accepted texts and the recorded answers of the hooks.
     pub fn check(&mut self, plan: &Plan, events: &[Event], expand: &ExpandAgain<'_>) -> Vec<PromptCheck> {
         let mut state = ThreadState::new();
         let mut checks: Vec<PromptCheck> = Vec::new();
@@ -162,7 +162,8 @@ struct Intake {
 }
 
 impl Intake {
-    /// Remembers the events before the acceptance of a message.
+    /// Keeps the event if it belongs to the intake of a message: the run of the `input` hooks, or the end of a typed
+    /// command.
     fn read(&mut self, body: &EventBody) {
         if let EventBody::HookPoint(run) = body
             && run.point == HookPoint::Input
@@ -173,7 +174,7 @@ impl Intake {
         }
     }
 
-    /// Compares an accepted text with its derivation from the typed text.
+    /// Derives an accepted text again from the typed text, and compares the two accepted texts.
     fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
         let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));
         let command = self.command.filter(|ran| ran.id == input.id);

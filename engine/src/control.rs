@@ -66,7 +66,7 @@ impl RecordWaiter {
 #[derive(Debug)]
 pub struct ControlReceiver {
     receiver: mpsc::UnboundedReceiver<Incoming>,
-    /// Inputs that `stopped` received. The next reads return these inputs first.
+    /// Inputs that [`Self::stopped`] received while it waited for a stop. The next reads return these inputs first.
     again: VecDeque<Incoming>,
     state: StateCell,
 }
@@ -84,7 +84,7 @@ pub struct ControlSender {
 
 static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Creates a channel; `owner` names this process.
+/// Creates a channel for the control messages of a thread; `owner` names this process.
 pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let state = StateCell::default();
@@ -106,7 +106,7 @@ impl ControlSender {
         self.state.wake();
     }
 
-    /// Passes an input on to the last thread of the chain; returns false if that thread has ended.
+    /// Passes an input on to the last thread of the chain of continuations; returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
         // A redirection also moves the inputs that are not read yet. The read lock delays a redirection until this
         // input is sent.
@@ -213,7 +213,7 @@ impl ControlSender {
 }
 
 impl ControlReceiver {
-    /// Publishes the state of the thread for its senders.
+    /// Publishes the state of the thread to the holders of a [`ControlSender`].
     pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
         self.state.publish(plan, state);
     }

@@ -44,7 +44,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 type EmbeddedFile = (Arc<str>, &'static [u8]);
 type FoundFile = (Arc<str>, Vec<u8>);
 
-/// The three spaces, highest precedence first.
+/// The world as the files on the disk and the embedded system space define it.
 pub struct DiskWorld {
     /// Project and user space, if they exist.
     spaces: Vec<(Space, Dir)>,
@@ -171,8 +171,8 @@ impl DiskWorld {
         }
     }
 
-    /// Returns the bytes of a file that a listing names; `None` if the file is gone. The names of its folder are known
-    /// already. `may_be_linked` is true if the file may be reached through a link.
+    /// Returns the bytes of a file that a listing names; `None` if the file is gone. `may_be_linked` is true if the
+    /// file may be reached through a link.
     fn read_listed_file(
         &self,
         space: Space,

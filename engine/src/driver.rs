@@ -57,7 +57,7 @@ pub enum Artifact {
     Both,
 }
 
-/// An effect with its stable key, and the data of the thread that the driver needs to perform the effect.
+/// An effect with its [`StepKey`], and the data of the thread that the driver needs to perform the effect.
 #[derive(Debug)]
 pub struct EffectStep {
     pub key: StepKey,
@@ -214,15 +214,15 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
     thread.journal.flush(barrier).await
 }
 
-/// The control messages that end an effect before it is complete. Each effect has one of these policies.
+/// The control messages that may end a running effect early. Each effect has one of these policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
     /// Any control message ends a wait.
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// No control message interrupts a spawn: either all children of a group are created or none. A kill ends the
-    /// children afterwards.
+    /// No control message ends the effect: either all children of a group are created or none. A kill ends the children
+    /// afterwards.
     Done,
 }
 
@@ -382,8 +382,8 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the inputs that have already arrived. An answer to an approval request is recorded only if the request is
-/// still open, so the messages among the inputs precede it.
+/// Records the inputs that have already arrived. The caller records the answer to an approval request after them: an
+/// answer among these inputs was sent earlier, so it is the first answer, and only an open request accepts an answer.
 fn record_waiting(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

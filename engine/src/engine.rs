@@ -63,7 +63,7 @@ pub struct EngineOptions {
     pub group_commit: GroupCommit,
     /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
-    /// The settings of the command, for the threads that it starts.
+    /// The settings of the command that uses the engine. They apply to the threads that the engine starts.
     pub settings: CommandSettings,
 }
 

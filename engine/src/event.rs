@@ -86,7 +86,7 @@ pub struct ThreadHead<'e> {
 }
 
 impl<'e> ThreadHead<'e> {
-    /// Finds the data in the first three events of a transcript; later events never contain it.
+    /// Finds the data of the head in the first three events of a transcript; later events never contain such data.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {
@@ -172,7 +172,8 @@ impl EventBody {
         }
     }
 
-    /// Returns the intent in this event; `None` unless the event is the intent of the spawn with this number.
+    /// Returns the data of this event if the event records that the child with the number `spawn` is to be created;
+    /// `None` for any other event.
     pub fn child_intent(&self, spawn: u64) -> Option<&ChildIntended> {
         if let Self::ChildIntended(child) = self { Some(child).filter(|child| child.spawn == spawn) } else { None }
     }

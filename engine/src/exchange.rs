@@ -29,11 +29,11 @@ pub struct Request {
     pub sampling: Sampling,
     /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
     pub text_tools: bool,
-    /// The position of the call in its thread. Never sent; only the scripted provider reads it.
+    /// The position of the call in its thread. Only the scripted provider reads the position; no request contains it.
     pub cue: ThreadPosition,
 }
 
-/// The part of a conversation that a provider reads.
+/// The turns of a conversation that a request sends to the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestTurns {
     All,
@@ -64,7 +64,8 @@ pub struct ThreadPosition {
     /// For a child thread, its number among its parent's children, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// For a child thread, its limit `duration_seconds`, which the remaining time of its parent bounds.
+    /// The limit `duration_seconds` of a child thread: the limit of its plan, or a raised one, regardless of the
+    /// remaining time of its parent. `None` for a root thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
     /// The children that the thread has started.
@@ -272,7 +273,7 @@ pub const SCRIPT_ERROR: &str = "script";
 
 impl CallError {
     /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The
-    /// provider may charge for it, so its cost is unknown.
+    /// provider may charge for the call, so the cost of the call is unknown.
     pub fn cut_at_deadline(received: u64) -> Self {
         Self {
             code: Some(DEADLINE_CODE.to_owned()),

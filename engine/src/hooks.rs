@@ -199,7 +199,7 @@ impl HookTable {
     }
 }
 
-/// Returns an operand for the record; a large value is replaced by its size.
+/// Returns an operand as the transcript records it: a large value is replaced by its size.
 fn recorded_operand(value: Value) -> Value {
     const MOST: usize = 1024;
     let size = match &value {
@@ -213,9 +213,9 @@ fn recorded_operand(value: Value) -> Value {
 /// The contribution of a fired hook to the answer of its point.
 #[derive(Debug)]
 enum FiredHook {
-    /// The hook's text is already part of the plan.
+    /// Nothing to add: the plan already contains the text of the hook as a layer.
     Layer,
-    /// Text for a collecting point.
+    /// Text that the hook contributes at a point which collects the texts of its hooks.
     Text(String),
     Action(HookAction),
 }

@@ -198,8 +198,8 @@ fn webp_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Returns width and height in pixels of a JPEG image. They are in the frame header, which follows other segments.
-/// `None` if there is no valid frame header.
+/// Returns width and height in pixels of a JPEG image, as its frame header states them. Other segments precede the
+/// frame header. `None` if there is no valid frame header.
 fn jpeg_dimensions(contents: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2_usize;
     loop {

@@ -19,7 +19,7 @@ use crate::thread_id::ThreadId;
 #[derive(Debug)]
 pub struct Journal {
     thread: ThreadId,
-    /// `None` only while a blocking task uses the transcript.
+    /// The transcript of the thread; `None` only while a blocking task has it.
     transcript: Option<Transcript>,
     objects: Arc<Objects>,
     signer: Arc<Signer>,
@@ -116,7 +116,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the transcript back after a write, and notifies the watchers.
+    /// Stores the transcript again after a blocking task has written `events` to it. If the write succeeded, notifies
+    /// the watchers of the events.
     fn written(
         &mut self,
         transcript: Transcript,
@@ -149,7 +150,8 @@ fn write(
     transcript.write_staged()
 }
 
-/// Stages events, grouped by time. A checkpoint is signed once the lines before it have their hashes.
+/// Stages events for the next write. Events with equal times are staged together, except that a checkpoint starts a
+/// new group: it is signed once the lines before it have their hashes.
 fn stage(
     transcript: &mut Transcript,
     objects: &Objects,
@@ -212,7 +214,7 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
     Ok(fields)
 }
 
-/// Returns the size of a value as JSON.
+/// Returns the number of bytes of a value as JSON text.
 fn json_bytes(value: &Value) -> usize {
     struct Counter(usize);
     impl io::Write for Counter {

@@ -17,7 +17,7 @@ use crate::message::Message;
 
 /// Estimated output tokens of the next reply in a session that has no reply yet.
 const DEFAULT_REPLY_TOKENS: u64 = 500;
-/// Maximum steps from a message to its request.
+/// Maximum number of machine steps that a preview simulates from a message to its request.
 const MAX_STEPS: usize = 512;
 
 /// The price of the request that a message would cause, in tokens and nano-dollars.
@@ -48,8 +48,8 @@ pub struct Preview {
 /// A part of the next request.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ContextPart {
-    /// Kind of the part: `system`, `first_message`, `tool`, the kind of a message, or `omitted` for a part that the user
-    /// leaves out.
+    /// Kind of the part: `system`, `first_message`, `tool`, the kind of a message, or `omitted` for a part that the
+    /// user leaves out.
     pub kind: String,
     /// Id of the item or the tool, or the number of the message.
     pub id: String,
@@ -63,7 +63,8 @@ pub struct PlanComparison {
     pub tokens: u64,
     /// Estimated input tokens of the next request with the changed plan.
     pub tokens_after: u64,
-    /// Tokens that the provider's cache may contain now. A change of the prefix loses them once.
+    /// Tokens that the provider's cache may contain now. If the change of the plan changes the prefix, the next request
+    /// must send these tokens again uncached.
     pub cached_tokens: u64,
     /// Input cost of the next request, in nano-dollars; `None` if the model has no price.
     pub next: Option<u64>,
@@ -142,8 +143,8 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Advances a copy of the thread from the message to the next model call, without hooks, and records the bounds of the
-/// call in `found`. Returns the intent of the call; `None` if a limit forbids the call, or if the message causes none.
+/// Applies a message to a copy of the thread's state, up to the next model call, without hooks. Records the bounds of
+/// the call in `found`, and returns the attempt. `None` if a limit forbids the call, or if the message causes no call.
 fn play_prompt(
     plan: &Plan,
     state: &mut ThreadState,

@@ -51,8 +51,9 @@ impl RootedDir {
     /// leaves no part of a file.
     ///
     /// # Errors
-    /// Fails with [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link, and if the path leaves the
-    /// folder.
+    ///
+    /// Fails with [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link. Also fails if the path leaves
+    /// the folder.
     pub fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_room(path)?;
         let beside = temporary_path(path)?;
@@ -143,12 +144,15 @@ fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(name))
 }
 
-/// Writes a file that the user named, and creates its missing parent folders. A regular file is written as a whole,
-/// anything else, such as a pipe, directly. A failure leaves no part of a new file, and an existing file unchanged. A
-/// relative path without `..` stays in the working directory, whose contents are untrusted, and no link is written
-/// through; links of another path are followed.
+/// Writes a file that the user named, and creates its missing parent folders. Replaces a regular file as a whole, so
+/// that a failure leaves no part of a new file and does not change an existing file. Writes directly to anything else,
+/// such as a pipe.
+///
+/// A relative path without `..` names a file in the working directory, whose contents are untrusted: no link is
+/// followed. For any other path, links are followed.
 ///
 /// # Errors
+///
 /// The file cannot be written, or a link leads the relative path elsewhere.
 pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
@@ -168,11 +172,12 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     RootedDir::open(folder)?.replace(Path::new(name), bytes)
 }
 
-/// Creates a file that the user named in a command of a session, and its missing parent folders. `path` is relative to
-/// the project. In the project, whose contents are untrusted, the file is not created through a link; elsewhere, the
-/// links of its folders are followed.
+/// Creates a file that the user named in a command of a session, and its missing parent folders. A relative `path`
+/// starts at the project. If the file is inside the project, whose contents are untrusted, no link is followed. If the
+/// file is outside, links of its folder are followed, and the folder must exist.
 ///
 /// # Errors
+///
 /// The name exists, a link leads elsewhere, or rye or git would read the file as settings or run it: such a file is
 /// below `.ai`, `.git` or another protected name.
 pub fn create_user_file(project: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -23,7 +23,7 @@ const SMALL_SCRIPT_BYTES: usize = 2 * 1024;
 /// Stack size for a small script, in bytes.
 const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;
 
-/// The [`ScriptReader`] of this crate.
+/// The [`ScriptReader`] that reads Python and JavaScript tools from their syntax trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyntaxTreeReader;
 

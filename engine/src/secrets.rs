@@ -69,7 +69,8 @@ static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of secret variables: of this process, and of all variables that were added.
+/// Values of secret variables: of the variables in this process's environment, and of all variables that were added
+/// later.
 static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -119,8 +120,8 @@ pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     mask_secrets(&own.mask(text)).into_owned()
 }
 
-/// Replaces one value by its name wherever the text contains it without encoding. Ignores a value shorter than the
-/// minimum.
+/// Replaces each exact occurrence of `value` in the text by a mark with `name`, the name of the value's variable. Does
+/// not find encoded forms of the value. Ignores a value shorter than the minimum.
 pub fn mask_exact(text: &mut String, name: &str, value: &str) {
     if value.len() >= MIN_SECRET_BYTES && text.contains(value) {
         *text = text.replace(value, &format!("[masked: {name}]"));

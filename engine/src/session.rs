@@ -85,11 +85,12 @@ pub(crate) enum RowsToWrite {
     Root { durable: bool },
     /// A row, an account, and the link from the thread that the new thread continues.
     Linked,
-    /// No rows: the row and the account exist already.
+    /// Nothing: the row and the account exist already.
     Existing,
 }
 
-/// The parent of a new child: its link, the root of its tree, and the limits that bound the child.
+/// The parent of a new child: the child's link to the parent, the root of the tree, and the limits that bound the
+/// child.
 #[derive(Debug, Clone)]
 pub(crate) struct ParentContext {
     pub link: ParentLink,
@@ -161,8 +162,8 @@ impl EngineContext {
         Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
-    /// Writes the first events of a thread and starts it. If this fails, a root is finalized; a child's lease is
-    /// released, so that the child can be recovered.
+    /// Writes the first events of a thread and starts the thread. If the start fails, a root thread is finalized; a
+    /// child's lease is released, so that the child can be recovered.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,

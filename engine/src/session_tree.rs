@@ -26,7 +26,7 @@ pub struct SessionThread {
     /// The thread whose conversation this one continues; `None` for the first thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<String>,
-    /// The previous thread of the session. A fork may continue an earlier thread.
+    /// The previous thread of the session. It differs from `continues` if a fork continued an earlier thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     pub model: String,
@@ -205,8 +205,8 @@ fn read_thread(
     }
 }
 
-/// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. In the first
-/// message of a thread, layers precede the text.
+/// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the sent
+/// text; in the first message of a thread, layers precede the user's text in it.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

@@ -3,12 +3,14 @@
 
 use serde_json::Value;
 
-/// Difference between a surrogate (a half) and its mark, a private-use character of plane 16.
+/// Difference between the code of a surrogate (one half of a UTF-16 pair) and the code of its mark, the private-use
+/// character of plane 16 that represents the half.
 const MARK_OFFSET: u32 = 0x0010_0000;
 pub(crate) const HIGH: std::ops::RangeInclusive<u32> = 0xD800..=0xDBFF;
 const LOW: std::ops::RangeInclusive<u32> = 0xDC00..=0xDFFF;
 
-/// Returns the private character that represents a half; `None` if `half` is no surrogate.
+/// Returns the mark of a surrogate `half`: the private-use character that represents the half. `None` if the mark is no
+/// valid character.
 pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }

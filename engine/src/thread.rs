@@ -22,7 +22,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns true if the thread does nothing more without a control message.
+    /// Returns true if the thread does nothing more until it gets a control message.
     pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
@@ -68,8 +68,8 @@ pub struct Cost {
     pub cached_tokens: u64,
     /// Spend in nano-dollars.
     pub spend: u64,
-    /// Nano-dollars reserved for descendants that were alive when their parent ended; not part of `spend`. A prompt of a
-    /// chat counts this amount against its spend limit.
+    /// Nano-dollars reserved for descendants that were alive when their parent ended; not part of `spend`. A prompt of
+    /// a chat counts this amount against its spend limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
@@ -218,7 +218,8 @@ fn decimal(value: u64, scale: u64, digits: usize) -> Value {
 /// children of hooks have higher numbers.
 pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
 
-/// The first spawn number of children of hooks, above all others. JSON readers represent integers of 53 bits exactly.
+/// The first spawn number of children of hooks. All other children have lower numbers. Numbers stay below 2^53, because
+/// JSON readers represent only such integers exactly.
 pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 #[cfg(test)]

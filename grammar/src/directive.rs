@@ -22,7 +22,8 @@ pub struct DirectiveTree {
     pub root: Option<Element>,
     /// The span of the fence, from its opening backticks to the end of its closing line.
     pub fence: Option<Span>,
-    /// True if errors hide parts of the fence from the tree, so that a missing declaration is no further mistake.
+    /// True if errors made the parser leave parts of the fence out of the tree. A declaration that is missing from the
+    /// tree is then not reported as a further error.
     pub is_incomplete: bool,
     /// The text after the fence, verbatim except for leading blank lines and trailing white space.
     pub body: Spanned<String>,

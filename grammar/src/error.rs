@@ -16,7 +16,7 @@ pub struct SyntaxError {
     pub label: String,
     /// The suggested fix.
     pub help: Option<String>,
-    /// The span of the first occurrence, if this one is a duplicate.
+    /// The span of the first occurrence, if the error is about a duplicate.
     pub other: Option<Span>,
     /// Replacements that correct the error without a decision by the user; empty if there is none.
     pub replacements: Box<[(Span, String)]>,

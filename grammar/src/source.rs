@@ -51,7 +51,7 @@ impl Source {
 pub struct InvalidUtf8 {
     pub offset: usize,
     pub line: usize,
-    /// In characters.
+    /// Column in characters, from 1.
     pub column: usize,
     /// True if the file starts with a byte order mark of UTF-16.
     pub is_utf16: bool,

@@ -24,7 +24,7 @@ pub enum Approvals {
     Handler(Arc<dyn ApprovalHandler>),
     /// Calls run without an approval. A limit suspends the thread.
     Allow,
-    /// Calls are refused. A limit suspends the thread.
+    /// Calls that need an approval are refused. A limit suspends the thread.
     Deny,
     /// The thread is suspended before the call, until `rye threads approve` or
     /// [`SessionRequest::recover_with`](crate::SessionRequest::recover_with).

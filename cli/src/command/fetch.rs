@@ -191,7 +191,7 @@ fn print_hits(answer: Value, report: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
-/// Copies the file to the same id in the other space. Never overwrites a file.
+/// Copies the file to `target`, under the same id. Never overwrites a file.
 fn copy_item(
     spaces: &Spaces,
     target: CopyTarget,

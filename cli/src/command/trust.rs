@@ -211,8 +211,8 @@ fn format_requirement(one: &TrustRequirement) -> String {
 }
 
 /// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the folder
-/// or, without a terminal, refuses the run. If `is_scripted` is true, scripts of the project are not played and need no
-/// trust.
+/// or, without a terminal, refuses the run. If `is_scripted` is true, the user's script replaces every model, so that
+/// scripts of the project are not played and need no trust.
 pub fn require_trust(
     planned: &[TrustRequirement],
     is_scripted: bool,

@@ -135,7 +135,7 @@ pub fn explain_in_plan(world: &dyn World, compilation: &Compilation, thing: &str
     Ok(printable(&output.to_string()).trim_end().to_owned())
 }
 
-/// Returns the files of an id, of all kinds.
+/// Returns the files of the items with the id `thing`, of every kind; empty if `thing` is no valid id.
 fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldError> {
     let mut items = Vec::new();
     let Ok(id) = ItemId::parse(thing) else { return Ok(items) };

@@ -11,7 +11,8 @@ pub struct TextFlow<'t> {
     declassifying: &'t BTreeSet<&'t str>,
 }
 
-/// A path of text: the capability where it starts, the directives that it passes, and the capability where it ends.
+/// A path that a text can take: the capability where the path starts, the directives that the path passes, and the
+/// capability where the path ends.
 pub struct FlowPath {
     pub from: String,
     pub through: Vec<String>,

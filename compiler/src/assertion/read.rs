@@ -30,7 +30,8 @@ pub struct Assertion {
     /// True for `never`, where the condition must not hold; otherwise the condition must hold.
     pub never: bool,
     pub condition: Condition,
-    /// The n-th function sets the fact `assertion.cN`.
+    /// The functions that the condition calls, in order. Their results are the facts `assertion.c0`, `assertion.c1` and
+    /// so on, which the compiled condition reads.
     pub functions: Vec<AssertionFunction>,
     /// The directives that the assertion applies to; `None` means all.
     pub only: Option<Condition>,
@@ -210,7 +211,8 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
     Some((condition, functions))
 }
 
-/// Replaces each function call with a fact. Strings are copied unchanged.
+/// Replaces each function call in a condition with a fact. Returns the new condition and the called functions. Does not
+/// replace text inside of strings.
 fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), String> {
     let mut out = String::with_capacity(text.len());
     let mut functions = Vec::new();

@@ -65,7 +65,7 @@ pub struct PossibleThread {
     /// The thread's own permission set first, then those of its spawn parents. An action is allowed only if every set
     /// allows it.
     sets: PermissionSets,
-    /// Hooks that are live in the thread or in a spawn parent.
+    /// Hooks that can fire in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     needs_approval: bool,
     pub spend: Nanos,
@@ -141,8 +141,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         ReachableThreads { threads, complete }
     }
 
-    /// Queues the children of a thread: first the directives that a line names, then the others that the thread's sets
-    /// allow. Returns false if a bound left some children out.
+    /// Queues the children that a thread can start: first the directives that the thread's directive names in its body,
+    /// hooks and grants, then the other directives that the permission sets of the thread allow. Returns false if a
+    /// bound left some children out.
     fn spawn_children(&mut self, thread: &PossibleThread, queue: &mut VecDeque<PossibleThread>) -> bool {
         let own = self.routes_of(&thread.directive);
         let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
@@ -181,8 +182,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Returns the directives that all sets allow: the index of each directive, and the grant of the first set that
-    /// allows the start.
+    /// Returns the directives that a thread with these permission sets may start: the index of each directive, and the
+    /// grant of the first set that allows the start.
     fn allowed_by(&mut self, sets: &PermissionSets) -> Rc<[(usize, String)]> {
         if let Some(known) = self.allowed.get(sets) {
             return known.clone();
@@ -231,8 +232,9 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     }
 }
 
-/// Returns a child thread with the child's own set and the sets of its parent. Without `<permissions>`, only the
-/// parent's sets apply. The grants of the hook that starts the child count as grants of the parent.
+/// Returns a child thread with its own permission set and the permission sets of its parent. If the child has no
+/// `<permissions>`, only the parent's sets apply. The grants of the hook that starts the child count as grants of the
+/// parent.
 fn child_thread(
     parent: &PossibleThread,
     id: &ItemId,
@@ -364,8 +366,8 @@ impl PossibleThread {
         self.reaches(pattern, memo).or_else(of_hook)
     }
 
-    /// Returns a capability that matches the pattern and that every set allows. If the search is too complex, returns
-    /// the pattern itself: a capability that is not disproved counts as reached.
+    /// Returns a capability that matches the pattern and that every set allows; `None` if there is no such capability.
+    /// If the search is too complex, returns the pattern itself: a capability that is not disproved counts as reached.
     fn find_reached(&self, pattern: &str) -> Option<String> {
         // Each choice is a list of patterns that must all match. A choice is dropped as soon as no capability can match
         // it.

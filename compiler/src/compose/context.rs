@@ -15,8 +15,8 @@ use crate::world::{ItemKind, Space};
 /// Prefix of the knowledge that explains a primary to the model.
 pub const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 
-/// The three positions of chain knowledge, in the order in which they are filled. If an item has several positions, the
-/// first one is used.
+/// The three positions at which directives of the chain declare knowledge for the prompt, in the order in which the
+/// positions are filled. Knowledge that is declared at several positions is sent at the first of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContextPosition {
     System,
@@ -44,8 +44,8 @@ impl ContextPosition {
     }
 }
 
-/// Returns every `<suppress>` of the chain, root first, then the parts that the user omits. The items that they remove
-/// are recorded later.
+/// Returns every `<suppress>` of the chain, root first, then a suppression for each part that the user omits. Lists no
+/// removed items: composition adds the items that a suppression removes.
 pub fn declared_suppressions(chain: &[Arc<Directive>], omitted: &[String]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {
@@ -62,7 +62,7 @@ pub fn declared_suppressions(chain: &[Arc<Directive>], omitted: &[String]) -> Ve
     all
 }
 
-/// Fills the three context lists of a composition.
+/// Fills the three lists of context knowledge of a composition, one for each position in the prompt.
 pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnostics) {
     let chain = composed.chain.clone();
     let mut kept: HashMap<&ItemId, (ContextPosition, DeclaredOrigin)> = HashMap::new();

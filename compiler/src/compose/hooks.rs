@@ -158,7 +158,8 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// At events where only the first matching hook acts, marks hooks as removed that follow a certainly firing hook.
+/// Marks hooks as removed that can never act: at the hook's event only the first matching hook acts, and an earlier
+/// hook certainly fires.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {
@@ -173,10 +174,11 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// Removes repeated provisions of an item by hooks and the chain. Of the certain provisions, the first one stays. A
-/// hook that may fire is removed if any provision of its item is certain. An exception is a hook that depends on a fact
-/// that is known before every run, such as an input: only an earlier certain provision removes this hook, because
-/// another value of the fact can make the hook the first certain provision.
+/// Removes hooks that provide a knowledge item which another part of the prompt also provides. A part provides an item
+/// with certainty if the part is the chain or a hook that always fires. Of these parts, the first one stays and the
+/// later hooks are removed. A hook that may fire is removed if any other part provides its item with certainty. If the
+/// hook depends on a fact that is known before every run (an input or the model), only an earlier part removes the
+/// hook, because with another value of the fact the hook can be the first part that provides the item.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {

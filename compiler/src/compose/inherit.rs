@@ -9,8 +9,8 @@ use super::{LimitLayers, WithOrigin};
 use crate::item::{DeclaredOrigin, Directive, FieldDecl, Items, Permissions, SettingsLimits};
 use crate::semantics::limits::LimitSetting;
 
-/// Returns the value of the link nearest to the leaf that has one; `None` if no link has a value. The origin points at
-/// the directive of the link.
+/// Searches the chain from its last directive to its root, and returns the first value it finds, or `None` if no
+/// directive has a value. The origin points at the directive with the value.
 pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Option<T>) -> Option<WithOrigin<T>> {
     chain
         .iter()
@@ -18,8 +18,8 @@ pub fn inherit_value<T>(chain: &[Arc<Directive>], of: impl Fn(&Directive) -> Opt
         .find_map(|d| of(d).map(|value| WithOrigin { value, origin: DeclaredOrigin::directive(d, d.span) }))
 }
 
-/// Returns the value of the link nearest to the leaf that has one; `None` if no link has a value. The origin points at
-/// the value itself.
+/// Searches the chain from its last directive to its root, and returns the first value it finds, or `None` if no
+/// directive has a value. The origin points at the value itself.
 pub fn inherit_spanned_value<T: Clone>(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> Option<&Spanned<T>>,

@@ -10,7 +10,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label};
 pub enum CapabilityError {
     #[error("`{pattern}` matches no item in any space")]
     MatchesNothing { pattern: String, span: Span, suggestion: Option<String> },
-    /// `example` is a shortest capability that the leaf grants and the base does not.
+    /// `example` is a shortest capability that the directive `leaf` grants and its sealed ancestor `base` does not.
     #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
     #[error("cannot decide in reasonable time whether `{pattern}` stays within the grants of the base directive")]
@@ -27,7 +27,8 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
-    /// Every call that the grant allows is refused; `tokens` is the size of the tool's definition.
+    /// Every call that the grant allows is refused. `add` is the attribute to add to the grant, if that would help;
+    /// `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
     /// A hook blocks every call that the grant allows.

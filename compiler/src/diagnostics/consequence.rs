@@ -27,13 +27,13 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     });
 }
 
-/// Returns the file and the offset of a diagnostic's first label.
+/// Returns the file and the offset of a diagnostic's first label; `None` if the diagnostic has no label.
 fn place(one: &Diagnostic) -> Option<(SourceId, u32)> {
     one.labels().first().map(|label| (label.span.source, label.span.start))
 }
 
-/// Returns the diagnostics about missing or unused words for which the same file has a misspelling of the word. Each
-/// misspelling explains the nearest one.
+/// Returns the indexes of the diagnostics that report a word as missing or unused although the same file contains a
+/// misspelling of the word. For each misspelling, only the nearest diagnostic about its word is returned.
 fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut dropped = BTreeSet::new();
     let mut absent: Option<Vec<(usize, String, SourceId, u32)>> = None;
@@ -54,7 +54,7 @@ fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
     dropped
 }
 
-/// Returns the word that a misspelled one stands for.
+/// Returns the word that a misspelled word stands for.
 fn intended_word(one: &Diagnostic) -> Option<String> {
     match one {
         Diagnostic::Item(ItemError::UnknownKey { suggestion, .. })
@@ -87,8 +87,8 @@ fn absent_word(one: &Diagnostic) -> Option<String> {
     }
 }
 
-/// Returns the refused calls of files in which a pattern of the grants is invalid, or misspelled and meant to allow the
-/// call.
+/// Returns the indexes of diagnostics about refused calls that may be consequences of a faulty grant in the same file:
+/// a pattern of the grants is invalid, or is misspelled and was meant to allow the call.
 fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
     let invalid: BTreeSet<SourceId> = all
         .iter()
@@ -119,8 +119,9 @@ fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns settings that are reported as missing twice, and settings that cannot be used because the model that they
-/// name has an error.
+/// Returns the indexes of the diagnostics about settings that are to be dropped: a second report of a missing setting;
+/// a report of a tier whose model has a faulty entry; and, if the context window of a model is implausible, the reports
+/// about the `max_output` of this model and about the token ceilings of continuations.
 fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     let mut dropped = BTreeSet::new();
@@ -168,7 +169,8 @@ fn is_key_of(key: &str, model: &str) -> bool {
     key.strip_prefix(model).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Returns the reports of hooks that never fire because their condition compares with a value that does not exist.
+/// Returns the indexes of diagnostics about hooks that never fire, if the cause is reported too: the condition compares
+/// with a value that does not exist.
 fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
     let values: Vec<Span> = all
         .iter()

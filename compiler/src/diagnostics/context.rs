@@ -7,10 +7,11 @@ use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContextError {
-    /// `by_hook` is the hook that fetches the item, if a hook does.
+    /// A reference to knowledge that does not exist. `by_hook` is the hook that fetches the knowledge, if a hook does.
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
-    /// `left` is the number of tokens left in the budget.
+    /// A context file that does not fit into the budget of context files. `left` is the number of tokens left in the
+    /// budget.
     #[error("the context file `{path}` has {tokens} tokens, but only {left} tokens of the budget are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// An item that is declared twice in one chain; the first declaration sets its position.
@@ -36,8 +37,8 @@ pub enum ContextError {
     /// `directive` is an example of a directive that sends both paragraphs in one request.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
-    /// `part` is the changing part; `when` and `per` state how often it changes; `price` is in decimal dollars and
-    /// names the model.
+    /// `part` is the changing part; `when` and `per` state how often `part` changes; `price` is an amount in decimal
+    /// dollars and the id of the model whose prices apply.
     #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         part: String,

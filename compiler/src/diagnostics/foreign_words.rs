@@ -2,7 +2,7 @@
 //! system. These words are looked up before did-you-mean suggestions: the known word that is spelled most like a
 //! foreign word rarely has the meaning of the foreign word.
 
-/// The place where a word was read.
+/// The kind of place of a file where an unknown word was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordPlace {
     Event,
@@ -29,7 +29,7 @@ use WordPlace as P;
 /// The table. Each line holds a place, words in lower case without separators, and the help, separated by tabs.
 const TABLE: &str = include_str!("foreign_words.tsv");
 
-/// A line of the table.
+/// A line of [`TABLE`]: words of other systems, the place where the words occur, and the help for them.
 struct Row<'t> {
     place: &'t str,
     words: &'t str,
@@ -64,7 +64,7 @@ impl WordPlace {
         P::Setting,
     ];
 
-    /// Returns the name of the place in the table.
+    /// Returns the name that the table uses for the place.
     const fn name(self) -> &'static str {
         match self {
             Self::Event => "Event",

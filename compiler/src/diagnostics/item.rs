@@ -44,7 +44,7 @@ pub enum ItemError {
     /// A part that occurs twice although only one occurrence is allowed.
     #[error("{what} occurs twice")]
     Repeated { what: String, first: Span, second: Span },
-    /// The message comes from the reader of tool files.
+    /// An error in a key of a tool file. The message comes from the reader of tool files.
     #[error("{message}")]
     ToolKey { message: String, span: Span, label: String, help: Option<String> },
     #[error("{message}")]
@@ -79,7 +79,7 @@ pub enum ItemError {
     /// The key of a signature is not trusted; `others` are further files with signatures of this key.
     #[error("`{path}`{} signed with the key `{key_id}`, which is not trusted", count_others(others))]
     UntrustedKey { path: String, key_id: String, others: Vec<String> },
-    /// A signature line that is not the first one.
+    /// A signature that is not on the first line of its file.
     #[error("the signature in `{path}` is not on the first line, so it has no effect")]
     LateSignature { path: String, span: Span },
     /// A directive without a prompt: neither its body nor its chain nor a hook provides text, and no directive extends
@@ -116,7 +116,7 @@ pub enum ItemError {
     /// `tokens` are the token counts of the project's text and of the shadowed text.
     #[error("the {} `{id}` shadows the standard library's", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
-    /// `path` is a file with the id of a prompt template or a skill of higher precedence.
+    /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.
     #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
     /// Front matter of a file of another client.

@@ -17,7 +17,8 @@ pub enum PaletteError {
     Undescribed { primary: String, item: String, span: Span },
     #[error("providers do not accept the tool name `{name}`")]
     Name { name: String, item: String, span: Option<Span> },
-    /// `tools` are the dropped tools, each with the tokens of its definition.
+    /// Granted tools that do not fit into the token budget of the palette. `tools` are these tools, each with the
+    /// tokens of its definition.
     #[error("{} of the granted tools {} into the palette of {max_tokens} tokens", tools.len(), if tools.len() == 1 { "does not fit" } else { "do not fit" })]
     Dropped { tools: Vec<(String, u64)>, max_tokens: u64, span: Span },
 }

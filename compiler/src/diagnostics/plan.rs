@@ -8,13 +8,15 @@ use super::{Label, Problem};
 /// A violation of an invariant. Nodes and outcomes have the names that `rye plan` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// `problem` describes the fault of the outcome: "has no edge for the outcome".
+    /// An outcome of a node whose edges are wrong. `problem` states the fault, such as "has no edge for the outcome".
     #[error("the node `{node}` {problem} `{outcome}`")]
     NotTotal { node: String, problem: &'static str, outcome: String },
-    /// `lost` describes the missing connection: "be reached from the start", "reach the finish".
+    /// A node without a connection that it must have. `lost` names the connection, to follow "cannot": "be reached from
+    /// the start" or "reach the finish".
     #[error("the node `{node}` cannot {lost}")]
     Unreachable { node: String, lost: &'static str },
-    /// `why` names the missing half of the invariant: "passes no limit" or "consumes nothing" (decision 0002).
+    /// A cycle that may never end. `why` is the reason: the cycle "passes no limit" or "consumes nothing" (decision
+    /// 0002).
     #[error("a cycle {why}: {}", circle.join(" → "))]
     Unbounded { circle: Vec<String>, why: &'static str },
     #[error("tools can be reached without passing the gate: {}", path.join(" → "))]

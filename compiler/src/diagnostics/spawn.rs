@@ -7,11 +7,12 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list, quote
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
+    /// Directives that can start each other without end, so that only the default limit `depth` ends the recursion.
     /// `circle` begins and ends with the same directive; each of `spans` names the next directive of the circle.
     #[error("{}, and only the default limit `depth` ends the recursion", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
-    /// `capability` is a shortest capability that the child grants and the parent does not. `verb` is `starts`, or `may
-    /// start` if only a grant names the child.
+    /// A child that grants more than its spawn parent has. `capability` is a shortest capability that the child grants
+    /// and the parent does not have. `verb` is `starts`, or `may start` if only a grant names the child.
     #[error("`{parent}` {verb} `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
     ExceedsParent {
         parent: String,
@@ -25,8 +26,8 @@ pub enum SpawnError {
     /// A limit of 0 allows the parent no children; `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
-    /// Amounts are decimal dollars. `above` is the directive that starts the parent with too little money, if the
-    /// parent's own limit would be enough.
+    /// A child that requests more money than its spawn parent can have left. Amounts are decimal dollars. If the
+    /// parent's own limit would be enough, `above` is the directive that starts the parent with too little money.
     #[error("`{child}` requests {requested}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
     NoBudget {
         parent: String,
@@ -42,7 +43,8 @@ pub enum SpawnError {
     /// `above` is the directive whose `depth` does not allow the child to start.
     #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
-    /// `limit` is `spawns` or `spend`; `requested` is the total that all children request.
+    /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`; `requested` is the
+    /// total that all children request.
     #[error("`{parent}` names {children} children that take {requested} together, but its `{limit}` is {most}")]
     OverBudget {
         parent: String,
@@ -64,7 +66,8 @@ pub enum SpawnError {
         span: Span,
         asked_span: Option<Span>,
     },
-    /// `children` are the directives that the body starts.
+    /// A body that reads an output which none of its children declares. `children` are the directives that the body
+    /// starts.
     #[error("no directive that `{parent}` starts has an output `{name}`")]
     UnknownOutput {
         parent: String,

@@ -124,7 +124,7 @@ fn multiline_ranges(text: &str, node: &Node, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Replaces `primary: load` and `primary: search` with `primary: fetch`.
+/// Returns the edits that replace `primary: load` and `primary: search` with `primary: fetch`.
 fn primary_alias_edits(text: &str, node: &Node) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut open = vec![node];

@@ -34,8 +34,8 @@ pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     out.push('>');
 }
 
-/// Writes the children of an element without text, each on its own line. One blank line between two children stays, and
-/// a trailing comment stays on its line.
+/// Writes the children of an element that contains no text of its own, each child on its own line. One blank line
+/// between two children stays, and a trailing comment stays on its line.
 fn write_children(text: &str, element: &Element, indent: usize, out: &mut String) {
     let mut gap = "";
     let mut is_first = true;

@@ -34,17 +34,17 @@ pub struct Repairs {
     pub signed: Vec<String>,
 }
 
-/// A fix of a diagnostic, or a replacement of old words, in one file.
+/// A fix of a diagnostic, or a replacement of outdated words, in one file.
 #[derive(Clone)]
 struct Candidate {
     source: SourceId,
     edits: Vec<Edit>,
-    /// The message of the diagnostic; `None` for an old word, which is no diagnostic.
+    /// The message of the diagnostic; `None` for the replacement of an outdated word, which has no diagnostic.
     message: Option<String>,
 }
 
-/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics and no
-/// diagnostic that it did not have before.
+/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics than
+/// before, and no new diagnostic.
 pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> Repairs {
     repair_within(world, selection, found, MAX_TRIALS)
 }
@@ -144,8 +144,8 @@ fn diagnostics_by_identity(report: &CheckReport) -> Identities {
     found
 }
 
-/// Returns true if no diagnostic is new, and the fixes in `used`, if there are any, removed at least one diagnostic.
-/// Replacements of old words need not remove a diagnostic.
+/// Returns true if no diagnostic is new, and if the fixes in `used` removed at least one diagnostic. If `used` contains
+/// only replacements of old words, no diagnostic need be removed.
 fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
     let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
     let total = |all: &Identities| all.values().sum::<usize>();

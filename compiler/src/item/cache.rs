@@ -321,8 +321,8 @@ impl<'w> Items<'w> {
         self.world.unrecognized_files().unwrap_or_default()
     }
 
-    /// Returns the files and folders that may be settings under a wrong name; empty if they cannot be read, as
-    /// [`Self::unrecognized_files`].
+    /// Returns the files and folders that may be settings under a wrong name. Empty if they cannot be read, for the
+    /// reason given at [`Self::unrecognized_files`].
     pub fn misplaced_settings(&self) -> Vec<UnrecognizedFile> {
         self.world.misplaced_settings().unwrap_or_default()
     }

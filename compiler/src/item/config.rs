@@ -20,7 +20,8 @@ pub fn merge(over: Node, under: Node) -> Node {
     }
 }
 
-/// Merges two mappings: the keys of the lower file in their order, then the keys that only the higher file has.
+/// Merges two mappings: `over` of the higher space into `merged` of the lower space. The keys of `merged` keep their
+/// order; the keys that only `over` has follow. For a key of both, the two values are merged.
 fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
     let places: HashMap<String, usize> = merged.iter().enumerate().map(|(i, e)| (e.key.node.clone(), i)).collect();
     for entry in over {

@@ -48,7 +48,7 @@ pub struct Directive {
     pub body_sizes: TextSizes,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.
     pub body_template: InputsText,
-    /// True if syntax errors hide declarations, so that a missing declaration is no further mistake.
+    /// True if syntax errors hide declarations. A missing declaration is then not reported as a further error.
     pub is_incomplete: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct FieldDecl {
     pub description: String,
     /// `<item>` and `<field>`: the types of the values inside an array or an object.
     pub parts: ValueParts,
-    /// The span of the element.
+    /// The span of the element that declares the input or output.
     pub span: Span,
 }
 

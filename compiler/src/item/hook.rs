@@ -37,7 +37,7 @@ pub struct HookDecl {
     /// The action; `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub placeholders: HookPlaceholders,
-    /// The knowledge that the hook fetches, if the id is static.
+    /// The knowledge that the hook fetches, if its id contains no placeholder.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
@@ -58,7 +58,7 @@ pub struct HookPlaceholders {
     pub params: Vec<(Spanned<String>, Span)>,
     /// `${…}` placeholders.
     pub facts: Vec<HookFactPlaceholder>,
-    /// `{input:…}` placeholders.
+    /// The `{input:…}` placeholders of the action.
     pub inputs: Vec<HookInputPlaceholder>,
 }
 
@@ -124,7 +124,7 @@ struct ExcludingHooks {
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last bytes of a text that the id of a directive must contain.
+/// The last bytes of a required text: the condition of a hook requires that a directive's id contains the text.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {
@@ -170,7 +170,8 @@ impl OrderedHooks {
         found
     }
 
-    /// Returns the live hooks that route a directive, in evaluation order; `hooks` is in source order.
+    /// Returns the `resolve_extends` hooks among `hooks` that are neither disabled nor replaced, in evaluation order;
+    /// `hooks` is in source order.
     pub fn routing<'h>(hooks: impl Iterator<Item = &'h Arc<HookDecl>>) -> Vec<Arc<HookDecl>> {
         let line = Self::new(hooks.filter(|h| h.event == HookPoint::ResolveExtends || !h.enabled).cloned().collect());
         let remaining = line.places.iter().filter(|p| p.removed.is_none());

@@ -112,8 +112,8 @@ pub fn read(file: FileRef, tree: KnowledgeTree, found: &mut Diagnostics) -> Know
     }
 }
 
-/// Returns the ids in the keys that name items or the file itself. A value is a string or a list of strings; other
-/// values are ignored.
+/// Returns the texts in the metadata keys that identify the file itself (`id`, `category`) or name other items, each
+/// with its key. A value is a string or a list of strings; other values are ignored.
 fn referenced_ids<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static str, Spanned<String>)> {
     let mut all = Vec::new();
     for key in ["id", "category", "references", "extends", "used_by"] {

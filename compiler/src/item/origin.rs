@@ -52,7 +52,7 @@ pub struct SettingsLimits {
 }
 
 impl SettingsLimits {
-    /// Reads the limits of `agent/resilience` and the bounds of `agent/agent`.
+    /// Reads the default limits in `agent/resilience` and the ceilings (`limits.max`) in `agent/agent`.
     pub fn read(items: &Items<'_>) -> Self {
         let mut defaults = Vec::new();
         if let Ok(id) = ItemId::parse("agent/resilience")

@@ -31,7 +31,7 @@ pub const PROVIDER_PREFIX: &str = "agent/providers/";
 pub struct PaletteEntry {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
-    /// Tools that do not fit the token budget, with their tokens. They are reported once for each `<permissions>`
+    /// Tools that do not fit the token budget, with their tokens. Each tool is reported once for each `<permissions>`
     /// element.
     heavy: Vec<(String, u64)>,
     /// The reads that the palette depends on.
@@ -52,7 +52,8 @@ fn definition_form(model: &PlannedModel) -> DefinitionForm {
     (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by)
 }
 
-/// Maximum number of requests for a model whose results are kept. A lookup compares the requests one by one.
+/// Maximum number of model requests of directives whose resolved models are cached. A lookup compares the requests one
+/// by one.
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
@@ -117,8 +118,8 @@ pub struct LowerContext<'i, 'w> {
     risks: RefCell<BTreeMap<String, Risk>>,
     /// Memo of the models that were resolved, by request. Most directives of a project have one of a few requests.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
-    /// Memo of the sizes of tool definitions, by the address of the tool's schema and the form. A schema that many
-    /// palettes share is counted once.
+    /// Memo of the sizes of tool definitions, by the address of the tool's schema and the form of the definition in a
+    /// request. A schema that many palettes share is counted once.
     definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), SharedDefinition>>,
     /// Palettes with errors, by the span of the `<permissions>` element that reports them.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
@@ -374,8 +375,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Returns true if a palette that is still in use depends on this read. `is_in_use` returns true for a dependency
-    /// that a current result has.
+    /// Returns true if a cached palette that is still in use was computed from `read`. `is_in_use` returns true for a
+    /// dependency of a current result.
     pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes

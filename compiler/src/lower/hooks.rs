@@ -91,8 +91,8 @@ fn describe_verdict(verdict: &PlanVerdict) -> String {
     }
 }
 
-/// Describes the facts that the condition read: "`directive` is `deploy_staging`". Returns `otherwise` if no fact with
-/// a known result was read.
+/// Describes the facts that the condition read: "`directive` is `deploy_staging`". Returns `otherwise` if the condition
+/// read no fact, or only facts that are unknown before the run.
 fn describe_readings(readings: &[FactReading], otherwise: &str) -> String {
     let mut texts: Vec<String> = Vec::new();
     for reading in readings {

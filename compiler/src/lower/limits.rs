@@ -44,7 +44,8 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     Some(limits)
 }
 
-/// Returns the ceiling that lowers `spend` to this amount; `None` if the directive or the defaults set the same amount.
+/// Returns the ceiling whose amount is `spend` and that lowers the limit to this amount. `None` if no ceiling has this
+/// amount, or if the limit of the directive and the defaults is not higher without ceilings.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =

@@ -10,7 +10,7 @@ pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
 pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
 /// Tokens that frame one tool definition.
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
-/// Tokens that frame one message, or one content block of a message.
+/// Upper bound on the tokens that a provider adds around one message, or around one content block of a message.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
 
 impl Tokenizer {
@@ -24,7 +24,7 @@ impl Tokenizer {
     }
 }
 
-/// Returns the bytes of a text between the quotes of a JSON string.
+/// Returns the length in bytes, escapes included, that a text has between the quotes of a JSON string.
 fn json_string_bytes(text: &str) -> u64 {
     let escapes: usize = text
         .bytes()

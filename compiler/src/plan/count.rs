@@ -38,8 +38,8 @@ impl Tokenizer {
         [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.as_str() == name)
     }
 
-    /// Returns the tokenizer that this build uses in place of this one: the vocabularies of the exact tokenizers are
-    /// compiled in only with the feature `tokenizers`.
+    /// Returns the tokenizer that this build uses in place of `self`: the vocabularies of the exact tokenizers are
+    /// compiled in only with the feature `tokenizers`. Without the feature, every tokenizer counts characters.
     #[must_use]
     pub const fn available(self) -> Self {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }

@@ -108,7 +108,7 @@ pub enum Outcome {
     Approved,
     Refused,
     Suspended,
-    /// Tools, Compact, Handoff: finished.
+    /// Tools, Compact, Handoff: the node has done its work.
     Finished,
     /// Guard: calls of this reply remain.
     More,

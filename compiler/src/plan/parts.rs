@@ -43,7 +43,7 @@ pub struct PartFault {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartProblem {
-    /// The value has another type.
+    /// The type of the value is not the declared type.
     Kind { expected: FieldType, found: Value },
     /// The value is none of the choices.
     Choice { choices: Vec<Value>, found: Value },

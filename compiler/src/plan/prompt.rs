@@ -30,8 +30,8 @@ pub struct Layer {
     /// Id of the knowledge item, of the directive for its body, or of the hook for an execute hook.
     pub id: String,
     pub kind: LayerKind,
-    /// Position relative to the body (in the system prompt: to the chain); `None` for the body itself and for layers
-    /// without a position.
+    /// The position of the layer: before or after the body; in the system prompt, before or after the layers of the
+    /// chain. `None` for the body itself and for layers without a position.
     pub position: Option<Position>,
     /// Id of the hook that added the layer; `None` for layers of the chain.
     pub hook: Option<String>,
@@ -173,7 +173,7 @@ impl Prompt {
         self.body.iter().map(text).collect()
     }
 
-    /// Renders the opening of a fresh thread.
+    /// Renders the opening of a fresh thread: the system prompt and the first user message.
     pub fn render_opening(&self, known: &mut dyn PromptFacts) -> OpeningMessages {
         let mut seen = BTreeSet::new();
         let system = render_sent_layers(&self.system, known, &mut seen);
@@ -181,8 +181,9 @@ impl Prompt {
         opening_messages(&system, &message)
     }
 
-    /// Renders the opening of a continuation or resume whose last user message is `message`. The layers with the ids in
-    /// `sent` are part of the conversation already.
+    /// Renders the opening of a continuation or a resumed thread whose last user message is `message`: the system
+    /// prompt and that message with its layers. The layers with the ids in `sent` are left out, because the
+    /// conversation contains them already.
     pub fn render_continuation(&self, known: &mut dyn PromptFacts, message: &str, sent: &[String]) -> OpeningMessages {
         let mut seen = BTreeSet::new();
         let system = render_sent_layers(&self.system, known, &mut seen);

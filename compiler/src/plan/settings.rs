@@ -13,7 +13,7 @@ use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::semantics::risk::{RiskTable, RiskTableError};
 
-/// The value 1 in billionths.
+/// The fraction 1 in billionths, the unit in which the settings of a run store fractions.
 pub const BILLIONTHS: u64 = 1_000_000_000;
 
 /// The settings files that a plan freezes, merged over the spaces, by file name. Copies share the values.

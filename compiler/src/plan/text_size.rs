@@ -34,7 +34,7 @@ pub struct TextSizes {
 }
 
 impl TextSizes {
-    /// Returns the size of the text, which has to be the same in every call.
+    /// Returns the size of `text`, which is computed once for each tokenizer. Every call must pass the same text.
     pub fn of(&self, by: Tokenizer, text: &str) -> TextSize {
         let memo = match by {
             Tokenizer::Characters => &self.characters,

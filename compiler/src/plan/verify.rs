@@ -24,8 +24,8 @@ pub fn verify_graph(graph: &Graph) -> Vec<PlanError> {
     broken
 }
 
-/// Checks that every outcome of every node has one edge, that no edge has an impossible outcome, and that every edge
-/// leads to a node of the graph.
+/// Returns the violations of the invariant *total*: an outcome of a node without an edge, an edge with an outcome that
+/// the node cannot have, or an edge to a node that does not exist.
 fn check_total(graph: &Graph) -> Vec<PlanError> {
     let mut broken = Vec::new();
     for (node, edges) in &graph.0 {

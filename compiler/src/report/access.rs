@@ -77,8 +77,8 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
     Ok(PlanAccess { write: list(write), run: list(run), reach: list(reach), start })
 }
 
-/// Returns the tools that a thread can call: those of its palette, those that did not fit into the palette, and those
-/// of its live hooks.
+/// Returns the tools that a thread can call: the tools of its palette, the tools that did not fit into the palette, and
+/// the tools of the hooks that a run evaluates.
 fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
     let palette = plan.palette.iter().filter_map(|tool| tool.item_id.clone());
     let dropped = plan.dropped_tools.iter().map(|tool| tool.item_id.clone());

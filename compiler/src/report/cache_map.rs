@@ -20,7 +20,8 @@ pub struct CacheStep {
     pub ends_at: Option<PrefixEnd>,
     /// Cost of the opening if the shared prefix is read from the cache; `None` if the model has no price.
     pub cost: Option<Nanos>,
-    /// Cost of the opening if nothing is read from a cache; `None` if the model has no price.
+    /// Cost of the opening (palette, system prompt and first message) if nothing is read from a cache; `None` if the
+    /// model has no price.
     pub uncached: Option<Nanos>,
 }
 
@@ -67,7 +68,7 @@ enum Cut {
     Message(usize),
 }
 
-/// The texts of the opening, and the values with which the cache map is computed.
+/// The plan and its rendered opening (system prompt and first message), from which the cache map is computed.
 struct CacheMapper<'p> {
     plan: &'p Plan,
     origins: &'p Origins,
@@ -76,7 +77,7 @@ struct CacheMapper<'p> {
 }
 
 impl Plan {
-    /// Returns the cache map for the rendered opening.
+    /// Returns the cache map for the rendered opening: the system prompt and the first message.
     pub fn cache_map(&self, origins: &Origins, system: &MessageView, message: &MessageView) -> Vec<CacheStep> {
         let map = CacheMapper { plan: self, origins, system, message };
         let is_chat = self.mode == PlanMode::Chat;
@@ -103,7 +104,8 @@ impl Plan {
         steps
     }
 
-    /// Returns the live `context` hook that can change the start of the messages from one turn to the next.
+    /// Returns the first live `context` hook that can change the start of the messages from one turn to the next;
+    /// `None` if there is no such hook.
     pub fn hook_before_messages(&self) -> Option<&PlannedHook> {
         let changes = |hook: &&PlannedHook| {
             let HookAction::Inject { content, position } = &hook.action else { return true };
@@ -145,15 +147,17 @@ impl CacheMapper<'_> {
         self.plan.definition_tokens(model).saturating_add(texts)
     }
 
-    /// Returns the end of the prefix that the next turn shares. `None` if it shares the whole opening: no hook changes
-    /// the opening before it is sent again.
+    /// Returns the end of the prefix that the next turn has in common with the current turn. `None` if the whole
+    /// opening (palette, system prompt and first message) is in common, because no hook can change the opening between
+    /// the turns.
     fn turn_end(&self) -> Option<(Cut, PrefixEnd)> {
         let hook = self.plan.hook_before_messages()?;
         Some((Cut::Message(0), self.hook_end(&hook.id)))
     }
 
-    /// Returns the end of the prefix that the next prompt of a chat shares; `None` if it shares the whole opening.
-    /// Hooks on `before_agent_start` change the system prompt for each prompt.
+    /// Returns the end of the prefix that the first request of the next prompt of a chat has in common with the current
+    /// request. `None` if the whole opening (palette, system prompt and first message) is in common. Hooks on
+    /// `before_agent_start` can change the system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
         let whole = self.system.text.len();
         let cut_of = |hook: &PlannedHook| {
@@ -196,8 +200,8 @@ impl CacheMapper<'_> {
     }
 
     /// Returns the first part of a message that can differ in the other request (a placeholder, or a layer that only
-    /// some runs send), and the offset of the part; `None` if no part can differ. `is_changed` returns true if the fact
-    /// with this first segment can differ.
+    /// some runs send), and the offset of the part; `None` if no part can differ. `is_changed` gets the first segment
+    /// of a fact's path, and returns true if the fact can differ.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {
@@ -240,8 +244,8 @@ fn count_before(view: &MessageView, offset: usize, by: Tokenizer) -> u64 {
     by.count(view.text.get(..offset).unwrap_or(&view.text))
 }
 
-/// Returns true if the text of a placeholder can differ in the other request. `is_changed` returns true if the fact
-/// with this first segment can differ.
+/// Returns true if the text of a placeholder can differ between the two compared requests. `is_changed` receives the
+/// first segment of a fact's path, and returns true if the fact can differ.
 fn changes_text(placeholder: &PlaceholderView, is_changed: &dyn Fn(&str) -> bool) -> bool {
     match &placeholder.pending {
         RuntimePlaceholder::Fact { path, .. } => is_changed(path.split('.').next().unwrap_or(path)),

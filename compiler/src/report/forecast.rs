@@ -91,9 +91,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the number of tokens by which the upper bound of a turn's reply and results exceeds the number that the
-    /// forecast assumes for them. The bound of the next prompt includes this excess, because the provider has not yet
-    /// reported the usage of the turn.
+    /// Returns the difference, in tokens, between the upper bound of a turn's reply and results and the size that the
+    /// forecast assumes for them. The bound of the next prompt includes the difference, because the provider has not
+    /// yet reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -227,8 +227,8 @@ impl Plan {
         u64::try_from(self.settings.values().max_result_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns the tokens that every turn of a thread repeats: the opening, unless a hook changes the start of the
-    /// messages.
+    /// Returns the tokens that every turn of a thread repeats: palette, system prompt and first message, or without the
+    /// first message if a hook changes the start of the messages.
     fn per_thread(&self, first: &RequestTokens) -> u64 {
         match self.hook_before_messages() {
             Some(_) => first.palette.saturating_add(first.system),
@@ -267,7 +267,7 @@ fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, boo
     (by.count(&text), true)
 }
 
-/// Returns true if all threads of a plan have the same value of a placeholder.
+/// Returns true if a placeholder has the same value in all threads of a plan.
 fn is_constant(placeholder: &RuntimePlaceholder) -> bool {
     let RuntimePlaceholder::Fact { path, .. } = placeholder else { return false };
     ChangeFrequency::of_fact(path.split('.').next().unwrap_or(path)) == ChangeFrequency::Never

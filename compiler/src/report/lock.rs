@@ -1,5 +1,5 @@
-//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text behind them, so that a report can
-//! name each change. A lockfile is optional.
+//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text of which the plans are made, so
+//! that a report can name each change. A lockfile is optional.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, No
     Ok(entry_of(&compile_reachable(world, id)?))
 }
 
-/// Computes the entries for the plans of one directive.
+/// Returns the entries of the lock file for the plans of one directive.
 pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
     let entry = |one: &Compilation| lock_entry(&one.plan, &render(one, Vec::new()), one.request.inputs.clone());
     plans.iter().map(entry).collect()

@@ -32,7 +32,7 @@ use region::describe_region;
 /// Largest number of combinations that are planned.
 pub const MAX_COMBINATIONS: usize = 4_096;
 
-/// The contexts of a directive.
+/// The contexts of a directive: the different plans that the directive has for different inputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
@@ -201,8 +201,8 @@ fn routing_reads(all: &[Composed], name: &str) -> bool {
         .any(|condition| condition.paths().into_iter().any(|path| input_name(path).is_some_and(|read| read == name)))
 }
 
-/// Splits every input that a condition reads: by the literals with which conditions compare the input, and by
-/// predicates.
+/// Splits the values of every input that a condition reads into cells: by the literals with which conditions compare
+/// the input, and by predicates.
 fn split_inputs<'f>(
     all: &[Composed],
     declared: &'f IndexMap<String, InterfaceField>,
@@ -239,8 +239,8 @@ fn split_inputs<'f>(
     split
 }
 
-/// Returns a value for an input that makes no difference. `None` for an input with a default, and for an optional
-/// boolean, array or object.
+/// Returns a value for an input that does not affect the plan, so that an example call is complete. `None` for an input
+/// with a default, and for an optional boolean, array or object.
 fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     if field.default.is_some() {
         return None;

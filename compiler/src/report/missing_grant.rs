@@ -18,11 +18,12 @@ use crate::world::{ItemKind, World};
 /// Maximum number of grants that an explanation compares.
 const MAX_GRANTS: usize = 3;
 
-/// An action to compare with the grants of a plan.
+/// An action for which a grant may be missing: a primary, a kind of item, and an id.
 struct Action {
     primary: Primary,
     item_type: ItemType,
-    /// The id with dots; `None` for a query.
+    /// The id, with dots in place of slashes; `None` if the capability names no item, as the capability of a query
+    /// does.
     id: Option<String>,
 }
 
@@ -92,7 +93,7 @@ fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action
     Explanation { subject, reason, place: declaring.and_then(|by| permissions_place(items, &by)), steps }
 }
 
-/// Returns the steps that allow the action: the line to add and its file.
+/// Returns the derivation steps that state how to allow the action: the line to add, and the file to add it to.
 fn grant_fixes(
     items: &Items<'_>,
     compilation: &Compilation,

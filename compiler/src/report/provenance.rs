@@ -17,7 +17,7 @@ pub struct DerivationStep {
     pub place: Option<SourcePlace>,
 }
 
-/// The role of a step in a derivation.
+/// The role of a step in the explanation of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
@@ -28,7 +28,7 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// Returns the word before the text of a step.
+    /// Returns the words that precede the text of a step in human output: `because` or `help:`.
     pub fn lead(self) -> &'static str {
         match self {
             Self::Cause => "because",
@@ -140,7 +140,7 @@ fn derive_hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     steps
 }
 
-/// Returns the grant behind a tool and the declaration of the grant.
+/// Returns the grant that offers a tool, and the declaration of the grant.
 fn derive_tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Grant(pattern) = &origin.cause else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };

@@ -75,7 +75,7 @@ pub struct ThreadBound {
 /// The part of a plan that sets the bound on its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadBoundOrigin {
-    /// No grant and no hook starts another thread.
+    /// The grants and hooks, none of which starts another thread.
     Grants,
     /// The limit `depth` is 0.
     Depth,
@@ -182,8 +182,8 @@ impl Plan {
         }
     }
 
-    /// Returns a lower bound on the turns of every run that the limits allow. The spend limit guarantees one turn at
-    /// most: only the first prompt has a known maximum size, because replies and results have no bound in bytes.
+    /// Returns the number of turns that the limits allow to every run. The spend limit guarantees one turn at most:
+    /// only the first prompt has a known maximum size, because replies and results have no bound in bytes.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
             return TurnBound::new(self.limits.turns, LimitName::Turns);

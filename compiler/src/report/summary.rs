@@ -198,7 +198,8 @@ impl LockComparison {
 }
 
 impl PlanAccess {
-    /// Returns the four lists, each with its verb and the plural of its entries.
+    /// Returns the lists of folders to write, tools to run, hosts to reach and directives to start. Each list has its
+    /// verb and the plural noun for its entries.
     pub fn lists(&self) -> [(&'static str, &'static str, &[String]); 4] {
         [
             ("write", "places", &self.write),
@@ -232,7 +233,7 @@ impl PlanAccess {
     }
 }
 
-/// Joins the first names that fit, and counts the others.
+/// Joins as many names as fit into `max_chars`, at least one, and counts the rest.
 fn shorten(names: &[String], max_chars: usize) -> String {
     let joined = |count: usize| {
         let shown = names.iter().take(count).cloned().collect::<Vec<_>>().join(", ");

@@ -117,7 +117,8 @@ pub struct CapabilitySet {
 }
 
 impl CapabilitySet {
-    /// Creates a set from patterns in grant order; `search`, `load` and `/` are normalized (`language.md` 9).
+    /// Creates a set from patterns in grant order. For matching, `search` and `load` become `fetch`, and `/` becomes
+    /// `.` (`language.md` 9).
     pub fn new<S: Into<String>>(patterns: impl IntoIterator<Item = S>) -> Self {
         let compile = |written: String| {
             let glob = Glob::new(&normalize(&written).0);
@@ -150,7 +151,8 @@ pub struct CapabilityRequest<'a> {
     pub item_type: ItemType,
     /// The id of the item; `None` for a query.
     pub item_id: Option<&'a ItemId>,
-    /// The space that the id resolved to; `None` if it was not looked up. Only the exceptions depend on the space.
+    /// The space that the id resolved to; `None` if the id was not looked up. Only the actions that need no grant
+    /// depend on the space: their tools must be in the system space.
     pub space: Option<Space>,
 }
 
@@ -189,7 +191,8 @@ pub struct CapabilityDecision {
     pub by: Option<String>,
     /// The requested capability.
     pub capability: String,
-    /// The link of the chain without a matching pattern: 0 is the thread itself, 1 its spawn parent.
+    /// The position in the spawn chain of the thread without a matching pattern: 0 is the thread itself, 1 its spawn
+    /// parent.
     pub denied_by: Option<usize>,
 }
 

@@ -42,7 +42,7 @@ const INHERITED_FACTS: [&str; 9] = [
     "capabilities_summary",
 ];
 
-/// Returns true if the fact with this first segment can have another value in a continuation.
+/// Returns true if a fact can have another value in a continuation. `root` is the first segment of the fact's path.
 pub fn changes_in_continuation(root: &str) -> bool {
     !INHERITED_FACTS.contains(&root)
 }

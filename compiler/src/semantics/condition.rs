@@ -34,7 +34,7 @@ pub struct Condition {
 pub enum Verdict {
     True,
     False,
-    /// The declared unknown paths, in order of first reading, each once.
+    /// The result depends on these paths, which were declared as unknown: in order of first reading, each once.
     Unknown(Vec<String>),
 }
 

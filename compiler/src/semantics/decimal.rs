@@ -3,7 +3,7 @@
 /// The treatment of digits beyond the scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
-    /// Returns an error for digits that are not zero: for text of an author.
+    /// Returns an error if one of the digits is not zero: for text that an author wrote.
     Refuse,
     /// Rounds to the nearest number, halves away from zero: for JSON numbers, which can have rounding errors of floats.
     Round,

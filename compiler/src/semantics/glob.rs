@@ -18,7 +18,7 @@ pub struct Glob {
 /// The common forms of patterns, which match without tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GlobShape {
-    /// A text without wildcards.
+    /// A pattern without wildcards.
     Exact,
     /// A single `*` at the end.
     Prefix,
@@ -105,7 +105,8 @@ impl Glob {
         }
     }
 
-    /// Matches iteratively in at most pattern length × text length steps, without allocation.
+    /// Returns true if the tokens match the whole text. The match takes at most pattern length × text length steps, and
+    /// allocates nothing.
     fn matches_tokens(&self, text: &str) -> bool {
         let tokens = self.parse_tokens();
         let mut rest = text.chars();

@@ -93,7 +93,7 @@ pub enum PathMeaning {
     /// A path that only a run can resolve: a part of a fact whose fields are not declared, or a field of a transcript
     /// event.
     Open,
-    /// No fact of this point has the first segment of the path, or the fact has no such field.
+    /// No fact: the first segment of the path names no fact of this point, or a later segment names no field.
     Nothing,
 }
 

@@ -10,13 +10,13 @@ use crate::hook::HookSource;
 #[derive(Debug, Clone, Copy)]
 pub struct HookCandidate<'h> {
     pub id: &'h str,
-    /// The declared `layer`; `None` for the layer of the source.
+    /// The declared `layer`; `None` for the layer that [`default_layer`] returns for the source.
     pub layer: Option<f64>,
     pub source: &'h HookSource,
     pub enabled: bool,
 }
 
-/// The position of a candidate in the order.
+/// The position of a candidate in the evaluation order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HookPlace {
     /// Index into the candidates.
@@ -73,7 +73,8 @@ pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The first hook of each id, by source.
+/// Maps, one for each source, from the id of a hook to the first hook with that id. Directives and the infrastructure
+/// have no map, because their hooks replace nothing.
 struct HooksById<'h> {
     built_in: HashMap<&'h str, (usize, f64)>,
     project: HashMap<&'h str, usize>,
@@ -110,7 +111,9 @@ impl<'h> HooksById<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Returns the index of the hook that replaces a candidate: of the project's hooks, else of the user's hooks.
+    /// Returns the index of the hook that replaces a candidate; `None` if no hook does. A project's hook replaces a
+    /// built-in hook, or a user's hook that itself replaces a built-in hook. Otherwise, a user's hook replaces a
+    /// built-in hook.
     fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {

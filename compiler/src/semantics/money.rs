@@ -66,7 +66,7 @@ impl Nanos {
         u64::try_from(self.0).unwrap_or(0)
     }
 
-    /// Returns the count of whole units, rounded up; 0 for a negative amount.
+    /// Returns the amount in whole dollars, rounded up; 0 for a negative amount.
     pub(crate) fn whole_units_up(self) -> u64 {
         self.to_u64().div_ceil(1_000_000_000)
     }

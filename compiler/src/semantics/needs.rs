@@ -1,6 +1,7 @@
 //! Comparison of the hosts and folders that grants name (`language.md` 9): for the gate, and for comparing two plans.
 
-/// Returns true if a folder lies inside of another one; both are relative to the project.
+/// Returns true if the folder `inner` is the folder `outer` or lies inside of it. Both paths are relative to the
+/// project.
 pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
     let parts = |path: &str| -> Vec<String> {
         path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
@@ -15,7 +16,7 @@ pub fn is_protected(name: &str) -> bool {
     matches!(name, ".git" | ".claude" | ".agents") || name.starts_with(".env")
 }
 
-/// Converts a name to lower case, including the letter that a case-folding file system equates with an ASCII one.
+/// Converts a name to lower case. Also converts `ſ` to `s`, because a case-folding file system treats both as equal.
 pub fn fold_case(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }

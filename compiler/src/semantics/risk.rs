@@ -90,7 +90,7 @@ pub struct RiskTable {
 struct RiskRule {
     tier: Tier,
     written: String,
-    /// The normalized form of the pattern, which `written` spells as the table does.
+    /// The pattern in normalized form; `written` is the pattern as the table spells it.
     normal: String,
     glob: Glob,
 }
@@ -215,12 +215,12 @@ impl RiskTable {
         self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
-    /// Returns the patterns in normalized form, in which capabilities are spelled.
+    /// Returns the patterns of all rules in normalized form, which spells primaries and separators as capabilities do.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.normal.as_str())
     }
 
-    /// Returns the patterns of one tier in normalized form, in which capabilities are spelled.
+    /// Returns the patterns of one tier in normalized form, which spells primaries and separators as capabilities do.
     pub fn patterns_of(&self, tier: Tier) -> impl Iterator<Item = &str> {
         self.rules.iter().filter(move |rule| rule.tier == tier).map(|rule| rule.normal.as_str())
     }
@@ -319,7 +319,8 @@ impl RiskTable {
     }
 }
 
-/// The reach of a pattern that has no wildcard, or only one `*` at its end.
+/// The capabilities that a pattern matches, for a pattern without wildcards or with only one `*` at its end: the
+/// capability `literal`, or all capabilities that start with `literal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PatternReach<'p> {
     literal: &'p str,
@@ -343,8 +344,8 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule: of a pattern without a wildcard, or with one `*` at its end; `None` for other
-    /// patterns. In contrast to a grant, the `*` of a rule may come before the id begins.
+    /// Returns the reach of a rule whose pattern has no wildcard, or one `*` at its end; `None` for other patterns. The
+    /// `*` of a rule, in contrast to the `*` of a grant, may come before the id begins.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

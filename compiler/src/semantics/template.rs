@@ -109,9 +109,11 @@ fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> Fille
     }
 }
 
-/// Renders `{input:…}` placeholders. Values are formatted as inside of a `${…}` template; null counts as missing.
+/// Fills `{input:…}` placeholders in a text. Values are formatted like values of `${…}` placeholders inside a longer
+/// text; null counts as missing.
 ///
 /// # Errors
+///
 /// Returns the first required input without a value.
 pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
     let mut filled = String::new();

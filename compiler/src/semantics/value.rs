@@ -118,7 +118,7 @@ impl Num {
         }
     }
 
-    /// Returns the same number as JSON.
+    /// Converts the number to JSON.
     pub fn to_value(self) -> Value {
         match self {
             Self::Int(n) => {
@@ -253,7 +253,8 @@ fn compare_mixed(whole: i128, decimal: f64) -> Ordering {
     }
 }
 
-/// Compares deeply: numbers by value (`1 == 1.0`), `true` is not `1`, the order of keys does not matter.
+/// Returns true if two values are equal, also inside lists and mappings. Numbers are compared by value (`1 == 1.0`),
+/// `true` differs from `1`, and the order of keys does not matter.
 pub fn are_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,

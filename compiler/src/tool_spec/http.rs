@@ -57,7 +57,7 @@ impl Method {
     }
 }
 
-/// Headers that only the HTTP client sets.
+/// Headers that a tool must not declare, because the HTTP client sets them itself.
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"];
 

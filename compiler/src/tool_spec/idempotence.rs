@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::read::{ToolSpecReader, did_you_mean};
 
-/// The value of `idempotent`.
+/// The value of a tool's key `idempotent`: the calls that may be repeated if a crash left their outcome unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Idempotence {

@@ -569,7 +569,7 @@ impl ToolSpecReader {
     }
 }
 
-/// The names that a template of a tool may use.
+/// The names of parameters and environment variables that a template of a tool may use.
 pub(super) struct TemplateScope<'a> {
     pub parameters: &'a Value,
     pub environment: &'a [String],

@@ -27,8 +27,9 @@ enum SchemaAuthor {
     Server,
 }
 
-/// Returns true if the parameters are under another key, or directly under `parameters`; `has_faults` is true if the
-/// schema has faults. Such parameters are reported once, and not again for each placeholder.
+/// Returns true if a tool file declares its parameters at a wrong place: under another key than `parameters`, or
+/// directly under `parameters` instead of below `properties`. `has_faults` is true if the schema has faults. The wrong
+/// place is reported once, and placeholders that name these parameters are not reported.
 fn are_misplaced(node: &Node, has_faults: bool) -> bool {
     match node.get("parameters") {
         Some(schema) => has_faults && schema.get("properties").is_none(),

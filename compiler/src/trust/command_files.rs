@@ -145,7 +145,7 @@ const APPENDERS: [&str; 10] =
     ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
-/// A word with one of these characters is a path or a text. A launcher executes the first such word.
+/// A word with one of these characters is a path or a text. A launcher executes the first word with one of them.
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
@@ -236,7 +236,8 @@ pub fn files_of_value(value: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Describes the folders of words that are complete only when the command runs; `None` if there are none.
+/// Describes the files that must be trusted because a word of a command is known only when the command runs: all files
+/// of the folders, or of the project, that the word can name. `None` if there is no such word.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
@@ -263,7 +264,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns a value with a [`VALUE_START`] at the start of each part that could be a word.
+/// Returns a placeholder's value with a [`VALUE_START`] before each part that a shell could read as a separate word.
 fn with_markers(value: &str) -> String {
     let mut marked = String::from(VALUE_START);
     for c in without_markers(value).chars() {
@@ -420,10 +421,10 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument, which is a path or a text. An argument with special characters of a shell is a
-    /// text; if all of them are in the value of a placeholder, only if `launches` is true. `launches` states that the
-    /// command can execute the argument, `is_shell` that the command reads a text as shell commands. `depth` is the
-    /// nesting of shell texts.
+    /// Adds the words of an argument, which is a path or a text for a program. An argument with special characters of a
+    /// shell counts as a text. If only the value of a placeholder contains such characters, the argument counts as a
+    /// text only if `launches` is true. `launches` is true if the command can execute the argument, `is_shell` if the
+    /// command reads a text as shell commands. `depth` is the nesting of shell texts.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
@@ -498,7 +499,8 @@ impl FileWords {
         }
     }
 
-    /// Adds one word. `launches` is true if the command can execute the file that the word names.
+    /// Adds a word to the words that may name project files. `launches` is true if the command can execute the file
+    /// that the word names.
     fn add_word(&mut self, word: &str, launches: bool) {
         let plain: String = word.chars().filter(|c| *c != VALUE_START).collect();
         let is_project = |text: &str| text.split('/').all(|part| part.is_empty() || part == ".");

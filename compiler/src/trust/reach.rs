@@ -26,7 +26,7 @@ const SIGN: &str = "rye.sign.";
 /// Prefixes of capabilities that need no requirement if the chain inherits its permissions: a started thread has trust
 /// requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
-/// The kinds of items whose grants can reach the user space.
+/// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 /// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
@@ -126,8 +126,9 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
     found
 }
 
-/// Returns the requirement for the text of a continuation directive in a thread of this plan with these grants. `None`
-/// if the text is not of the project, or if an untrusted project may use all of the grants.
+/// Returns the requirement for using `text`, the plan of a continuation directive, in a thread of `plan` with these
+/// grants. `None` if no project file is in the extends chain of `text`, or if an untrusted project may use all of the
+/// grants.
 pub fn of_continuation(plan: &Plan, grants: &[Grant], text: &Plan) -> Option<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     continuation(&text.directive, &wide, chain_subjects(text)).filter(|_| !wide.is_empty())
@@ -168,8 +169,8 @@ pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRe
     }
 }
 
-/// Returns the requirement of a directive that declares no permissions, because they depend on the thread that starts
-/// it. `None` if the chain declares permissions or has no project file.
+/// Returns the requirement of a directive that declares no permissions: the directive needs trust because it gets the
+/// permissions of any thread that starts it. `None` if the chain declares permissions or has no project file.
 pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     let inherits = !plan.capabilities.declared && !links.is_empty();
@@ -235,8 +236,8 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
     found
 }
 
-/// Returns the requirement of [`of_user_space`] for what the project's directives in the extends chain reach, without
-/// hooks; `None` if they reach no item of the user space.
+/// Returns the requirement of [`of_user_space`] for the items that the project's directives in the extends chain reach,
+/// without the items that hooks reach; `None` if the directives reach no item of the user space.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {

@@ -1,6 +1,6 @@
-//! Assertions that can never fail, because `for` selects no directive or the result is the same for all results of the
-//! functions, and assertions whose `passes` names a hook that does not exist. `rye assert` searches the threads for a
-//! witness.
+//! Checks of assertions without looking at threads: assertions that can never fail, because `for` selects no directive
+//! or because the results of the functions make no difference; and assertions whose `passes` names a hook that does not
+//! exist.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Maximum number of functions of an assertion whose combinations of results are enumerated.
+/// Maximum number of functions of an assertion for which the check tries all combinations of results.
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {

@@ -18,7 +18,7 @@ pub struct EmptyDirectives {
     /// For each directive, its span and a flag: true while the directive is empty on every route so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
-    /// Set if a directive could not be read, because that directive may extend any other.
+    /// True if a directive could not be read. Such a directive may extend any other directive.
     incomplete: bool,
 }
 

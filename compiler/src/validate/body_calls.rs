@@ -39,7 +39,8 @@ pub struct BodyCallChecker {
 }
 
 impl BodyCallChecker {
-    /// Checks the leaf's own body. Returns the directives that the body spawns.
+    /// Checks the calls in the body of the composed directive, without the bodies of its ancestors. Returns the
+    /// directives that the body spawns.
     pub fn check(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) -> BodySpawns {
         let mut starts = BodySpawns::default();
         let Some(leaf) = composed.leaf() else { return starts };
@@ -148,8 +149,8 @@ impl BodySpawns {
     }
 }
 
-/// Returns the call of the directive that a call of the thread tool starts; `None` if `name` is another tool. `after`
-/// is the text from the opening parenthesis.
+/// Reads a call of the tool `rye/agent/threads/thread_directive`, and returns the call as a start of the directive that
+/// its arguments name; `None` if `name` is another tool. `after` is the text from the opening parenthesis of the call.
 fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
@@ -356,7 +357,8 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     check_granted(composed, call.primary, call.kind, &id, span, found);
 }
 
-/// Returns true if a text that is no id is meant as one: a placeholder such as `{input:x}`, `<id>` or `...` is not.
+/// Returns true if a text that is not a valid id was written as an id. A placeholder such as `{input:x}`, `<id>` or
+/// `...` was not.
 fn is_literal_id(text: &str) -> bool {
     let is_id_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     text.chars().all(is_id_char) && text.contains(|c: char| c.is_ascii_alphanumeric())
@@ -372,7 +374,8 @@ fn guess_misspelled_id(text: &str) -> Option<ItemId> {
     ItemId::parse(path).ok()
 }
 
-/// Returns true if the words before a name in its sentence tell the model not to use it.
+/// Returns true if the words between the start of the sentence and a tool's name tell the model not to use the tool.
+/// `before` is the text before the name.
 fn is_negated(before: &str) -> bool {
     let start = before.rfind(['.', '!', '?', '\n', ';', ':']).map_or(0, |at| at + 1);
     let sentence = before.get(start..).unwrap_or_default().to_ascii_lowercase();

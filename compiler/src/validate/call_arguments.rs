@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallArguments {
     pub list: Vec<CallArgument>,
-    /// Set if the text lists every argument, without a `…` for others.
+    /// True if the text lists every argument; false if it contains a `…` that stands for further arguments.
     pub complete: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct CallArgument {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArgumentValue {
     Literal(Value),
-    /// A mapping, of which each value is literal or open.
+    /// A mapping with an [`ArgumentValue`] for each key.
     Mapping(CallArguments),
     Open,
 }

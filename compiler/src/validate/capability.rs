@@ -21,7 +21,8 @@ use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
 
-/// Memos of checks of patterns: the items that a pattern matches, and whether a base covers it.
+/// Memos of checks of patterns: the items that each pattern matches, and whether the grants of a base cover a pattern.
+/// A base is an ancestor with sealed `<permissions>`.
 #[derive(Default)]
 pub struct PatternMatcher {
     /// Dotted ids by type, sorted; filled on first use.
@@ -58,7 +59,8 @@ enum PatternMatch {
 }
 
 impl PatternMatcher {
-    /// Checks the leaf's own `<permissions>`: patterns, risks and acknowledgements.
+    /// Checks the `<permissions>` that the last directive of the chain itself declares: patterns, risks and
+    /// acknowledgements.
     pub fn check_leaf(&mut self, shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
@@ -95,8 +97,8 @@ impl PatternMatcher {
         }
     }
 
-    /// Compares the leaf's grants with the grants of the nearest ancestor that seals its `<permissions>`. The
-    /// permissions of other ancestors are defaults.
+    /// Reports grants of the leaf beyond the grants of the nearest ancestor that seals its `<permissions>`. The
+    /// permissions of ancestors without a seal are only defaults, so the leaf may exceed them.
     pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
@@ -212,8 +214,8 @@ impl PatternMatcher {
         })
     }
 
-    /// Suggests a pattern if the grant names a group in place of an item: the group's first pattern that matches an
-    /// item.
+    /// Suggests a pattern if the grant names a group of tools in place of an item: the first pattern of the group that
+    /// matches an item.
     fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
@@ -363,8 +365,8 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
 }
 
-/// Returns the grant attributes for the needs of a tool that `write` and `net` do not meet; `None` if they meet all
-/// needs.
+/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `write` and
+/// `net` are the granted folders and hosts; `None` if they meet all needs of the tool.
 fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
@@ -383,9 +385,9 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook that have no effect, in two cases: the action of the hook uses no item; or the hook is
-/// declared in a hook file and its action names one fixed item, which needs no grant unless the action starts a
-/// directive.
+/// Reports the grants of a hook that have no effect. This is the case if the action of the hook uses no item. It is
+/// also the case if a settings file declares the hook and the action names one fixed item, because such an action needs
+/// no grant unless it starts a directive.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });
@@ -432,8 +434,8 @@ fn is_compatible_with_head(pattern: &str, head: &str) -> bool {
     literal.get(..common) == head.get(..common)
 }
 
-/// Handles the common case without automata: the base grants the same pattern, or `prefix*` with a prefix of the
-/// pattern's literal part.
+/// Returns true in the common cases in which `base` covers a pattern and no automaton is needed to prove it: `base`
+/// grants the same pattern, or grants `prefix*` where the literal start of the pattern begins with `prefix`.
 pub(super) fn is_trivially_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {

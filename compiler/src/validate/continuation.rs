@@ -18,8 +18,8 @@ use crate::world::Space;
 use super::capability::is_trivially_covered;
 use super::incremental::Merge;
 
-/// Lost knowledge by the span of the hook: the hook's id, the knowledge that the hook provides, and the first directive
-/// that would lose the knowledge.
+/// Knowledge that a continuation would lose, by the span of the hook that provides it. Each entry holds the hook's id,
+/// the id of the knowledge, and the first directive that would lose the knowledge.
 #[derive(Default)]
 pub struct LostKnowledge {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,

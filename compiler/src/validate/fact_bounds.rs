@@ -55,8 +55,8 @@ const REQUESTS_PER_CHECK: u64 = 2;
 /// before a request, so the last request may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// Tokens that the bound for usual requests adds to the multiple of the token limit: the size of one large request,
-/// which can exceed a small limit many times over.
+/// The size of one large request, in tokens. One such request can exceed a small token limit many times over, so the
+/// bound for usual requests is a multiple of the limit plus this size.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
@@ -65,8 +65,8 @@ const DURATION_TOLERANCE: f64 = 60.0;
 /// Maximum number of granted calls that a condition is evaluated with.
 const MAX_MATCHING_CALLS: usize = 64;
 
-/// The calls that meet a condition, by the span of its hook and the fact. The calls are the same for every directive,
-/// so one check shares them.
+/// For each hook (by its span) and each fact that names a call: the calls that meet the hook's condition. The calls are
+/// the same for every directive, so all directives of a check share this memo.
 #[derive(Default)]
 pub struct MatchingCalls(RefCell<CallsByHook>);
 
@@ -138,8 +138,9 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     }
 
     /// Returns the bound that a limit implies for a fact; a hook that raises the limit raises the bound. `None` if no
-    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. If `is_usual` is true, the
-    /// bound assumes that no request uses several times the token limit.
+    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. A single request can exceed
+    /// the token limit by any amount; if `is_usual` is true, the bound assumes that it does not exceed several times
+    /// the limit.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
@@ -203,7 +204,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(Domain::Values(names.into_iter().map(Some).chain([Some(Value::from("\u{1}")), None]).collect()))
     }
 
-    /// Returns the names of existing calls with which a condition is not false.
+    /// Returns the existing values of a fact about calls (ids of items, or names of tools) for which a condition is not
+    /// false. All other facts of the condition are unknown.
     fn matching_calls(&self, hook: &HookDecl, condition: &Condition, path: &Path, fact: CallFact) -> Rc<[String]> {
         // Read the lists for every directive, so that each directive depends on them.
         let lists = ItemType::ALL.map(|item_type| self.items.list(item_type.kind()));

@@ -21,7 +21,8 @@ use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
-/// Checks a hook. `own` is the composition of the directive that declares it; `None` for hooks of hook files.
+/// Checks a hook. `own` is the composition of the directive that declares the hook; `None` if a settings file declares
+/// the hook.
 pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     if !hook.enabled {
         return;
@@ -139,7 +140,7 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-/// Checks that a fact exists that a condition (or a placeholder, if `is_placeholder` is true) reads at this point.
+/// Checks that the fact that a condition (or a placeholder, if `is_placeholder` is true) reads exists at this point.
 /// `own` is the directive that declares the hook, if one does.
 fn check_fact(
     path: &Path,
@@ -212,8 +213,9 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
-/// Checks fetched knowledge: placeholders that name facts of the point are filled in, any other `${…}` is text. The
-/// check reads the knowledge, so compiling a plan calls it only for hooks that fire.
+/// Checks the placeholders in the knowledge that a hook fetches, as far as they name facts of the hook's point. Any
+/// other `${…}` is sent as text and not checked. The check reads the knowledge, so the compilation of a plan calls this
+/// function only for hooks that fire.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -377,8 +379,8 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
     }
 }
 
-/// Checks the parameters of a directive or tool that a hook calls. Composes the called directive, so only `check` calls
-/// this function.
+/// Checks the parameters of a directive or tool that a hook calls. The check has to compose the called directive, so
+/// only `check` calls this function; `plan` and `run` read no other directive.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };

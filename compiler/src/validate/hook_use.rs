@@ -35,7 +35,8 @@ struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
     fires: bool,
-    /// The bound that alone prevents the hook from firing, if it is the same for all directives so far.
+    /// The one kind of bound that prevents the hook from firing: without the bounds of this kind, the hook could fire.
+    /// `None` if there is no such kind, or if the kind differs between directives.
     bound: Option<BoundCause>,
 }
 
@@ -44,8 +45,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that routes in place of `hook`, for the first directive for which the condition of `hook` is true and
-    /// another hook sets the route.
+    /// The hook that sets the route of the first directive for which the condition of `hook` is true: another hook, or
+    /// `hook` itself.
     by: Arc<HookDecl>,
 }
 
@@ -272,8 +273,8 @@ impl Merge for HookUses {
     }
 }
 
-/// A memo of conditions that are always true or always false, by the hook's span. Each hook is evaluated with its own
-/// fuel, so that the order of hooks does not matter.
+/// A memo, by the hook's span, of whether the hook's condition is always true or always false. Each hook is evaluated
+/// with its own fuel, so that the order of hooks does not matter.
 #[derive(Default)]
 pub struct ConditionVerdicts {
     fuel: Fuel,
@@ -384,8 +385,8 @@ fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     }
 }
 
-/// Explains why a hook fires for no directive; `bound` is the bound that alone prevents the hook from firing, if there
-/// is one.
+/// Explains why a hook fires for no directive. `bound` is the one kind of bound that prevents the hook from firing;
+/// `None` if the condition alone does.
 fn describe_bound(bound: Option<BoundCause>) -> String {
     match bound {
         None => "its condition is false for every directive there is",
@@ -494,8 +495,8 @@ struct OtherDirectives {
 }
 
 impl OtherDirectives {
-    /// Returns the first directive of the user space or the standard library for which a hook of a hook file could
-    /// fire; `None` if there is none, or if a directive declares the hook.
+    /// Returns the first directive of the user space or the standard library for which a hook of a settings file could
+    /// fire. `None` if there is no such directive, or if the hook is declared by a directive.
     fn first_firing(&mut self, items: &Items<'_>, hook: &HookDecl) -> Option<ItemId> {
         if matches!(hook.source, HookSource::Directive { .. }) {
             return None;

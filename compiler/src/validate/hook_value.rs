@@ -53,7 +53,8 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports texts with wildcards in comparisons with ids, and patterns with delimiters.
+/// Reports two mistakes in a condition: ids that are compared with a text with wildcards, and patterns that are written
+/// between delimiters (`/…/`).
 fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}

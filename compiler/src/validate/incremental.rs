@@ -43,7 +43,8 @@ impl CheckSession {
     }
 }
 
-/// The results of a check that the next check may reuse: those of the units, and the memos that units share.
+/// The results of a check that the next check may reuse: the results of the items that are checked on their own, and
+/// the memos that these checks share.
 #[derive(Default)]
 pub(super) struct CheckCache {
     pub reports: UnitReports,
@@ -63,8 +64,8 @@ pub(super) struct ProjectAnalyses {
 }
 
 impl CheckCache {
-    /// Drops invalidated results, and adds the patterns that now match other items to the changes. Returns the rest,
-    /// and a matcher that knows the match results of the previous check.
+    /// Drops invalidated results, and adds the patterns that now match other items to `changes`. Returns the cache
+    /// with the remaining results, and a matcher that knows the match results of the previous check.
     pub fn invalidate(
         mut self,
         items: &Items<'_>,
@@ -88,7 +89,7 @@ impl CheckCache {
     }
 
     /// Evicts patterns that no file contains any more, and their palettes, once enough of them have accumulated.
-    /// `settings` are the dependencies of the settings.
+    /// `settings` are the dependencies of the settings; entries that the settings or a unit depend on stay.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let reports = &self.reports;
         let is_used = |read: &Dependency| settings.contains(read) || reports.depends_on(read);
@@ -108,7 +109,8 @@ impl CheckCache {
     }
 }
 
-/// A cache is evicted when it has more entries than twice the number that its last eviction left, plus this number.
+/// Number of entries that a cache may have before it is evicted, in addition to twice the number of entries that its
+/// last eviction left.
 const EVICTION_SLACK: usize = 100;
 
 /// A list for each kind in [`UNIT_KINDS`]: the items of the kind, as the world lists them.
@@ -127,7 +129,8 @@ pub(super) struct UnitReports {
     pub unnamed: knowledge_use::UnreferencedKnowledge,
 }
 
-/// Some units that follow each other in checking order, and their merged results.
+/// Several units (items that are checked on their own) that follow each other in checking order, with their merged
+/// results.
 struct Chunk {
     reports: Vec<(Unit, Option<UnitReport>)>,
     /// The merged results and dependencies of the chunk; `None` until they are computed.
@@ -233,7 +236,8 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if a read concerns a unit. Every unit is checked, so such a read stays in use.
+/// Returns true if `read` is a read of a unit: an item of the project that is checked on its own. Every unit is
+/// checked, so such a read stays in use.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
@@ -267,7 +271,7 @@ pub(super) trait Merge: Default {
     }
 }
 
-/// The results of one unit, or the merged results of several.
+/// The results of checking one item, or the merged results of several items.
 #[derive(Default)]
 pub(super) struct UnitReport {
     pub found: Diagnostics,

@@ -425,7 +425,7 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     }
 }
 
-/// Returns the values that `type` and `enum` of a schema allow, if the value is not among them. Other keywords are
+/// Describes the values that `type` and `enum` of a schema allow; `None` if `value` is one of them. Other keywords are
 /// validated at run time.
 fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {

@@ -39,7 +39,8 @@ pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) 
     }
 }
 
-/// Reports placeholders for facts in the project's knowledge that the chain includes.
+/// Reports placeholders for facts in knowledge of the project that the chain includes. Facts are filled in only in
+/// knowledge that a hook fetches.
 pub fn check_chain(composed: &Composed, found: &mut Diagnostics) {
     let point = hook_point::row_of(HookPoint::ThreadStarted);
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);

@@ -148,8 +148,8 @@ impl UnreferencedKnowledge {
     }
 }
 
-/// Returns true if only the project has the item and it is not an export. A project item that shadows another one is
-/// intentional.
+/// Returns true if the item exists only in the project and is no export of a thread. A project item that shadows an
+/// item of another space is intentional, so it does not count.
 fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
@@ -233,7 +233,7 @@ pub struct KnowledgeMentions {
 
 enum MentionPlace {
     Of(Unit),
-    /// A hook of a file, or a file with errors, which may mention any id.
+    /// The mention is in a hook file, or in a file with errors, which may mention any id.
     Any,
 }
 
@@ -256,8 +256,9 @@ impl KnowledgeMentions {
         });
     }
 
-    /// Drops the mentions in unreached knowledge, until no more can be dropped. A knowledge entry is unreached if it is
-    /// in `ids` and has no mention itself.
+    /// Drops the mentions that were found in unreached knowledge, and repeats this until nothing changes, because a
+    /// dropped mention can leave further knowledge unreached. Knowledge is unreached if it is in `ids` and has no
+    /// mention.
     fn drop_unreached_mentions(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {
@@ -384,8 +385,8 @@ impl MentionSearch {
     }
 }
 
-/// Reports metadata of knowledge that contradicts its path, and ids that no item has. A text that cannot be an id is a
-/// remark for readers and not reported.
+/// Reports an `id` or a `category` of knowledge that contradicts the path of the file, and ids in the metadata that no
+/// item has. A text that cannot be an id is a remark for readers and is not reported.
 pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
         let own = match *key {

@@ -20,9 +20,9 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum number of constant tokens behind a changing part of the first message for which the part is reported.
-/// Providers cache no shorter prefix, and the threads of a directive share the first message only while the cache of an
-/// earlier thread lasts.
+/// Minimum number of constant tokens after a changing part of the first message. With fewer constant tokens, the
+/// changing part is not reported: providers cache no shorter prefix, and another thread of the directive profits from
+/// the cached first message only while the cache of an earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// The change frequencies of the texts that hooks provide, by the text and the hook point. The directives of a project
@@ -45,7 +45,8 @@ impl TextFrequencies {
     }
 }
 
-/// The reports by the span of the changing part. Each report names the first affected directive as an example.
+/// Reports of parts that change the start of a request, so that the provider cannot cache the request. The key is the
+/// span of the changing part; each report names the first affected directive as an example.
 #[derive(Default)]
 pub struct CachePrefixChecks {
     reported: BTreeMap<Span, ContextError>,

@@ -67,7 +67,8 @@ struct TextParagraphs {
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<TextParagraphs>>>,
-    /// The first text of knowledge with a paragraph, by the paragraph's hash.
+    /// For each paragraph of knowledge, by the paragraph's hash: the text of the first knowledge that contains the
+    /// paragraph.
     first: RefCell<HashMap<u64, Rc<TextParagraphs>>>,
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }

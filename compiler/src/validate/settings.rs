@@ -25,7 +25,8 @@ use schema::{FILES, MAX_SECONDS, RENAMED_KEYS, SettingField, SettingShape};
 
 /// Number of nano-units in a unit.
 const BILLIONTHS: u64 = 1_000_000_000;
-/// The settings file whose spaces bound a run together, so that a value of one space hides no value of another.
+/// The settings file that is checked in each space separately: its limits of all spaces bound a run, so that a value of
+/// one space does not hide the value of another.
 const LAYERED_FILE: &str = "agent/agent";
 /// The settings file of chats.
 const CHAT_FILE: &str = "agent/chat";
@@ -117,9 +118,9 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
     }
 }
 
-/// Checks the settings files that a run reads, for `plan`, `run` and sessions: a value or key that cannot be read would
-/// otherwise be an absent one, and an absent bound permits everything. Reports the errors that `rye check` reports for
-/// these files. `loaded` are the providers whose files were read.
+/// Checks the settings files that a run reads, for `plan`, `run` and sessions. Without this check, a value or key that
+/// cannot be read would count as absent, and an absent bound permits everything. Reports the errors that `rye check`
+/// reports for these files. `loaded` are the providers whose files were read.
 pub fn check_run_settings<'p>(
     items: &Items<'_>,
     mode: PlanMode,

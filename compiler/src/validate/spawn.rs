@@ -1,7 +1,7 @@
 //! The spawn graph of directives (`language.md` 7, 9 and 11), with an edge for each child that a body or a hook names.
-//! Spawns that only grants allow are not edges; the palette, the item graph and the assertions read them as patterns,
-//! and the budget check reads the grants of single directives.
-//! The checks in the submodules are linear in the edges, and each pair of permission sets is proved once.
+//! Spawns that only grants allow are not edges: the palette, the item graph and the assertions read these spawns as
+//! patterns, and the budget check reads the grants of single directives. The checks in the submodules take time in
+//! proportion to the number of edges, and check each pair of permission sets once.
 
 mod budget;
 mod cycle;
@@ -82,8 +82,8 @@ struct SpawnRoute {
     open: bool,
 }
 
-/// Directives with their spawns on each route. `starting` holds the directives that spawn; the checks need `others`
-/// only if one of `starting` spawns them.
+/// All directives with their spawns on each route. `starting` holds the directives that spawn others. `others` holds
+/// the rest, which the checks need only if a directive of `starting` spawns them.
 #[derive(Default)]
 pub struct Spawns {
     starting: SpawnRoutes,
@@ -186,7 +186,8 @@ impl SpawnRoute {
         self.chain.iter().rev().find_map(|link| link.permissions.as_ref())
     }
 
-    /// Returns the span of the limit in the link nearest to the leaf that sets it; `None` if no link of the chain does.
+    /// Returns the span of the limit `name` in the chain: in the link that sets the limit and is nearest to the leaf.
+    /// `None` if no link sets the limit.
     fn limit_span(&self, name: &str) -> Option<Span> {
         let limits = self.chain.iter().rev().flat_map(|link| &link.limits);
         limits.filter(|limit| limit.name.node == name).map(|limit| limit.name.span.join(limit.value.span)).next()

@@ -161,7 +161,8 @@ impl ToolFiles {
     }
 }
 
-/// Returns the file that could declare a program among the tools, if no tool uses the program.
+/// Returns the path of the YAML file that could declare a file as a tool; `None` unless the file is a program in the
+/// folder of tools that no tool uses.
 fn find_declaration(unrecognized_file: &UnrecognizedFile, uses: &mut dyn FnMut(&str) -> bool) -> Option<String> {
     let folder = ItemKind::Tool.folder();
     let inside = unrecognized_file.path.strip_prefix(folder)?;
@@ -181,8 +182,8 @@ fn is_in_folder(kind: ItemKind, path: &str) -> bool {
     kind.folders().iter().any(|folder| path.starts_with(folder))
 }
 
-/// Returns the same as [`explain_unrecognized`] for a file in a folder of prompt templates or skills. A skill may have
-/// any files beside its `SKILL.md`.
+/// Variant of [`explain_unrecognized`] for a file in a folder of prompt templates or skills. A skill may have any files
+/// beside its `SKILL.md`.
 fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<String>)> {
     let folder = kind.folders().iter().find(|folder| path.starts_with(**folder))?;
     let inside = path.strip_prefix(folder)?;

@@ -28,8 +28,9 @@ pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Optio
 }
 
 impl Plan {
-    /// Returns the system prompt of a request to `model`, made from a thread's system prompt, which a hook may have
-    /// replaced. A fallback may differ from the plan's model in its tool use. `None` if `system` is sent unchanged.
+    /// Returns the system prompt of a request to `model`: `system` with the instructions for text tools added or
+    /// removed, as `model` needs them. `system` is the thread's system prompt, which a hook may have replaced. `None`
+    /// if `system` is sent unchanged.
     pub fn system_for(&self, model: &PlannedModel, system: &str) -> Option<String> {
         if self.palette.is_empty() || [&self.model, model].iter().all(|model| model.tool_use == ToolUse::Native) {
             return None;
@@ -47,7 +48,7 @@ impl Plan {
     }
 }
 
-/// Renders the instructions.
+/// Renders the instructions that tell a model without native tool calls how to call the tools.
 fn render(palette: &[PaletteTool]) -> String {
     let mut text = format!(
         "# Tools\n\nYou can call the tools listed below. To call one, write this, starting on a new line:\n\n{CALL_START}\n{{\"name\": \"the tool's name\", \"arguments\": {{ … }}}}\n{CALL_END}\n\nThe arguments are a JSON object that fits the tool's schema. Several calls may follow one another; write nothing after the last one. The results come in the next message, each as `{RESULT_START} name=\"…\" id=\"…\">`. Never write a result yourself. Text without a call is your final answer.\n\n<tools>\n"

@@ -486,8 +486,8 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
     }
 }
 
-/// Returns a schema that stands for a further level of `name` where recursion or depth ends: only the type and a
-/// description that refers to the levels above.
+/// Returns the schema that ends a recursion or a too deep nesting: it has only the type, and a description that refers
+/// to `name` in the levels above.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

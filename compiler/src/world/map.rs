@@ -11,7 +11,7 @@ use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldE
 
 type MapFile = (Arc<str>, Arc<[u8]>);
 
-/// Files by space and path, over an optional world behind them.
+/// Files by space and path. A file that the map lacks is looked up in an optional fallback world.
 #[derive(Default)]
 pub struct MapWorld<'b> {
     /// The files by kind and id, then by space. Several files of one space are reported as [`WorldError::Ambiguous`],
@@ -21,7 +21,7 @@ pub struct MapWorld<'b> {
     unrecognized: BTreeSet<UnrecognizedFile>,
     /// Context files by space and path.
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
-    /// All context files, in place of `context` and of the files behind.
+    /// If set, the only context files: those in `context` and in the fallback world are ignored.
     all_context: Option<Vec<ContextFile>>,
     fallback: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
@@ -60,7 +60,8 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// Sets all context files, outermost first. Those of the world behind and those added by path are not read.
+    /// Sets all context files, outermost first. The context files of the underlying world and those added with
+    /// [`MapWorld::with`] are then not read.
     pub fn set_context_files(&mut self, files: Vec<ContextFile>) {
         self.all_context = Some(files);
     }

@@ -19,7 +19,8 @@ pub struct ManifestEntry {
     pub id: String,
     pub space: Option<Space>,
     pub sha256: Option<String>,
-    /// The path in its space, if the kind and the id do not determine the folder; the text of a skill contains it.
+    /// The path of the file in its space, for a kind whose ids do not determine the folder, such as skills; otherwise
+    /// `None`. The text that is sent for a skill contains this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }

@@ -65,10 +65,7 @@ impl From<RunResult> for TaskEnd {
 }
 
 impl TaskEnd {
-    /// Returns the result for the thread that waits for this one.
-    ///
-    /// # Errors
-    /// [`DriveError::ChildStopped`] if the store failed.
+    /// Returns the result, for a thread that waits for the ended thread.
     pub fn into_result(self) -> Result<RunResult, DriveError> {
         match self.store_failure {
             Some(reason) => Err(DriveError::ChildStopped { child: self.result.thread_id, reason }),

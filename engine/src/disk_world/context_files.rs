@@ -10,7 +10,7 @@ use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_F
 use super::links::refuse_protected_target;
 use super::{DiskWorld, read_file};
 
-/// Maximum number of folders above the project.
+/// Maximum number of folders, the project and the folders above it, whose context files are read.
 const MAX_FOLDERS_ABOVE: usize = 64;
 /// Permission to write for the group or for others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -34,7 +34,7 @@ enum FolderNames {
     Unknown,
 }
 
-/// A file, as the names in its folder show it.
+/// The result of looking up a file in the list of names of its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FolderEntry {
     Missing,

@@ -6,10 +6,12 @@ use cap_std::fs::Dir;
 use rye_compiler::semantics::needs::fold_case;
 use rye_compiler::world::WorldError;
 
-/// Refuses a file that is reached through a link and lies in `.git`, in `.ai/state`, `.ai/keys` or `.ai/trust`, or is
-/// an `.env` file. A project may have another author, and its items, skills and context files become requests.
+/// Refuses a file that is reached through a link and lies in `.git`, `.ai/state`, `.ai/keys` or `.ai/trust`, or is an
+/// `.env` file. A project may come from another author, and the text of its items, skills and context files is sent to
+/// the model: a link could send a secret.
 ///
 /// # Errors
+///
 /// [`WorldError::Unreadable`] with `shown` as the path.
 pub(super) fn refuse_protected_target(dir: &Dir, path: &str, shown: &str) -> Result<(), WorldError> {
     // A file that cannot be resolved cannot be opened either, and that error is reported.

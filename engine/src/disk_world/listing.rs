@@ -12,7 +12,8 @@ use rye_compiler::world::{
 };
 use rye_grammar::ItemId;
 
-/// Maximum depth of folders below a kind's own folder. A deeper folder is an error, so that a loop of links ends.
+/// Maximum depth of folders below the folder of an item kind. A deeper folder is an error, which also ends a walk along
+/// symbolic links that form a loop.
 const MAX_FOLDER_DEPTH: usize = 32;
 /// Maximum depth of folders in which a `SKILL.md` is found and reported because it is too deep.
 const MAX_REPORTED_SKILL_DEPTH: usize = 8;
@@ -23,7 +24,8 @@ pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
     /// Files that are not items.
     others: Vec<Arc<str>>,
-    /// True if a listed file or folder is a symbolic link. Its content can change under another path.
+    /// True if a listed file or folder is a symbolic link. The content behind a link can change without an event for
+    /// the link's path.
     pub(super) has_links: bool,
     /// Files that are reached through a link.
     linked: BTreeSet<Arc<str>>,

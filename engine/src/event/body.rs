@@ -106,7 +106,7 @@ pub struct Continues {
     pub thread: String,
     /// Number of the last event of the other thread that belongs to the conversation.
     pub at_seq: u64,
-    /// The chain hash of that event.
+    /// The chain hash of the event with the number `at_seq`.
     pub at_h: String,
     /// The user's message for the continuation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,7 +214,7 @@ pub struct CognitionOut {
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
-    /// Kinds of provider events and content that the wire does not know. `content` lacks them.
+    /// Kinds of provider events and content that the wire does not know, and that are therefore missing in `content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -264,8 +264,8 @@ fn is_zero(amount: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
-    /// The index of the call that the hooks are about; for an observing point, the number of the event; for `input` and
-    /// `command`, the id of the message, or `resume` for the message of a resumed thread.
+    /// The subject of the hooks: the index of a call; for a point that only observes, the number of the observed event;
+    /// for `input` and `command`, the id of the message, or `resume` for the message of a resumed thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,
@@ -298,7 +298,7 @@ pub enum HookVerdict {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum HookOutcome {
-    /// Nothing changes.
+    /// No hook of the point changes anything.
     #[default]
     None,
     /// At collecting points: the hooks whose layers are included, and the texts of execute hooks by hook id.

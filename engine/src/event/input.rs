@@ -65,12 +65,14 @@ impl InputSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// As a prompt of its own, after the end of a running prompt.
+    /// The model receives the message as a prompt of its own, after the end of a running prompt.
     #[default]
     Prompt,
-    /// Before the next turn; calls that have not started are skipped. In an idle session, as a prompt.
+    /// The model receives the message before the next turn; calls that have not started are skipped. In an idle
+    /// session, the message is a prompt.
     Steer,
-    /// When the model would otherwise end the prompt. In an idle session, as a prompt.
+    /// The model receives the message when it would otherwise end the prompt. In an idle session, the message is a
+    /// prompt.
     FollowUp,
     /// With the next prompt, after the user message of that prompt. The message starts no prompt itself.
     NextTurn,
@@ -171,17 +173,17 @@ pub struct CommandRan {
     pub is_error: bool,
 }
 
-/// The use of the text with which a command answers.
+/// The use of a command's answer: the recipient of the answer, and its delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandAction {
     /// The user sees the answer; the model does not get it.
     Show,
-    /// The answer is a prompt.
+    /// The answer is submitted as a prompt.
     Prompt,
-    /// The answer steers the current prompt.
+    /// The model reads the command's answer in the current prompt, before its next turn.
     Steer,
-    /// The answer follows the user message of the next prompt.
+    /// The model reads the command's answer after the user message of the next prompt.
     NextTurn,
     /// The answer is not used.
     None,

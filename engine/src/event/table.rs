@@ -81,7 +81,7 @@ pub struct EventRow {
     pub kind: EventKind,
     /// The value of `type` in a transcript line.
     pub name: &'static str,
-    /// The name for hooks and readers.
+    /// The name of the event in JSON Lines, in lists of events, and for hooks.
     pub reader_name: &'static str,
     pub criticality: Criticality,
     pub durability: Durability,

@@ -15,7 +15,8 @@ use crate::thread::Status;
 /// Action fields that are text even if a placeholder filled them with another type.
 const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
-/// Converts the text fields of an action to strings.
+/// Converts the values of the [`TEXT_FIELDS`] of an action to strings, because a placeholder may have filled a field
+/// with a value of another type.
 pub(super) fn stringify_text_fields(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let keeps_type = map.get("action").and_then(Value::as_str) == Some("modify");

@@ -315,7 +315,8 @@ fn tool_finished(state: &ThreadState, finished: ToolFinished) -> Vec<EventBody> 
     }))]
 }
 
-/// Minimum bytes of a result for which a reference to an equal result is sent instead.
+/// Minimum size in bytes of a result that is replaced by a reference if an equal result was sent before. A shorter
+/// result is sent again.
 const MIN_REFERENCE_BYTES: usize = 512;
 
 /// Returns the text that refers to an earlier result with the same content; `None` if there is no such result, or if
@@ -340,7 +341,8 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     })
 }
 
-/// Returns the events of a spawn's result. If the child is detached, the call is answered too.
+/// Returns the events that record the creation or the refusal of a child. If the child is detached, or was refused, the
+/// call that requested the child is answered too.
 fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     match child {
         SpawnResult::Made { spawn, thread_id, spend, pid } => {
@@ -421,8 +423,8 @@ fn shell_ran(state: &ThreadState, id: &str, answer: CallAnswer, exit_code: i32, 
     }))]
 }
 
-/// Returns the events that withdraw a queued message, or all of them. The message of a started prompt cannot be
-/// withdrawn.
+/// Returns the events that withdraw the queued message with the id `input`, or all queued messages if `input` is
+/// `None`. The message of a started prompt cannot be withdrawn.
 fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     let due = super::step::undelivered_prompt(state).map(|message| message.id.as_str());
     let held = state.chat.iter().flat_map(|chat| &chat.held);

@@ -90,7 +90,7 @@ pub struct CallToApprove {
     pub input: Value,
     /// Number of this request among the requests of the same reply, from 1.
     pub number: usize,
-    /// Number of requests of the same reply.
+    /// Number of approval requests of the same reply.
     pub count: usize,
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for StepKey {
 
 impl Effect {
     /// Returns the key of this effect; for a group, the key of its first member. `events` is the number of events
-    /// folded so far and distinguishes effects without a number of their own.
+    /// folded so far. It distinguishes effects that have no number of their own.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),
@@ -200,8 +200,8 @@ impl Effect {
         })
     }
 
-    /// Returns true for calls that only read items, stored results or files of the project. They can be made again after
-    /// a crash.
+    /// Returns true for calls that only read items, stored results or files of the project. They can be made again
+    /// after a crash.
     pub fn only_reads(&self, plan: &Plan) -> bool {
         let reads = |call: &Allowed<Dispatch>| match &call.call {
             GatedCall::Tool { item_id, .. } => is_standard_read_tool(plan, item_id),

@@ -28,7 +28,7 @@ pub(crate) use needs::is_folder_inside;
 use parse::{describe_unknown_tool, parse_call};
 pub(super) use start::THREAD_DIRECTIVE;
 
-/// A value that the gate has authorized. Only the gate creates one.
+/// A value that the gate has authorized. Only the gate creates values of this type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allowed<T> {
     inner: T,
@@ -116,7 +116,7 @@ pub enum GateDecision {
     Spawn(Allowed<ChildStart>),
     /// An operation on the thread's store, which the machine performs itself.
     Keep(Allowed<StateOp>),
-    /// `rye_directive_return`.
+    /// The call is `rye_directive_return`, which ends the thread with a result.
     Return,
     /// The call needs approval. `tool` is the tool that the call runs.
     NeedsApproval {

@@ -51,8 +51,8 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the intake of the next queued message as a step of its own; `None` if no message needs an intake, or while
-/// an approval request is open, because the answer refers to the request.
+/// Returns the intake of the next queued message as a step of its own. `None` if no message needs an intake. Also
+/// `None` while an approval request is open: the answer to the request counts only while the request is the step.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }

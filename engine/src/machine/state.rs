@@ -28,7 +28,7 @@ pub struct ThreadState {
     /// The start of the thread; `None` until the event `opened`.
     pub launch: Option<Arc<Opened>>,
     pub plan_id: String,
-    /// Observing points at which the plan has a live hook.
+    /// Hook points that only observe events, and for which the plan has a hook that a run has to evaluate.
     pub observes: BTreeSet<HookPoint>,
     pub continues: Option<Continues>,
     pub position: RunPosition,
@@ -176,13 +176,14 @@ pub struct Conversation {
     pub prompted: bool,
     /// True if the `input` hooks of a resumed thread's message have run.
     pub resume_screened: bool,
-    /// Ids of hooks whose dependent layers are part of the prompt.
+    /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
     pub fired: BTreeSet<String>,
     /// Texts of execute hooks, by hook id.
     pub texts: BTreeMap<String, String>,
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,
-    /// Number of messages up to the last reply that an `agent_end` hook refused; no result contains these replies.
+    /// Number of messages up to the last reply that an `agent_end` hook refused. Replies among these messages are never
+    /// a part of the thread's result.
     pub denied: usize,
     /// The text of cut replies, which precedes the text of the reply that continues them.
     pub cut_text: String,
@@ -253,7 +254,7 @@ pub struct CallResult {
     pub details: Value,
     pub bytes: u64,
     pub duration_ms: u64,
-    /// Hook points whose hooks have run for the result.
+    /// Hook points whose hooks have run for this result.
     pub seen: BTreeSet<HookPoint>,
 }
 
@@ -278,7 +279,7 @@ pub struct ChildState {
 /// Control messages received by the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
-    /// Ids of received messages.
+    /// Ids of the control messages that the thread has received; a repeated message is ignored.
     pub received: BTreeSet<String>,
     pub steering: VecDeque<QueuedMessage>,
     pub follow_ups: VecDeque<QueuedMessage>,
@@ -311,7 +312,7 @@ pub struct AcceptedReturn {
     pub error: Option<String>,
 }
 
-/// An event queued for observing hooks.
+/// An event that waits for the hooks of its point. These hooks only observe the event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub point: HookPoint,
@@ -390,8 +391,8 @@ impl ThreadState {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Returns the number of children so far, including intended children and children of hooks. Refused spawns do not
-    /// count.
+    /// Returns the number of children so far. Children of hooks count, and children that the thread has decided to
+    /// create but that do not exist yet. Refused spawns do not count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)

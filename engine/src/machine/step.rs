@@ -51,7 +51,8 @@ pub(super) fn evaluate_step(walk: &WalkContext<'_>, node: Node) -> StepResult {
     }
 }
 
-/// Returns the limit hit that records a compaction which the user interrupted before its model call.
+/// Returns the record of a compaction that the user interrupted before its model call. The record has the form of a
+/// limit hit, with the code `interrupted`.
 fn interrupted_compaction() -> LimitHit {
     LimitHit {
         at: Node::Compact,
@@ -155,7 +156,7 @@ pub(super) fn is_ending(state: &ThreadState) -> bool {
     state.mailbox.killed || state.mailbox.cancelled || state.stop.is_some()
 }
 
-/// Returns true if the plan has a live hook at this point.
+/// Returns true if the plan has a hook at this point that a run has to evaluate.
 pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
     plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
 }

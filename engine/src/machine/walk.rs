@@ -36,7 +36,7 @@ pub(super) struct WalkContext<'a> {
     pub plan: &'a Plan,
     pub state: &'a ThreadState,
     pub now: i64,
-    /// The last edge that was taken: its node, and the outcome that selected it.
+    /// The last edge that the walk took: the node where the edge starts, and the outcome that selected the edge.
     pub from: (Node, Outcome),
     /// Index of the first call of the current or next group.
     pub group_start: usize,

@@ -195,8 +195,8 @@ fn hold_until_sent<G: Send + Sync + 'static>(response: Response<HttpBody>, guard
 }
 
 impl HttpServer {
-    /// Checks the head of a request and reads its body. Until the body has arrived, the connection waits, so that a new
-    /// one may replace it.
+    /// Checks the head of a request and reads its body. Until the body has arrived, the connection counts as waiting
+    /// for a request, so a new connection may replace it.
     async fn receive(&self, request: Request<Incoming>) -> Result<Request<Bytes>, Box<Response<HttpBody>>> {
         if let Some(refused) = self.refuse_head(&request) {
             return Err(Box::new(refused));
@@ -210,7 +210,8 @@ impl HttpServer {
         Ok(Request::from_parts(head, body))
     }
 
-    /// Returns the refusal of a request with another path or host, from a page of another origin, or without the token.
+    /// Returns the refusal of a request with a wrong path or host, from a page of a foreign origin, or without the
+    /// token; `None` if the request is accepted.
     fn refuse_head(&self, request: &Request<Incoming>) -> Option<Response<HttpBody>> {
         if request.uri().path() != MCP_PATH {
             return Some(error_response(

@@ -238,8 +238,8 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// For each descendant of the session's thread, the thread that a call started: progress of the descendant belongs
-    /// to that call.
+    /// For each descendant of the session's thread, the thread that a call of the session started. Progress of the
+    /// descendant is reported for that call.
     calls: BTreeMap<String, ThreadId>,
 }
 
@@ -286,7 +286,7 @@ impl SessionWatcher {
         }
     }
 
-    /// Refuses further calls of the session.
+    /// Marks the session as ended with the result of its thread. The session refuses all later calls.
     async fn end(&self, result: &RunResult) {
         let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
         // The reason is set once, because the thread ends once.

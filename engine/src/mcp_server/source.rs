@@ -1,4 +1,5 @@
-//! The provider of served threads: passes the client's calls to the thread in place of a model.
+//! The provider of threads that serve an MCP client. In place of a model's replies, the provider passes the calls of
+//! the client to the thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -69,7 +70,7 @@ impl CallSlot {
     }
 }
 
-/// The source of a thread's calls.
+/// The calls of an MCP client for one thread: the queued calls, and the call that the thread runs now.
 pub(super) struct CallSource {
     state: tokio::sync::Mutex<SourceState>,
     /// The slot of the call that the thread runs now.
@@ -152,7 +153,7 @@ fn make_reply(block: ContentBlock, stop: StopReason) -> Reply {
     Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
 }
 
-/// The sources of calls, by the thread that runs the calls.
+/// The call sources of all threads that serve MCP clients, by thread.
 #[derive(Default)]
 pub(super) struct SessionTable {
     sources: Mutex<BTreeMap<ThreadId, Arc<CallSource>>>,

@@ -101,7 +101,7 @@ impl<W> Clone for LineTransport<W> {
 const SESSION: &str = "";
 
 impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
-    /// Opens the transport. The second value becomes true at the end of the input.
+    /// Opens the transport. The returned receiver becomes true at the end of the input.
     pub fn open(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> (Self, watch::Receiver<bool>) {
         let (sender, received) = mpsc::channel(MAX_RECEIVED);
         let (ended, is_ended) = watch::channel(false);

@@ -25,7 +25,8 @@ struct MessageEntry {
     renamed: Mutex<Option<SharedMessage>>,
 }
 
-/// An encoding of one message that is independent of its neighbors.
+/// A form in which a wire encodes a message. The encoding does not depend on the neighboring messages, so that it can
+/// be cached with the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireEncoding {
     Anthropic,
@@ -34,7 +35,8 @@ pub enum WireEncoding {
     OpenaiChat,
     OpenaiResponses,
     Gemini,
-    /// The encoding in which calls of other models have a thought signature.
+    /// Like `Gemini`, but calls that another model made carry a thought signature, because some Gemini models require
+    /// one.
     GeminiSigned,
 }
 
@@ -83,7 +85,8 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns the last renamed message if `is_same` accepts it, otherwise the message that `rename` creates.
+    /// Returns a copy of the message with other call ids: the copy that was created last if `is_same` accepts it,
+    /// otherwise the copy that `rename` creates.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);

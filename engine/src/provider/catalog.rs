@@ -57,7 +57,8 @@ pub struct ModelDefinition {
     /// Set if a message may contain images.
     #[serde(default = "default_true")]
     pub images: bool,
-    /// `None` if unknown; [`PriceTable::none`] if the model is declared to be free.
+    /// The prices of the model; `None` if they are unknown. A model that is declared to be free has
+    /// [`PriceTable::none`].
     #[serde(default, deserialize_with = "priced")]
     pub prices: Option<PriceTable>,
     /// The date on which the prices were looked up.

@@ -215,7 +215,8 @@ fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     parts
 }
 
-/// Adds the documented signature to the first call of a reply without any signature: another model wrote such a reply.
+/// Adds [`FOREIGN_SIGNATURE`] to the first call of a reply in which no call has a signature, because another model
+/// wrote the reply.
 fn sign_foreign_call(parts: &mut [Value]) {
     if parts.iter().any(|part| part.get(SIGNATURE_FIELD).is_some()) {
         return;

@@ -22,7 +22,7 @@ use crate::secrets::mask_secrets;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Fields of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
-/// Fields that show a reply or its cost wherever they are in a response document.
+/// Names of fields that show a reply or its cost, at any depth of a response document.
 const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -250,8 +250,9 @@ impl Endpoint {
 }
 
 impl ResponseStream {
-    /// Returns the next chunk, or `None` at the end. If the reply is complete, waits for at most 200 ms: the rest of the
-    /// stream is read so that the connection can be reused, and a server may keep the stream open.
+    /// Returns the next chunk, or `None` at the end. If the reply is complete, the rest of the stream is read only so
+    /// that the connection can be reused. These reads take at most 200 ms together, because a server may keep the
+    /// stream open.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection

@@ -121,7 +121,8 @@ fn part(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Maps a reply to its original items.
+/// Converts a reply to the items of the API that represent its blocks. Drops reasoning items at the end, which the
+/// server refuses there.
 fn assistant(content: &[ContentBlock]) -> Vec<Value> {
     let mut items: Vec<Value> = content.iter().filter_map(item).collect();
     // The server refuses a reasoning item that no other item follows.

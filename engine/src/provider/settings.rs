@@ -135,7 +135,7 @@ impl From<KeyHeader> for String {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
-    /// The field that compatible servers support.
+    /// `max_tokens`, the field that compatible servers support.
     #[default]
     MaxTokens,
     /// The field that OpenAI's own reasoning models require.

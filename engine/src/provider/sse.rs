@@ -35,7 +35,7 @@ pub struct SseParser {
     data: Vec<u8>,
     /// True if a carriage return ended the last line: a line feed directly after it belongs to the same line end.
     after_cr: bool,
-    /// True until the first line ends, because a byte order mark may precede that line.
+    /// True while the first line of the stream is read. A byte order mark may precede this line.
     at_start: bool,
 }
 

@@ -160,15 +160,15 @@ pub(super) struct UsageReports {
 }
 
 impl UsageReports {
-    /// Adds a report. If the reported counts are invalid, `report` is `None`: the earlier usage stays, but is not
-    /// final. `is_complete` is true if the reply had ended before the report.
+    /// Adds a usage report of the provider. `report` is `None` if the reported counts are invalid; the earlier usage
+    /// then stays, but is not final. `is_complete` is true if the reply had ended before the report.
     pub fn add(&mut self, report: Option<Usage>, is_complete: bool) {
         self.usage = report.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         self.is_final = report.is_some() && is_complete;
     }
 }
 
-/// Counts of a report that includes cached tokens in its prompt, unlike [`Usage`].
+/// Token counts of a usage report whose prompt count includes the cached tokens, unlike the counts of [`Usage`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PromptCounts {
     pub prompt: u64,
@@ -214,7 +214,7 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
 pub(super) struct UnreadKinds(Vec<String>);
 
 impl UnreadKinds {
-    /// Adds a kind, once and without control characters.
+    /// Adds the name of an unknown kind, without control characters; a name that was added before is not added again.
     pub fn add(&mut self, kind: &str) {
         const MAX_KINDS: usize = 20;
         const MAX_KIND_CHARS: usize = 80;

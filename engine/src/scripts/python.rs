@@ -16,8 +16,8 @@ use super::{LiteralReader, parse_number, push_entry, syntax_error};
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
-/// Maximum estimated depth of nesting. The time of the parser grows with the square of the depth of nested f-strings, and
-/// real scripts nest less deeply.
+/// Maximum estimated depth of nesting. The time of the parser grows with the square of the depth of nested f-strings,
+/// and real scripts nest less deeply.
 const MAX_ESTIMATED_DEPTH: usize = 1_000;
 
 /// Returns true if brackets or signs could nest too deeply. Counts them even in strings and comments, because
@@ -178,7 +178,8 @@ struct KeyReads<'a> {
 }
 
 impl<'a> KeyReads<'a> {
-    /// Returns the reads of keys that only the caller can have set.
+    /// Returns the reads of keys that the function neither tests nor sets itself, so that the caller must set these
+    /// keys. Empty if the name of the object can mean another value.
     fn certain(self) -> Vec<(&'a str, TextRange)> {
         let Self { reads, handled, is_reassigned, .. } = self;
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()

@@ -15,7 +15,7 @@ pub enum EscapeKind {
     Backslash,
     /// `%2F`.
     Percent,
-    /// `&amp;`.
+    /// References of HTML, such as `&amp;`.
     Entity,
 }
 
@@ -34,7 +34,8 @@ impl EscapeKind {
     }
 }
 
-/// A normalized form of a text.
+/// A form of a text in which encodings are decoded or separators removed, so that a search finds hidden secrets. Each
+/// byte keeps its range in the original text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub bytes: Vec<u8>,

@@ -358,8 +358,8 @@ impl EngineContext {
         .await
     }
 
-    /// Plans the children, in their order. All directives are compiled from one state of the world. For a tool run,
-    /// finds the tool, validates its parameters, and derives the plan from the plan of the parent.
+    /// Plans the children, in their order. All directives are compiled from one state of the world. For a child that
+    /// runs a tool, finds the tool, validates its parameters, and derives the plan from the plan of the parent.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -389,7 +389,8 @@ impl EngineContext {
         Ok(order.into_iter().filter_map(|spawn| planned.remove_entry(&spawn)).collect())
     }
 
-    /// Returns the plan of a detached tool run. Its reservation is 0, because the run needs no model.
+    /// Returns the plan of an asynchronous tool call, which runs in a thread of its own. The requested spend is 0,
+    /// because that thread calls no model.
     fn plan_of_call(&self, parent: &EmbeddedDriver, call: &ToolCall) -> Result<ChildPlan, String> {
         let plan = parent.plan.for_call();
         let plan_id = plan.id().map_err(|error| error.to_string())?;

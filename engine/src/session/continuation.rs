@@ -39,8 +39,8 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
-/// The process that ran the continued thread. If this process has just ended the thread, the start of the thread is not
-/// checked again: the check would fail if the directive has changed since.
+/// The process that ran the continued thread. If the current process has just ended the thread, the start of the thread
+/// is not checked again: the check would fail if the directive has changed since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,
@@ -263,7 +263,8 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, live, running))
     }
 
-    /// Reads the state of a thread at a position.
+    /// Reads the thread to continue, and computes its state at the given point. Fails if the thread is unknown, never
+    /// started, or must not be continued from this point.
     async fn read_prior(
         self: &Arc<Self>,
         thread: &ThreadId,

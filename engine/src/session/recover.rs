@@ -87,8 +87,8 @@ impl EngineContext {
         )))
     }
 
-    /// Acquires the lease of a thread and runs it; `None` if it has no transcript and cannot be started. If the
-    /// recovery fails, releases the lease and restores the status.
+    /// Acquires the lease of a thread and runs the thread; `None` if the thread has no transcript and cannot be
+    /// started. If the recovery fails, releases the lease and restores the status.
     ///
     /// # Errors
     ///

@@ -183,7 +183,8 @@ fn state_of(
     if is_kept { RewindState::Restorable } else { RewindState::Unavailable }
 }
 
-/// Returns true for a capability whose call runs a program, or a tool that may do more than write recorded files.
+/// Returns true for the capability of a tool whose changes may be unrecorded, because the tool is none of the tools for
+/// files, git and knowledge. Such a tool may run a program.
 fn runs_programs(capability: &str) -> bool {
     capability.strip_prefix("rye.execute.tool.").is_some_and(|tool| {
         !tool.starts_with("rye.file-system.") && !tool.starts_with("rye.git.") && !tool.starts_with("rye.knowledge.")

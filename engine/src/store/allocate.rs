@@ -19,7 +19,8 @@ const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
-    /// The parent folders of threads' folders whose names this process has synced.
+    /// Folders above the thread folders, such as the folder of a directive's category. This process has synced their
+    /// names, so it need not sync them again.
     synced: Mutex<BTreeSet<PathBuf>>,
     /// The directive, the second and the number of the last allocated id. The next number for the same directive and
     /// second is the one after it.
@@ -60,7 +61,7 @@ impl ThreadIds {
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
     }
 
-    /// Creates a folder whose id is a UUID.
+    /// Creates the folder of a thread whose id is a UUID.
     fn claim_uuid(&self, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let id =
             ThreadId::parse(&new_uuid_v7(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;

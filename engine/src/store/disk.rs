@@ -101,7 +101,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// other methods.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
-    /// Returns the operations since the disk was opened.
+    /// Returns the counts of the operations since the disk was opened.
     fn counters(&self) -> Counters;
 
     /// Replaces a file atomically: readers see either the old or the new contents. The change is not synced.

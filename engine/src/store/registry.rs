@@ -1,5 +1,6 @@
-//! The registry: small rows shared between processes (`engine.md` 4): threads, parents, owners, and the ledger with its
-//! answers. Rebuildable from the transcripts, which are the source of truth. Only this module names the database.
+//! The registry: small rows shared between processes (`engine.md` 4): threads, parents, owners, and the ledger with the
+//! answers to its operations. Rebuildable from the transcripts, which are the source of truth. Only this module names
+//! the database.
 //!
 //! All functions block and may wait for other processes: async callers use [`RegistryWriter`] or a blocking thread. A
 //! write transaction lives within one call of [`Registry::commit`], never across an await.
@@ -60,7 +61,7 @@ const MAX_HOLD: Duration = Duration::from_millis(250);
 /// An open registry. One per process is enough; its methods may be called from any thread.
 pub struct Registry {
     disk: Arc<dyn Disk>,
-    /// `None` only during drop.
+    /// The open database; `None` only while the registry is being dropped.
     database: Option<OpenDatabase>,
     /// A lock that queues the writers of one process, so that only processes compete for the database's lock.
     writing: Mutex<WriteStreak>,

@@ -71,7 +71,7 @@ pub struct Transcript {
     head: ChainHash,
     /// The lines of the next write.
     staged: Vec<u8>,
-    /// `head` and `count` without the staged events.
+    /// The values of `head` and `count` after the last write, without the events in `staged`.
     written: (ChainHash, u64),
     /// Number of events known to be on disk.
     barrier: u64,
@@ -170,8 +170,8 @@ impl Transcript {
         (first..).zip(lines.split_inclusive(|byte| *byte == b'\n')).map(read).collect()
     }
 
-    /// Writes either all events or none, and seals the last line if there is a signer. The events are not durable before
-    /// [`Self::sync`].
+    /// Writes either all events or none, and seals the last line if there is a signer. The events are not durable
+    /// before [`Self::sync`].
     ///
     /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
     /// accepts no more events.
@@ -210,7 +210,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes the staged events with one write, either all or none.
+    /// Writes the events that were added for the next write: either all of them or none.
     pub fn write_staged(&mut self) -> Result<(), StoreError> {
         if self.staged.is_empty() {
             return Ok(());
@@ -225,7 +225,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Discards the staged events.
+    /// Discards the events that were added for the next write.
     pub fn discard_staged(&mut self) {
         self.staged.clear();
         (self.head, self.count) = self.written;
@@ -303,8 +303,8 @@ impl Transcript {
     }
 }
 
-/// Writes the lines after the barrier again, in place. A failed sync of an earlier process may have dropped them,
-/// although the file still shows them, and a later sync would not report that.
+/// Writes the lines after the barrier again, in place. If a sync of an earlier process failed, the disk may lack these
+/// lines although the file still shows them. A later sync would not report the loss, because nothing is left to write.
 fn rewrite_tail(disk: &dyn Disk, path: &Path, reading: &TranscriptContents, barrier: u64) -> Result<(), StoreError> {
     let synced = usize::try_from(barrier).unwrap_or(usize::MAX).checked_sub(1);
     let from = synced.and_then(|index| reading.ends.get(index)).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The arguments of the orchestrator, parsed: one of eleven operations with its own parameters. Unknown parameters are
-//! refused.
+//! The parsed arguments of the tool `rye/agent/threads/orchestrator`: one of eleven operations with its own parameters.
+//! Unknown parameters are refused.
 
 use std::time::Duration;
 

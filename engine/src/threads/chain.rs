@@ -49,7 +49,7 @@ impl Threads {
         Ok(self.chain(thread)?.pop().unwrap_or_else(|| thread.clone()))
     }
 
-    /// Searches the texts of a whole chain; returns at most `most` matches.
+    /// Searches the texts of all threads of a continuation chain; returns at most `most` matches.
     pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<SearchMatch>, StoreError> {
         let mut found = Vec::new();
         for id in self.chain(thread)? {

@@ -1,4 +1,5 @@
-//! Cancellation of running work: by the deadline, by dropping the waiting side, or by canceling the thread.
+//! Cancellation of running work: by the deadline, by dropping the future that waits for the work, or by canceling the
+//! thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,8 @@ impl CancellationSource {
         self.0.send_replace(());
     }
 
-    /// Returns a receiver for a step that starts now, and for its calls.
+    /// Returns a receiver for a step that starts now and for the calls of the step. Earlier cancellations do not affect
+    /// the receiver.
     pub fn token(&self) -> CancellationToken {
         CancellationToken(self.0.subscribe())
     }
@@ -46,7 +48,8 @@ impl CancellationToken {
         CancellationSource::new().token()
     }
 
-    /// Waits for a cancellation of the thread after the receiver was created; never returns without one.
+    /// Waits until the thread is cancelled. A cancellation before the receiver was created does not count. Without a
+    /// cancellation, never returns.
     pub async fn cancelled(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -61,7 +64,8 @@ pub struct StopCondition {
     cancelled: Arc<AtomicBool>,
 }
 
-/// The waiting side of a stop condition; dropping it stops the work.
+/// A guard held by the code that waits for the work of a [`StopCondition`]. Dropping the guard makes the condition due,
+/// so that the work stops.
 #[derive(Debug)]
 pub struct StopGuard(Arc<AtomicBool>);
 

@@ -76,7 +76,8 @@ pub enum ResolvedKind {
 }
 
 impl ProjectFiles {
-    /// Opens a project. `may_write_item` holds the grants of each thread of the spawn chain.
+    /// Opens the project at `root` for a file tool. `may_write_item` holds grant patterns, one list for each thread of
+    /// the spawn chain: an item is written only if every list grants to sign it.
     pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
         let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;
@@ -190,7 +191,8 @@ impl ProjectFiles {
         Ok(ResolvedPath { path, found: ResolvedKind::Folder(dir) })
     }
 
-    /// Opens a regular file for reading. The checks use the opened handle, not the name.
+    /// Opens a regular file for reading. Its type and identity are checked on the opened handle, so that a change of
+    /// the name after the check has no effect.
     pub fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
         match &place.found {
             ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),

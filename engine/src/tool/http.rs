@@ -117,7 +117,8 @@ fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Valu
     })
 }
 
-/// Percent-encodes everything but unreserved characters, so that a parameter cannot leave its part of the URL.
+/// Percent-encodes a parameter for a URL, except for unreserved characters, so that the parameter cannot leave its part
+/// of the URL.
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -91,12 +91,13 @@ impl std::fmt::Debug for PersistentProcesses {
 }
 
 impl PersistentProcesses {
-    /// Creates the set of processes of a thread that accepts their messages.
+    /// Creates the set of processes of a thread, whose messages the handler `pushes` accepts.
     pub fn with_pushes(pushes: PushHandler) -> Self {
         Self { pushes: Some(pushes), ..Self::default() }
     }
 
-    /// Sets the current prompt: each prompt has its own number of restarts and messages.
+    /// Sets the number of the current prompt. The limits on restarts and on submitted messages apply to each prompt
+    /// separately.
     pub fn set_prompt(&self, prompt: u64) {
         self.prompt.store(prompt, Ordering::Relaxed);
     }
@@ -243,8 +244,9 @@ impl PersistentTool {
     }
 }
 
-/// Converts a reply line to the outcome of the call. If the line has no `action`, the outcome is its `error` or its
-/// `result`. Otherwise, or if it has neither, the outcome is the whole line without `id`.
+/// Converts a reply line to the outcome of the call. If the line has no `action`, the outcome is the line's `error` or
+/// else its `result`. If the line has an `action`, or has neither `error` nor `result`, the outcome is the whole line
+/// without `id`.
 fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
     answer.shift_remove("id");
     if !answer.contains_key("action") {

@@ -79,7 +79,7 @@ pub enum ProgramExit {
     Signal(i32),
     /// The program was ended because it exceeded its timeout.
     TimedOut,
-    /// The program was ended because its thread was cancelled.
+    /// The program was ended because the thread that runs it was cancelled.
     Cancelled,
 }
 

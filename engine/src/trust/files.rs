@@ -147,7 +147,7 @@ impl<'p> NamedFiles<'p> {
     }
 }
 
-/// Returns the key of a path in the record: relative to the project, and printable.
+/// Returns the key of a path in the trust record: the path relative to the project, in printable form.
 fn key_of(project: &Path, path: &Path) -> String {
     let relative = path.strip_prefix(project).unwrap_or(path);
     relative.to_str().map_or_else(|| encoded(relative.as_os_str()), str::to_owned)

@@ -1,5 +1,6 @@
-//! The identities of keys and trust records, kept between calls. They are read again only after one of their folders
-//! has changed: a file tool needs them in every call, and reading them takes about ninety system calls.
+//! The file identities of keys and trust records, kept between calls. A file tool needs the identities in every call,
+//! and reading them takes about ninety system calls. So the files are read again only after one of their folders has
+//! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +19,8 @@ type Identity = (u64, u64);
 pub struct ProtectedFiles {
     /// The `.ai/` folders of every candidate of the user space.
     pub user_folders: BTreeSet<Identity>,
-    /// The keys and trust records of the user and of the project, with the files inside their folders.
+    /// Identities of the folders with keys and trust records, of the user and of the project, and of the files inside
+    /// them.
     pub secrets: BTreeSet<Identity>,
 }
 

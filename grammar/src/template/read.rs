@@ -167,7 +167,7 @@ fn parse_simple_input(source: SourceId, text: &str, base: usize, open: usize) ->
     Some(InputPlaceholder { name: name.to_owned(), when_missing: WhenMissing::Refuse, span })
 }
 
-/// Parts of a template, with adjacent texts merged.
+/// A builder of the parts of a template, which merges adjacent texts.
 #[derive(Default)]
 struct PartsBuilder {
     done: Vec<TemplatePart>,

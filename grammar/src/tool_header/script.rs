@@ -101,8 +101,8 @@ pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> 
     names.filter(|name| is_like(&name.node) && !declaring_names().any(|known| known == name.node)).cloned().collect()
 }
 
-/// Converts the declaring constants to one mapping; constants with other names are ignored. The mapping has the span of
-/// `empty`.
+/// Converts the constants in [`DECLARING_CONSTANTS`] to one mapping with the keys of YAML tools; ignores all other
+/// constants. The mapping has the span of `empty`.
 pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut errors = Vec::new();

@@ -76,7 +76,7 @@ struct TreeBuilder<'t> {
     unescaped: Option<(usize, usize)>,
     /// Names of elements that an outer end tag closed, with the indexes of their errors.
     unclosed: Vec<(String, usize)>,
-    /// True if the rest of the text could not be parsed, so that its end tags are not missing.
+    /// True if the rest of the text could not be parsed. Its end tags are not reported as missing.
     is_cut: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
-    /// Parses from an offset to the end. Returns the offset of a necessary restart; `None` if the end is reached.
+    /// Parses from an offset. Returns the offset at which parsing has to start again; `None` if parsing is done.
     fn parse_from(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..self.end)?;
         if rest.starts_with(BYTE_ORDER_MARK) {
@@ -200,7 +200,7 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports a CDATA section without an end. Its text ends before the next end tag, where parsing restarts.
+    /// Reports an unclosed CDATA section. Returns the offset of the next end tag, where parsing restarts, or `None`.
     fn unclosed_cdata(&mut self, start: usize, line: usize) -> Option<usize> {
         let from = start + "<![CDATA[".len();
         let message = "this CDATA section is never closed";
@@ -217,8 +217,8 @@ impl<'t> TreeBuilder<'t> {
         Some(end)
     }
 
-    /// Reports a tag of one line in which a quote is never closed, and keeps the element without its attributes. Returns
-    /// the offset after the tag; `None` if the tag has another fault.
+    /// Reports a tag of one line in which a quote is never closed, and keeps the element without its attributes.
+    /// Returns the offset after the tag; `None` if the tag has another fault.
     fn unclosed_quote(&mut self, start: usize) -> Option<usize> {
         let line = self.raw(start, self.end).lines().next()?;
         let tag = line.get(..=line.find('>')?)?;
@@ -402,8 +402,8 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an end tag without a start tag. If it is misspelled, the innermost open element ends here. If the element
-    /// has been closed by an outer end tag, the error about that is extended.
+    /// Reports an end tag without a start tag. If the tag is a misspelling of the innermost open element's end tag, the
+    /// element ends here. If an outer end tag has already closed an element of this name, changes the error about it.
     fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
         if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
             let (_, index) = self.unclosed.remove(at);
@@ -485,7 +485,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Adds the text from `start` to `end` to the open element. `write` appends it to a string, with references resolved.
+    /// Adds the text from `start` to `end` to the open element. `write` appends the text, with references resolved.
     fn push_text(&mut self, start: usize, end: usize, write: impl FnOnce(&mut String, &str)) {
         let span = self.span(start, end);
         let raw = self.text.get(start..end).unwrap_or_default();
@@ -593,7 +593,7 @@ fn is_like_its_inner(element: &Element) -> bool {
     element.elements().last().is_some_and(|inner| inner.name.node == element.name.node)
 }
 
-/// Returns true if the name of an end tag is probably a misspelling of an element's name. Short names are all similar.
+/// Returns true if the name of an end tag is probably a misspelling of an element's name; false for very short names.
 fn is_misspelling(name: &str, of: &str) -> bool {
     const MIN_LENGTH: usize = 3;
     name.len() >= MIN_LENGTH && of.len() > MIN_LENGTH && closest_word(name, &[of]).is_some()

@@ -46,7 +46,8 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     yaml_error(span, message, label, help)
 }
 
-/// Returns the offset of a tab that indents the line of `from`, the line before it or the line after it.
+/// Returns the offset of the first tab that indents the line of `from`, the line before it or the line after it; `None`
+/// if there is no such tab.
 fn indenting_tab(text: &str, from: usize) -> Option<usize> {
     let line_start = |until: usize| text.get(..until).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
     let start = line_start(line_start(from).saturating_sub(1));

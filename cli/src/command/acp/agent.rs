@@ -357,7 +357,8 @@ impl RyeAgent {
     }
 }
 
-/// Finds the project of a folder: the folder itself or its nearest ancestor that is one.
+/// Finds the project of a folder: the nearest folder with `.ai/`, from `folder` upwards; `folder` itself if there is
+/// none.
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))

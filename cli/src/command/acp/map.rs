@@ -259,7 +259,7 @@ fn plan_entries(value: &Value) -> Vec<PlanEntry> {
     value.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
-/// Returns the reason why a prompt ended; an error message if it failed.
+/// Returns the reason why a prompt ended; an error message if the prompt failed.
 pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
     match ended.status {
         PromptStatus::Done => Ok(StopReason::EndTurn),

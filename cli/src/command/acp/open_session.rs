@@ -80,7 +80,7 @@ impl OpenSession {
         self.requests.control.live_state().as_ref().map(mode_of).map(mode_state)
     }
 
-    /// Returns the configuration options of the session; `None` if it has ended.
+    /// Returns the configuration options of the session; `None` if the session has ended.
     pub fn options(&self) -> Option<Vec<SessionConfigOption>> {
         let live = self.requests.control.live_state()?;
         Some(config_options(&OptionValues::of(&live), &live, &self.requests.spaces))

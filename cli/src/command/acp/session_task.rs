@@ -48,7 +48,7 @@ struct PendingPrompt {
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
-    /// Threads and texts of the requests whose question has not arrived.
+    /// Approval requests whose event has arrived but whose question has not: the thread and the text of each.
     events: Vec<(ThreadId, String)>,
 }
 

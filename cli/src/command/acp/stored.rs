@@ -69,8 +69,9 @@ pub fn delete_session(spaces: &Spaces, id: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the events of a session's conversation, oldest first. The events of the thread `last` are the end. Before
-/// them are the events of the thread that `last` continues, up to the event after which it is continued, and so on.
+/// Returns the events of a session's conversation, oldest first. The list ends with the events of the thread `last`.
+/// The events of each continued thread precede those of its continuation, up to the event after which the thread is
+/// continued.
 pub fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());

@@ -35,7 +35,7 @@ impl OpenRequest {
         is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
     }
 
-    /// Marks the request as answered. Returns false if it is answered already.
+    /// Marks the request as answered, for a refusal with a message. Returns false if the request was answered before.
     pub fn refuse(&mut self) -> bool {
         !std::mem::replace(&mut self.is_answered, true)
     }

@@ -26,7 +26,8 @@ fn has_image_extension(path: &str) -> bool {
     EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
 }
 
-/// Returns the word that names a dropped file, if a pasted text is the path of an image.
+/// Returns `@PATH`, the word that attaches an image, if the pasted text is the path of an image file, as when the user
+/// drops a file on the terminal.
 pub fn dropped_image(pasted: &str) -> Option<String> {
     let path = pasted.trim().trim_matches(['\'', '"']);
     let path = path.strip_prefix("file://").unwrap_or(path);
@@ -63,7 +64,8 @@ enum ClipboardProgram {
 }
 
 impl ClipboardProgram {
-    /// Selects the program by the variables of the session.
+    /// Selects the program that reads the clipboard, by the environment variables of the desktop session. Returns a
+    /// message for the user if there is no clipboard.
     fn of_system(is_set: &dyn Fn(&str) -> bool) -> Result<Self, String> {
         if is_set("WAYLAND_DISPLAY") {
             Ok(Self::Wayland)

@@ -183,7 +183,7 @@ pub struct ListedCommand {
     /// Kind of the command: `command`, `prompt` or `skill`.
     pub kind: &'static str,
     pub description: String,
-    /// A hint for the text after the name; empty if there is none.
+    /// A hint for the arguments, the text after the command's name; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arguments: String,
 }

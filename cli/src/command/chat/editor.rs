@@ -9,9 +9,9 @@ use super::screen::Row;
 use crate::present::{BOLD, DIM};
 use crate::report::printable;
 
-/// Maximum number of lines of a paste that is shown as it is. A longer one is shown as a label: `[pasted N lines]`.
+/// Maximum number of lines of a paste that is shown as it is. A longer paste is shown as a label: `[pasted N lines]`.
 const MAX_PASTED_LINES: usize = 20;
-/// Maximum bytes of a paste that is shown as it is. A longer one is shown as a label.
+/// Maximum bytes of a paste that is shown as it is. A longer paste is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
 /// Width of the prompt sign before the text, in columns.
 const SIGN_COLUMNS: usize = 2;
@@ -150,7 +150,7 @@ impl Editor {
         (line.get(start..).unwrap_or_default().to_owned(), start == 0 && self.area.cursor().0 == 0)
     }
 
-    /// Returns the words before the one at the cursor, if the text begins in the same line.
+    /// Returns the words of the first line before the word at the cursor; empty if the cursor is in a later line.
     pub fn words_before(&self) -> Vec<String> {
         if self.area.cursor().0 > 0 {
             return Vec::new();

@@ -148,7 +148,7 @@ fn to_markdown(events: &[Event]) -> String {
     text
 }
 
-/// Formats a message as the text of a heading and, if it has several lines, a quotation.
+/// Formats a message: its first line becomes the text of a heading, further lines become a quotation.
 fn quote(text: &str) -> String {
     match text.split_once('\n') {
         None => text.to_owned(),

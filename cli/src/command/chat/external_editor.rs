@@ -10,9 +10,10 @@ use std::process::Command;
 /// Maximum size of an edited text, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
-/// Edits a text. Waits for the end of the program, which uses the terminal meanwhile.
+/// Lets the user edit a text in an external editor. Waits for the end of the editor, which uses the terminal meanwhile.
 ///
 /// # Errors
+///
 /// Returns the reason why the text stays unchanged.
 pub fn edit_externally(text: &str) -> Result<String, String> {
     let mut set = ["VISUAL", "EDITOR"].into_iter().filter_map(std::env::var_os);

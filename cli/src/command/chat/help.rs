@@ -7,7 +7,7 @@ use super::commands::{ListedCommand, list_commands};
 use super::keys::KEY_HELP;
 use crate::present::table::two_columns;
 
-/// A command of a session.
+/// A built-in command of a session, with its help.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltInCommand {
     pub name: &'static str,

@@ -33,7 +33,7 @@ const MAX_APPROVALS: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inquiry {
     Plan,
-    /// The last message, or a part of the plan by its name.
+    /// Explains the part of the plan with this name; without a name, the last message.
     Why(Option<String>),
     Hooks,
     Skills,

@@ -39,8 +39,9 @@ pub enum ChatVerb {
         /// The highest cost of the prompt in dollars, children included.
         #[serde(default)]
         spend: Option<Value>,
-        /// Capability patterns: the prompt uses only those capabilities of the session that one of them matches. An
-        /// empty list: the prompt uses none. All without it.
+        /// Capability patterns: the prompt uses only those capabilities of the session that one of the patterns
+        /// matches. With an empty list, the prompt uses no capability; without the field, all capabilities of the
+        /// session.
         #[serde(default)]
         with: Option<Vec<String>>,
     },
@@ -333,7 +334,7 @@ impl ChatVerb {
 }
 
 impl ChatVerb {
-    /// Sets the treatment of children that still run, if the request changes the session.
+    /// Sets the treatment of children that still run, if the request opens another session.
     #[must_use]
     pub fn with_children(self, children: LeftChildren) -> Self {
         let children = Some(children);

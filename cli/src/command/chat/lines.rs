@@ -16,7 +16,7 @@ pub struct PromptLines {
     is_terminal: bool,
     /// True once stdin has ended. Lines that were read may still wait for the session.
     read_to_end: watch::Receiver<bool>,
-    /// True once the session has handled every line before the end of stdin.
+    /// Becomes true when stdin has ended and the session has handled every line that was read.
     ended: watch::Sender<bool>,
 }
 
@@ -67,8 +67,9 @@ impl PromptLines {
         Self { prompts, answers, is_terminal, read_to_end, ended: watch::Sender::new(false) }
     }
 
-    /// Returns the next line for the session; `None` at the end of the input. Call it only after the previous line was
-    /// handled, because its answers to approval requests count until the input has ended.
+    /// Returns the next line for the session. At the end of the input, returns `None` and marks the input as ended.
+    /// Call this method only after the previous line was handled: an answer to an approval request in that line counts
+    /// only while the input is not marked as ended.
     pub async fn next(&self) -> Option<Line> {
         let line = self.prompts.lock().await.recv().await;
         if line.is_none() {
@@ -89,7 +90,8 @@ impl PromptLines {
         self.is_terminal
     }
 
-    /// Returns a value that becomes true at the end of the input, after a new session has handled the remaining lines.
+    /// Returns a receiver for a new session. The received value becomes true once stdin has ended and the session has
+    /// handled the remaining lines.
     pub fn ended(&self) -> watch::Receiver<bool> {
         self.ended.send_replace(false);
         self.ended.subscribe()

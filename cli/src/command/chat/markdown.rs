@@ -293,7 +293,7 @@ struct BlockRenderer {
     table: Vec<Vec<String>>,
 }
 
-/// Renders finished Markdown as rows of at most this width; only code is wider.
+/// Renders finished Markdown as rows of at most `width` columns; only rows of code can be wider.
 fn render_block(text: &str, width: usize) -> Vec<String> {
     let mut block = BlockRenderer { words: WordWrapper::new(width), ..BlockRenderer::default() };
     for event in Parser::new_ext(text, options()) {
@@ -435,7 +435,8 @@ impl BlockRenderer {
         }
     }
 
-    /// Renders the rows of a table: aligned if they fit, else one after the other.
+    /// Renders the rows of a table. The columns are aligned if the table fits; otherwise, the cells of a row follow
+    /// each other with a separator.
     fn finish_table(&mut self) {
         let cells: Vec<Vec<String>> = std::mem::take(&mut self.table)
             .into_iter()

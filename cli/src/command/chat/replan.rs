@@ -48,11 +48,13 @@ pub enum PlanRequest {
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),
-    /// No difference: the plan of a new session, with the model and the limits of the current session.
+    /// No change of the plan: the same directive in a new session, with the model and the limits of the current
+    /// session.
     Same,
 }
 
-/// Compiles the directive of a plan again. Except for a reload, the limits of the session stay. A tier is looked up at
+/// Compiles the directive of a plan again. A reload takes the limits from the current files; every other request keeps
+/// the limits of the session, except for the limit that the request sets. The name of a tier or model is looked up at
 /// the session's provider first.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {

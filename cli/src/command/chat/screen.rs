@@ -89,7 +89,7 @@ impl Row {
     }
 }
 
-/// Returns the columns of a text, without its styles.
+/// Returns the width of a text in columns. Escape sequences, which set the styles, take no columns.
 pub fn visible_width(text: &str) -> usize {
     let mut width = 0;
     let mut rest = text;
@@ -254,7 +254,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// Adds a cursor motion. Adds nothing for a distance of zero, which terminals treat as one.
+/// Adds a cursor motion. Adds nothing for a distance of zero, because terminals move by one column or row in that case.
 fn push_motion(frame: &mut String, distance: usize, direction: char) {
     if distance > 0 {
         // Writing to a string cannot fail.

@@ -111,8 +111,8 @@ impl SessionStatus {
         self.mode
     }
 
-    /// Reads the model and the limit of the next prompt from the state of an idle session: a command may have changed
-    /// them.
+    /// Reads the model and the limit of the next prompt from the state of an idle session, because a command may have
+    /// changed the model or the limit.
     pub fn read_idle_state(&mut self, live: &LiveState) {
         let model = live.state.model(&live.plan);
         self.model = printable(&model.id);

@@ -120,8 +120,8 @@ pub struct ChatTerminal {
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
-    /// Set while the user has suspended the process: nothing is painted until a signal continues the process. If the
-    /// process was not stopped, painting starts again at this time.
+    /// After the user has suspended the process: the time until which nothing is painted. A signal that continues the
+    /// process ends the pause earlier; the time ends the pause if the process was not stopped after all.
     suspended_until: Option<Instant>,
     /// The text in the editor for which the last preview was computed.
     previewed: String,

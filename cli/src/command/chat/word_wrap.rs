@@ -49,7 +49,7 @@ impl WordWrapper {
         self.has_text = true;
     }
 
-    /// Adds text without line breaks.
+    /// Adds `text`, which contains no line breaks, to the paragraph.
     pub fn push(&mut self, text: &str, style: Style) {
         self.plain.push_str(text);
         let mut open = false;

@@ -51,7 +51,8 @@ impl Fingerprints {
         fingerprints
     }
 
-    /// Takes the fingerprints of other files that a check depends on: servers, keys, and the `.ai` folder itself.
+    /// Takes the fingerprints of the other files that a check depends on, besides items and settings: `.mcp.json`,
+    /// keys, and the `.ai` folder itself.
     pub fn of_other_files(spaces: &Spaces) -> Self {
         let mut fingerprints = Self::default();
         fingerprints.add_file(spaces.project.join(".mcp.json"));

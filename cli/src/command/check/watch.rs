@@ -53,7 +53,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
 
 /// A detector of changed files: inotify, if it is available, and periodic scans.
 struct ChangeDetector {
-    /// `None` if inotify is unavailable, or there are too many folders.
+    /// The watcher that receives changes from inotify; `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
     /// Fingerprints of all files, taken before the files were read, so that unreported changes are found too.
     seen: Fingerprints,

@@ -162,7 +162,7 @@ struct TerminalApprover {
 struct TerminalState {
     /// Approvals for the rest of a thread.
     given: BTreeSet<ThreadGrant>,
-    /// Approvals of the commands with a shape for the rest of a thread.
+    /// Approvals, for the rest of a thread, of all simple commands that start with certain words ([`CommandShape`]).
     shapes: BTreeSet<(ThreadGrant, CommandShape)>,
     lines: TerminalLines,
 }
@@ -409,7 +409,8 @@ enum TypedAnswer {
     Once,
     Thread,
     Project,
-    /// The commands with the shape of this one, for the rest of the thread.
+    /// Allows, for the rest of the thread, every simple command that starts with the same words as the command of the
+    /// call ([`CommandShape`]).
     Shape,
     No,
     /// No answer: the thread waits for an approval message.
@@ -417,8 +418,9 @@ enum TypedAnswer {
 }
 
 impl TypedAnswer {
-    /// Parses an answer; an empty line means no. Returns `None` for any other text. Only calls have scopes, and only
-    /// calls of simple commands have a shape.
+    /// Parses an answer; an empty line means no. Returns `None` for any other text. The answers for the whole thread
+    /// and for the project are accepted only if `has_scopes` is true (for calls, not for limits), and the answer for
+    /// similar commands only if `has_shape` is true (for calls of simple commands).
     fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Some(Self::Once),

@@ -35,7 +35,7 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// The progress of a run: the steps of the running threads, and the lines that are painted for them.
 pub struct Progress {
     threads: BTreeMap<ThreadId, Activity>,
-    /// Chats between two prompts.
+    /// Threads of chats that wait for the next prompt.
     idle: BTreeSet<ThreadId>,
     started: Instant,
     /// Number of stop signals from the user.
@@ -238,7 +238,7 @@ impl Activity {
     }
 }
 
-/// Joins the fields that fit into a line. Drops fields from the right, and cuts the first one if necessary.
+/// Joins the fields that fit into a line. Drops fields from the right, and cuts the first field if necessary.
 fn fit_fields(fields: &[String], columns: usize) -> String {
     let mut line = String::new();
     for field in fields {

@@ -92,7 +92,8 @@ impl ThreadStart {
         }
     }
 
-    /// Returns the number of runtime workers. An existing thread may already have children, so it gets several workers.
+    /// Returns the number of runtime workers. Every run of an existing thread gets several workers, because the thread
+    /// may already have children.
     fn worker_count(&self) -> usize {
         match self {
             Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,
@@ -127,7 +128,7 @@ pub struct RunOptions<'a> {
     pub trust_record: bool,
     /// Images of the first message.
     pub images: &'a [ValidatedImage],
-    /// Lock that every thread must match.
+    /// The lock file with which the plan of every thread must agree.
     pub lock: Option<&'a Lock>,
     /// Model of a resumed thread; `None` to keep the thread's own model.
     pub model: Option<&'a PlannedModel>,
@@ -339,8 +340,8 @@ fn is_chat(engine: &Engine, thread: &ThreadId) -> bool {
     parent.is_some_and(|parent| parent.plan().mode == PlanMode::Chat)
 }
 
-/// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal arrived first: then
-/// the thread did not start, or it can be resumed.
+/// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal arrives before the
+/// thread has started. If the transcript exists by then, the thread can be resumed.
 async fn start_unless_stopped(
     engine: &Engine,
     start: ThreadStart,

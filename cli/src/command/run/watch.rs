@@ -153,7 +153,7 @@ fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
 pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` if the process was started with SIGHUP ignored, as by `nohup`.
+    /// The stream of SIGHUP; `None` if the process was started with SIGHUP ignored, as by `nohup`.
     hangup: Option<Signal>,
 }
 

@@ -64,7 +64,7 @@ pub struct ProveOutput {
     pub prompts: Vec<ProvedPrompt>,
 }
 
-/// A prompt of a session, compared with its derivation.
+/// The result of deriving a prompt of a session again and comparing it with the recorded prompt.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProvedPrompt {
     /// The thread that ran the prompt.
@@ -218,8 +218,8 @@ impl RecordedCall<'_> {
         Ok(recompiled.filter(|_| lost.is_empty()))
     }
 
-    /// Returns the changed sources. If no source has changed, also recompiles the sources, and returns true if the plan
-    /// is the same; otherwise, the second value is `None`.
+    /// Compares the sources of the plan with the files. Returns the changed sources. If no source has changed, the
+    /// second value is true if the sources still compile to the same plan; if sources have changed, it is `None`.
     fn recompile(&self, world: &dyn World) -> Result<(Vec<String>, Option<bool>), CommandError> {
         let Self { plan, plan_id, opened, parent } = self;
         let changed = changed_sources(world, plan)?;

@@ -1,4 +1,5 @@
-//! A file of a report. Its text has an offset of its own, and lines that are too long to print are cropped.
+//! A source file in a report: its text begins at an offset of its own, and lines that are too long to print are
+//! cropped.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ impl SourceView {
         Self { source: id, name: sanitize(&source.path, "\u{fffd}").into_owned(), text, original: source.clone(), base }
     }
 
-    /// Returns the first offset for the next view. The bytes between two views belong to neither.
+    /// Returns the offset from which the next view may start: two bytes after the end of this view, so that neighboring
+    /// views stay separate.
     pub fn end(&self) -> usize {
         self.base + self.text.len() + 2
     }

@@ -141,8 +141,8 @@ fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     }
 }
 
-/// Reads a list of an attribute. A list without an entry is an error: a grant without the attribute is not bounded by
-/// it, so an empty list would grant more than the list that it was.
+/// Reads a comma-separated list from an attribute. A list without an entry is an error: a grant without the attribute
+/// has no bound, so an empty list that counted as a missing attribute would grant more than the author wrote.
 fn list(element: &Element, name: &str, found: &mut Diagnostics) -> Vec<String> {
     let Some(value) = element.attribute(name) else { return Vec::new() };
     let entries: Vec<String> =

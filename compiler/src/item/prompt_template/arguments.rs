@@ -41,7 +41,8 @@ fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))
 }
 
-/// Returns the same as [`single_quoted`] for double quotes, in which a backslash escapes `"`, `\`, `$` and a backtick.
+/// Splits `text`, which follows an opening double quote, at the closing double quote, as [`single_quoted`] does for
+/// single quotes. A backslash escapes `"`, `\`, `$` and a backtick.
 fn double_quoted(text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices().peekable();

@@ -102,7 +102,8 @@ impl Filler<'_> {
 
 /// Finds placeholders in time linear in the length of the template.
 struct Scanner {
-    /// Set once a default has no closing brace. Every later default then has none either.
+    /// True once a `${` with a default and without a closing brace was found. No later default can have a closing brace
+    /// then, so the scanner does not search for one again.
     unclosed: bool,
 }
 
@@ -132,8 +133,8 @@ impl Scanner {
         }
     }
 
-    /// Returns the placeholder at the start of `inside`, the text that follows `${`, and the length of the placeholder
-    /// up to and including the closing brace, in bytes.
+    /// Returns the placeholder at the start of `inside`, and its length in bytes up to and including the closing brace.
+    /// `inside` is the text that follows `${`. `None` if the text is no valid placeholder.
     fn braced<'t>(&mut self, inside: &'t str) -> Option<(Placeholder<'t>, usize)> {
         if let Some(slice) = inside.strip_prefix("@:") {
             let (first, length) = leading_number(slice)?;

@@ -83,7 +83,7 @@ impl<'t> SegmentBuilder<'t> {
     }
 }
 
-/// Returns the layer of chain knowledge, with its text verbatim.
+/// Returns the layer of knowledge that the chain declares, with the knowledge's text verbatim.
 pub fn verbatim_layer(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     let (text, escaped) = escape_closing_tag(tag, &knowledge.body.node);
     let inside = if text.is_empty() { Vec::new() } else { vec![Segment::Text { text }] };

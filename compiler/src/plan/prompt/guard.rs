@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A run of text: written by the author, or filled into a placeholder.
+/// A piece of a layer's text: `Text` was written by the author, `Value` was filled into a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerPiece {
     Text(String),

@@ -1,5 +1,5 @@
-//! Changes of hooks. Guards, and hooks that extend what a thread may do, are compared by their conditions: if a
-//! condition implies another condition, its hook fires in fewer cases.
+//! Changes of hooks. Hooks that stop a thread or its calls (`HookRole::Guard`), and hooks that extend what a thread may
+//! do, are compared by their conditions: if a condition implies another condition, its hook fires in fewer cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -277,7 +277,8 @@ fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Co
     }
 }
 
-/// Adds a finding about a hook. Of several directions, the widest stays.
+/// Adds the finding `why` about a hook to the changes. If the hook has a finding already, the finding with the wider
+/// direction stays.
 fn add_finding(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,

@@ -116,8 +116,9 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Returns the direction in which a model that joins a set changes what a thread may spend; `set` is a model with its
-/// fallback. Neutral if a model of the set has the same provider and is not cheaper.
+/// Compares the prices of the model `joining` with the prices of `set`, which is a model with its fallback. Returns the
+/// direction in which the spend changes if a thread that uses `set` may also use `joining`: neutral if a model of `set`
+/// has the same provider and is not cheaper.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);

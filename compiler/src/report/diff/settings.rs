@@ -202,8 +202,9 @@ fn find_acknowledgment(items: &Items<'_>, compilation: &Compilation, tier: &str)
     origin::plan_place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
 }
 
-/// Returns the direction of the approval rules for calls that both plans allow. The patterns of both tables and the
-/// grants divide the capabilities into regions; the rules are evaluated for one capability of each region.
+/// Returns the direction of the change of the approval rules, for calls that both plans allow. The patterns of both
+/// tables and the grants divide the capabilities into regions; the rules are evaluated for one capability of each
+/// region.
 fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
     let built_in = RiskTable::default();
     let read = |plan: &'p Plan| plan.settings.risk().map(|table| table.unwrap_or(&built_in));

@@ -82,7 +82,7 @@ impl ReadLiterals {
         decides
     }
 
-    /// Returns the cells of an input.
+    /// Splits the values of an input into cells: sets of values that no condition distinguishes.
     pub fn partition(self, name: &str, field: &InterfaceField) -> Partition {
         let is_finite = field.kind == FieldType::Boolean || !field.choices.is_empty();
         let mut cells: Vec<(ValueSet, Value)> = Vec::new();
@@ -108,7 +108,8 @@ fn is_number(kind: FieldType) -> bool {
     matches!(kind, FieldType::Integer | FieldType::Number)
 }
 
-/// Returns the numbers among the values in `points`, in order; `None` if one is no number or too large to be exact.
+/// Returns the numbers in `points`, sorted and without repeats. `None` if a value is no number, or a number is too
+/// large to be exact.
 fn numbers(points: &[Value]) -> Option<Vec<f64>> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
@@ -284,9 +285,9 @@ impl Partition {
         })
     }
 
-    /// Describes the chosen cells except the cell of an absent input. The second value is true if the condition also
-    /// holds where the input is absent. If `may_exclude` is true, a condition on the values that are not chosen is used
-    /// where it is shorter.
+    /// Returns a condition that describes the chosen cells, without the cell of an absent input, and true if the
+    /// condition also holds where the input is absent. If `may_exclude` is true, the condition lists the values that
+    /// are not chosen where this list is shorter.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -349,9 +350,9 @@ impl Partition {
         matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
     }
 
-    /// Describes cells by the parts that their values contain. `inside` are the exact values that the condition must
-    /// hold for, `outside` those that it must not hold for. The second value is true if the condition also holds where
-    /// the input is absent.
+    /// Describes the chosen cells by the parts (substrings, elements or keys) that their values contain, as the text of
+    /// a condition. `inside` are the exact values for which the condition must be true, `outside` the exact values for
+    /// which it must be false. The second value is true if the condition is also true where the input is absent.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

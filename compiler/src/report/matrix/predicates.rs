@@ -64,9 +64,9 @@ pub fn path_text(path: &Path) -> String {
 /// together.
 #[derive(Debug, Clone)]
 pub struct Component {
-    /// Indexes into the partitions of [`SplitInputs`].
+    /// The inputs of the component, as indexes into the partitions of [`SplitInputs`].
     inputs: Vec<usize>,
-    /// Indexes into the predicates of [`SplitInputs`].
+    /// The predicates of the component, as indexes into the predicates of [`SplitInputs`].
     predicates: Vec<usize>,
     /// Values of the inputs by state. A state consists of the cell of each input, then the result of each predicate.
     states: BTreeMap<Vec<usize>, Map<String, Value>>,
@@ -78,7 +78,7 @@ pub struct SplitInputs<'f> {
     pub fields: Vec<&'f InterfaceField>,
     pub partitions: Vec<Partition>,
     pub predicates: Vec<Predicate>,
-    /// Values of inputs that the caller has set; these inputs are not split.
+    /// Values of the inputs that the caller has set. These inputs have no cells.
     pub given: Map<String, Value>,
 }
 
@@ -190,8 +190,8 @@ impl SplitInputs<'_> {
         cells.chain(self.predicates.iter().map(|_| BTreeSet::from([0, 1]))).collect()
     }
 
-    /// Returns the combination of component states with index `at`: its box of cells, and inputs that lead to it. The
-    /// state of the last component changes fastest.
+    /// Returns the combination of component states with index `at`: the cells that belong to these states, and values
+    /// of the inputs that lead to them. The state of the last component changes fastest.
     pub fn combination(&self, components: &[Component], mut at: usize) -> (CellBox, Map<String, Value>) {
         let mut combined = (self.all_cells(), Map::new());
         for component in components.iter().rev() {
@@ -205,9 +205,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain every state that no tried values of the inputs reached. States whose cells
-    /// each hold a single value are left out: these values determine the state, so another state of the same cells is
-    /// impossible.
+    /// Returns boxes that together contain every state for which no tried values of the inputs are known. A state whose
+    /// input cells hold a single value each is left out: those values were tried and determine the predicates, so a
+    /// state with the same cells and other results of the predicates is impossible.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {

@@ -1,4 +1,5 @@
-//! Regions: sets of combinations of input values, as conditions of which at most one holds for a combination.
+//! Regions: sets of combinations of input values. A region is described by a list of conditions; for each combination,
+//! at most one of them holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -127,7 +127,7 @@ fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange
     all.into_iter().map(|(part, places)| (part, format!("{} ({})", shown(&part.id), places.join(", ")))).collect()
 }
 
-/// Returns the example of a change if it is more specific than the pattern.
+/// Returns the example of a change, if the change has an example other than the pattern itself.
 fn example(change: &CapabilityChange) -> Option<&String> {
     change.example.as_ref().filter(|example| **example != change.what)
 }

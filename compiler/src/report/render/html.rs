@@ -16,7 +16,7 @@ use crate::drawing::Drawing;
 use crate::plan::source::SourceReport;
 use crate::report::summary::PlanSummary;
 
-/// Renders the page.
+/// Renders a plan with its summary as an HTML page.
 pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     let plan = report(compilation, Vec::new()).with_summary(summary.clone());
     let colours = SourceColors::of(&plan);

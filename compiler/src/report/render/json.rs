@@ -350,7 +350,8 @@ impl PlanReport {
     }
 }
 
-/// Builds the report of a compilation. `diagnostics` come from the printer.
+/// Builds the report of a compilation. `diagnostics` are the compilation's diagnostics as JSON, which the caller's
+/// printer renders.
 pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport {
     let plan = &compilation.plan;
     let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
@@ -392,8 +393,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Returns the headless policy of reports of version 0.1, which lack the field. That version allowed calls that need
-/// approval if there was no approver.
+/// Returns the headless policy of reports of version 0.1, which lack the field. If there was no approver, that version
+/// allowed calls that need approval.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }
@@ -402,7 +403,8 @@ fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
-/// Returns the reason for the part with this key of the origins, and the line that declares it.
+/// Returns the cause of a part of the plan, and the source line that declares the part. `key` is the part's key in the
+/// origins, such as `limit.spend`.
 fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))

@@ -52,11 +52,11 @@ struct Part {
 /// The label in the margin that applies from `offset` on: a byte offset in the text of the part.
 struct LineLabel {
     offset: usize,
-    /// Lines of the margin: the source line, then the id.
+    /// Lines of the label in the margin: `FILE:LINE` if the place is known, then the name of the part.
     lines: Vec<String>,
 }
 
-/// Collects the first request.
+/// Collects the parts of the first request of a thread of this plan: system prompt, first message and tools.
 pub fn collect(compilation: &Compilation) -> PromptOutput {
     let plan = &compilation.plan;
     let (system, first, _) = view::view_prompt(plan, &compilation.origins);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment, render_layer};
 use crate::plan::{Origins, Plan, SourcePlace, Tokenizer};
 
-/// A message of a thread's opening.
+/// The system prompt or the first user message of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageView {
     pub text: String,
@@ -49,8 +49,8 @@ pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView,
     (system, first, continued)
 }
 
-/// Joins every layer that may be sent, as [`crate::plan::Prompt::render_opening`] does; `seen` holds the knowledge ids
-/// of earlier messages.
+/// Joins every layer that may be sent to the text of one message, as [`crate::plan::Prompt::render_opening`] does.
+/// `seen` holds the ids of the knowledge that earlier messages contain; the knowledge of this message is added.
 fn view_message<'l>(
     layers: &'l [Layer],
     origins: &Origins,

@@ -11,7 +11,7 @@ use crate::semantics::condition::{Condition, Verdict};
 use crate::semantics::decimal::{ExtraDigits, parse_scaled};
 use crate::semantics::value::{Num, to_node};
 
-/// A compiled table.
+/// A compiled classification table.
 #[derive(Debug, Clone)]
 pub struct ClassifyTable {
     rules: Vec<ClassifyRule>,

@@ -34,8 +34,8 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings of one path. If there are more, the results of the path's comparisons are assumed to be
-/// free.
+/// Maximum number of substrings with which comparisons of one path are made. If there are more, each of these
+/// comparisons is assumed to be true or false whatever the path's value is.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -11,10 +11,11 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Upper bound on the bytes of one state of a built pattern.
 const STATE_BYTES: usize = 64;
-/// Upper bound on the bytes of one range of a character class: up to seven sequences of up to four states.
+/// Upper bound on the bytes that one range of a character class (`a-z`) takes in a built pattern: a range becomes up to
+/// seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
 
-/// A valid pattern.
+/// A valid regular expression of a condition.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     source: Box<str>,
@@ -85,7 +86,8 @@ fn samples(hir: &Hir) -> Vec<String> {
     texts
 }
 
-/// Estimates an upper bound of the size of the built pattern in bytes, for ordinary classes.
+/// Estimates an upper bound of the size of the built pattern in bytes. The estimate holds for character classes of
+/// ordinary size.
 fn estimate_bytes(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => STATE_BYTES,

@@ -1,4 +1,4 @@
-//! Requests about conditions, templates and failures.
+//! Requests of `rye eval` about conditions, templates and failures.
 
 use rye_grammar::condition::from_data;
 use rye_grammar::template::parse_inputs;

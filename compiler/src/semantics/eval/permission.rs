@@ -1,4 +1,4 @@
-//! Requests about capabilities, coverage, risk and patterns.
+//! Requests of `rye eval` about capabilities, coverage, risk and patterns.
 
 use rye_grammar::ItemId;
 use rye_grammar::capability::normalize;

@@ -22,7 +22,8 @@ pub enum Coverage {
     TooComplex,
 }
 
-/// The result of searching for a well-formed capability.
+/// The result of [`witness`]: a well-formed capability that the included patterns match and no excluded pattern
+/// matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Witness {
     Found(String),
@@ -57,7 +58,7 @@ pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
 /// Every character of a well-formed capability, in the preferred order for examples.
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 
-/// The heads of well-formed capabilities, followed by one or more `.segment`. Only a query needs no segment:
+/// The starts of well-formed capabilities. One or more segments (`.segment`) follow a start, except for a query:
 /// `rye.fetch.<type>` is a capability by itself.
 const HEADS: [&str; 9] = [
     "rye.execute.tool",
@@ -83,7 +84,7 @@ enum CapabilityPosition {
 
 struct TrieNode {
     edges: Vec<(char, u32)>,
-    /// True if the path from the root of the trie to this node spells a whole head of [`HEADS`].
+    /// True if the path from the root of the trie to this node spells an entry of [`HEADS`].
     head: bool,
     /// True if the head that ends at this node is a capability by itself, without a further segment:
     /// `rye.fetch.<type>`.
@@ -231,7 +232,8 @@ impl<'a> InclusionSearch<'a> {
         }
     }
 
-    /// Searches breadth first from all groups at once, so the first witness is a shortest one.
+    /// Searches breadth first from the start states of all lists in `included` at once, so that the first witness found
+    /// is a shortest one.
     fn run(mut self) -> Witness {
         for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {
@@ -318,8 +320,8 @@ fn state_key(state: &SearchState) -> Vec<u32> {
     key
 }
 
-/// Returns characters that represent all others: one for each set of characters that the patterns and the heads treat
-/// alike.
+/// Returns characters that represent all others: one for each set of characters that the patterns and the heads of
+/// capabilities ([`HEADS`]) treat alike.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();

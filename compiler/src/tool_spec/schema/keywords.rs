@@ -161,8 +161,8 @@ pub(super) fn misspelled_keyword(key: &str) -> Option<&'static str> {
     nearest.filter(|(distance, keyword)| *distance <= (keyword.len() / 4).clamp(1, 2)).map(|(_, keyword)| keyword)
 }
 
-/// Returns the reason why a pattern is not a regular expression; `None` if it is one. Lookarounds and backreferences
-/// are valid.
+/// Returns the reason why a pattern is not a valid regular expression; `None` if the pattern is valid. Lookarounds and
+/// backreferences are valid.
 pub(super) fn pattern_fault(pattern: &str) -> Option<String> {
     let plain = without_ecma_escapes(pattern);
     let error = regex_syntax::ast::parse::Parser::new().parse(&plain).err()?;
@@ -170,7 +170,8 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<String> {
     (!other_dialect).then(|| error.kind().to_string())
 }
 
-/// Replaces escapes that exist only in ECMAScript (`\cJ`, `\k<name>`) by a letter.
+/// Replaces regular expression escapes that exist only in ECMAScript (`\cJ`, `\k<name>`) by a letter, so that the rest
+/// of the pattern can be checked.
 fn without_ecma_escapes(pattern: &str) -> String {
     let mut plain = String::with_capacity(pattern.len());
     let mut rest = pattern.chars().peekable();

@@ -13,7 +13,7 @@ const MAX_PRICE: u64 = 1_000;
 const MIN_PRICE_NANOS: u64 = 1_000_000;
 /// The smallest plausible context window, in tokens.
 const MIN_WINDOW: u64 = 1_000;
-/// Ends of addresses that the wire formats add themselves.
+/// Paths that the wire formats append to the base URL themselves. A base URL must not end in one of these paths.
 const WIRE_PATHS: [&str; 5] = ["/chat/completions", "/completions", "/messages", "/responses", ":generateContent"];
 
 /// Checks the merged file `id`, `agent/providers/NAME`.

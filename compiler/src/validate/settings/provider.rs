@@ -8,7 +8,7 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
 use crate::model::{SCRIPTED_WIRE, WIRE_FORMATS};
 
-/// Checks the merged file `id`, `agent/providers/NAME`.
+/// Checks a provider file, merged from all spaces. `id` has the form `agent/providers/NAME`.
 pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     let name = id.rsplit('/').next().unwrap_or(id);
     let keyed = ["key_env", "base_url_env"].map(|key| (key, node.get(key).and_then(Node::as_str)));

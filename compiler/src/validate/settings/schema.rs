@@ -34,7 +34,7 @@ pub enum SettingShape {
     MapOr(&'static str, &'static [SettingField]),
     /// A mapping of any names to values of this shape.
     Names(&'static SettingShape),
-    /// A mapping of names of a closed list to values of this shape.
+    /// A mapping from names of a closed list to values of this shape.
     NamedValues(&'static [&'static str], &'static SettingShape),
     List(&'static SettingShape),
     /// A condition over the facts of a failure ([`crate::semantics::classify::FAILURE_FACTS`]).
@@ -47,7 +47,7 @@ pub enum SettingShape {
     Documentation(&'static str),
 }
 
-/// A key of a mapping.
+/// A key that a mapping of a settings file can have.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingField {
     pub key: &'static str,
@@ -467,7 +467,7 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: SettingShape::Opaque },
 ];
 
-/// Returns the schema entry of an id.
+/// Returns the schema of the settings file with this id.
 pub fn find_file(id: &str) -> Option<&'static SettingsFile> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {

@@ -11,7 +11,7 @@ use super::{SpawnEdge, SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
-/// Maximum depth that is followed; the default of the limit `depth`.
+/// Maximum depth of spawn chains that the check follows; equal to the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
 /// The maximum spend of a directive along a spawn chain, and the spawn that bounds it.

@@ -59,8 +59,8 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns every output that the leaf's body reads, with its span; empty if the body's text is not verbatim from the
-/// file.
+/// Returns every output of a child that the body of the route's directive reads, with its span. Empty if the text of
+/// the body differs from the text in the file, so that positions in the body are no positions in the file.
 fn read_outputs(link: &SpawnRoute) -> Vec<(String, Span)> {
     let (Some(leaf), Some(read)) = (link.chain.last(), OUTPUT_READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;

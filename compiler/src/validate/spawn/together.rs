@@ -12,9 +12,9 @@ use super::{SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
-/// Checks for each directive the children that it certainly starts: their number and their total `spend` against the
-/// parent's limits, and each child's own limits against the parent's. `budgets` holds the maximum spend of each
-/// directive, as bounded by the spawns that lead to the directive.
+/// Checks the children that each directive certainly starts: their number and their total `spend` against the parent's
+/// limits, and each child's own limits against the parent's limits. `budgets` holds the maximum spend of each
+/// directive; the spawns that lead to a directive bound its spend.
 pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
     let mut reported: BTreeSet<(Span, &'static str)> = BTreeSet::new();
     for (node, budget) in graph.nodes.iter().zip(budgets) {

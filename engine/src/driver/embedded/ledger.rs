@@ -14,9 +14,10 @@ use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, Thre
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
-/// Maximum age of the registry row of a served session while calls arrive, in milliseconds.
+/// Maximum age of the registry row of a session that serves an MCP client, in milliseconds, while calls arrive.
 const MAX_ROW_AGE_MS: i64 = 1_000;
-/// Time without a call after which the registry row of a served session is updated, in milliseconds.
+/// Time without a call of the MCP client after which the registry row of the client's session is updated, in
+/// milliseconds.
 const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
 
 impl EmbeddedDriver {
@@ -50,8 +51,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns true if a reservation and its settlements need no ledger: the client of a served session is billed
-    /// nothing for its calls, whatever the prices of the plan's model.
+    /// Returns true if a reservation and its settlements need no ledger. This holds if an MCP client makes the calls in
+    /// place of a model: the client is billed nothing, whatever the prices of the plan's model.
     fn is_unbilled(&self, reservation: &Reservation) -> bool {
         let Reservation { turn: _, attempt: _, amount: _, settle, raised } = reservation;
         raised.is_none() && settle.iter().all(is_free) && self.has_client()
@@ -63,8 +64,8 @@ impl EmbeddedDriver {
         provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))
     }
 
-    /// Waits for a call. If the client makes no call for [`IDLE_BEFORE_ROW_UPDATE_MS`], updates the registry row of the
-    /// served session meanwhile.
+    /// Waits for the next call of an MCP client. If the client makes no call for [`IDLE_BEFORE_ROW_UPDATE_MS`], updates
+    /// the thread's registry row while waiting.
     pub(super) async fn update_row_meanwhile(
         &self,
         mut call: impl Future<Output = Fact> + Unpin,

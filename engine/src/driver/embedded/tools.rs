@@ -260,8 +260,8 @@ impl EmbeddedDriver {
         }))
     }
 
-    /// Returns the tool as the plan contains it. Project files that a command names with these parameters must
-    /// currently be trusted.
+    /// Returns the tool in the version that the plan contains. If the tool's command, filled with `parameters`, names
+    /// project files, these files must currently be trusted.
     async fn prepared(
         &self,
         id: &ItemId,

@@ -1,4 +1,4 @@
-//! State changes by the prompts of a chat.
+//! Changes of the thread state by the prompts of a chat.
 
 use rye_compiler::plan::{Node, Outcome};
 

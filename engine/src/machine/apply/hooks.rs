@@ -1,4 +1,4 @@
-//! State changes by the hooks of a point.
+//! Changes of the thread state by the hooks of a point.
 
 use std::sync::Arc;
 
@@ -76,9 +76,9 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     }
 }
 
-/// Returns the outcome of an `after_step` point for this kind of turn. After an accepted return, the outcome is
-/// `Accepted` if the hooks pass, continue or retry: only `terminate` can change the end. After a reply without calls,
-/// the outcome is `Text` if the hooks pass or continue.
+/// Returns the outcome of the `after_step` hooks, adapted to the finished turn. After an accepted return, the outcome
+/// is `Accepted` if the hooks pass, continue or retry: only `terminate` can change the end. After a reply without
+/// calls, the outcome is `Text` if the hooks pass or continue. Otherwise the outcome stays unchanged.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
     let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
     if state.returned.is_some() && (continues || outcome == Outcome::Retry) {

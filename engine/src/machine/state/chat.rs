@@ -16,7 +16,8 @@ pub struct ChatState {
     pub prompts: u64,
     /// The current prompt; `None` while the thread is idle.
     pub current: Option<CurrentPrompt>,
-    /// Messages that wait to become prompts. Until its delivery, the message of the current prompt is the first.
+    /// Messages that wait to become prompts. The message of the current prompt stays at the front until it is delivered
+    /// to the model.
     pub queue: VecDeque<QueuedMessage>,
     /// Messages that follow the user message of the next prompt.
     pub next_turn: VecDeque<QueuedMessage>,

@@ -148,7 +148,8 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Finished(Outcome::Finished)
 }
 
-/// Returns the events that precede the run of a group: starts, intended children, and answers to calls that do not run.
+/// Returns the events that precede the run of a group of calls: the starts of calls, the records of children to create,
+/// and the answers to calls that do not run.
 fn begin(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     let state = walk.state;
     let mut events = Vec::new();

@@ -87,7 +87,8 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     Some(StepResult::Do(Effect::CallModel { turn, attempt: number, fallback: state.on_fallback, call }))
 }
 
-/// Returns the intent of the next attempt, or the limit that forbids the attempt.
+/// Returns the event that records the next attempt before the attempt is made, or the event of the limit that forbids
+/// the attempt.
 fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::bound_input_tokens(plan, state, compacts);
@@ -246,7 +247,8 @@ fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
 }
 
 /// Returns the limit that forbids another child in addition to the existing children and `more` others; `None` if no
-/// limit forbids it. A tool starts no threads, so depth does not bound it.
+/// limit forbids the child. The limit `depth` does not apply to a child that runs a tool, because a tool starts no
+/// threads.
 pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };

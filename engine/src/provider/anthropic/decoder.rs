@@ -283,7 +283,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// The most frequent event in its usual form. It has its own fast parser.
+/// The event `content_block_delta` in its usual form. It is the most frequent event and has a fast parser of its own.
 #[derive(Deserialize)]
 struct DeltaEvent<'e> {
     #[serde(rename = "type")]

@@ -261,10 +261,11 @@ impl GeminiDecoder {
     }
 }
 
-/// Fields of a response that are read, or that hold no content.
+/// Known fields of a response: fields that the decoder reads, and fields without content of the reply.
 const RESPONSE_FIELDS: [&str; 7] =
     ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime", "modelStatus"];
-/// Fields of a candidate that are read, or that hold no content.
+/// Known fields of a candidate: fields that the decoder reads, and fields without content of the reply. The reply names
+/// all other fields as unknown.
 const CANDIDATE_FIELDS: [&str; 8] = [
     "content",
     "finishReason",

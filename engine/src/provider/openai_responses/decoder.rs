@@ -236,7 +236,7 @@ impl ResponsesDecoder {
         delta.into_iter().collect()
     }
 
-    /// Handles a finished item. If none of it was streamed, returns its deltas.
+    /// Handles a finished item. If nothing of the item was streamed before, returns the item's deltas.
     fn close_item(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
         if !item.is_object() {
@@ -367,7 +367,7 @@ impl OpenItem {
         }
     }
 
-    /// Returns true if the item has only been started.
+    /// Returns true if no content of the item has arrived since its start.
     fn is_only_started(&self) -> bool {
         match self {
             Self::Message(parts) => parts.is_empty(),

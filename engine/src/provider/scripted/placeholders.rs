@@ -33,13 +33,14 @@ impl IdPlaceholders {
         Self { children, own: position.thread.clone() }
     }
 
-    /// Replaces the ids in a text of a request.
+    /// Replaces values that differ between runs by their placeholders in a text of a request: the ids of the thread and
+    /// its children, and the process id.
     pub fn replace_in_text(&self, text: &str) -> String {
         let text = self.without_pid(text);
         self.replace(text, THREAD_ID)
     }
 
-    /// Replaces the ids in the arguments of a call.
+    /// Replaces the ids in the arguments of a call by their placeholders.
     pub fn replace_in_arguments(&self, arguments: &Value) -> Value {
         map_strings(arguments, &|text| self.replace(text.to_owned(), SELF_ID))
     }

@@ -17,7 +17,7 @@ pub struct RecordedRequest {
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// The names in the palette.
+    /// The names of all tools that the request offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// The user messages since the previous reply.
@@ -26,8 +26,9 @@ pub struct RecordedRequest {
     /// The tool results since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
-    /// The limit `duration_seconds` of a child. The limit depends on the remaining time of the parent, so a line
-    /// matches if it contains the current limit where the recorded line contains this one.
+    /// The limit `duration_seconds` of a child when it was recorded. The limit depends on the remaining time of the
+    /// parent, so it differs in a replay: a recorded line also matches a line that contains the limit of the replay in
+    /// place of this limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
 }

@@ -130,7 +130,7 @@ pub struct ScriptedFault {
     /// Delay after each word of `after`, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pace_ms: u64,
-    /// Number of consecutive attempts that fail like this.
+    /// Number of consecutive attempts that fail with this fault.
     #[serde(default = "default_times", skip_serializing_if = "is_once")]
     pub times: u32,
     /// Text that streams before the failure.
@@ -143,7 +143,8 @@ pub struct ScriptedFault {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFailure {
-    /// By default `status` if a status is given, `truncated` if `cut` is true, else `stream_error`.
+    /// The stage at which the call fails. The default is `status` if a status is given, `truncated` if `cut` is true,
+    /// and `stream_error` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FailedStage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{CALL_END, CALL_START, RESULT_START};
 use crate::message::{MALFORMED_KEY, ToolCall};
 
-/// A piece of a reply, in order.
+/// A piece of a reply: text, or a call of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyPiece {
     Text(String),

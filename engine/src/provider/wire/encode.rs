@@ -24,14 +24,14 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
 /// Items of a turn, and the JSON around them. The group is one entry of the wire's list, or, if `front` and `back` are
 /// empty, each item is an entry.
 pub(in crate::provider) struct EncodedGroup {
-    /// JSON in front of the items; empty if each item is an entry of the list.
+    /// JSON in front of the items; empty if each item is an entry of the wire's list.
     pub front: &'static str,
     pub items: Vec<EncodedItems>,
     pub back: &'static str,
 }
 
 impl EncodedGroup {
-    /// Creates a group whose items are entries of the list.
+    /// Creates a group each of whose items is an entry of the wire's list.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }

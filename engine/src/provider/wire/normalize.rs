@@ -49,7 +49,8 @@ pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     format!("{front}_{mark}")
 }
 
-/// Returns the turns to send. Deterministic; later turns do not change the result for earlier turns.
+/// Returns the turns as all wires accept them: without empty turns, beginning with a user turn, and with a unique id
+/// for each call. Deterministic; later turns do not change the result for earlier turns.
 pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [SharedMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);

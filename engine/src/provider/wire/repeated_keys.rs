@@ -1,5 +1,6 @@
-//! JSON objects of usage reports with repeated keys. A JSON parser keeps the last value of a key without an error, but a
-//! provider may bill any of them, so the largest count is kept, and the key is reported.
+//! JSON objects of usage reports with repeated keys. A JSON parser keeps the last value of a repeated key without an
+//! error, but the provider may bill any of the values. This module therefore keeps the largest count and reports the
+//! key.
 
 use std::fmt;
 
@@ -125,8 +126,9 @@ impl<'de> Visitor<'de> for MergedValue<'_> {
     }
 }
 
-/// Returns the value of a key that has two. In a usage report, the larger count; a value that is no count makes the
-/// report unusable, so that the call costs its worst case.
+/// Combines the two values of a repeated key. Two objects are merged key by key. In a usage report, the larger count is
+/// returned, or a value that is no count, which makes the report unusable so that the call costs its worst case.
+/// Elsewhere, the last value is returned.
 fn merge(before: Value, after: Value, is_usage: bool) -> Value {
     match (before, after) {
         (Value::Object(mut merged), Value::Object(after)) => {

@@ -17,7 +17,7 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a character, if it ended the last displayed piece.
     pending: Option<u32>,
-    /// The repeated keys of usage reports.
+    /// The keys that were repeated in usage reports, for the list of unread kinds in the reply.
     repeated_keys: UnreadKinds,
 }
 
@@ -66,8 +66,8 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
 }
 
 impl<D> SurrogateDecoder<D> {
-    /// Joins matching surrogates within a displayed piece. A surrogate at the end of the piece is held until the next
-    /// piece. `None` if nothing remains to display.
+    /// Joins the matching surrogates of a displayed piece. Withholds a high surrogate at the end of the piece until the
+    /// next piece. `None` if no text remains to display.
     fn displayed(&mut self, delta: Delta) -> Option<Delta> {
         let mut join = |text: String| {
             let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();

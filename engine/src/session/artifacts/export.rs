@@ -13,12 +13,13 @@ use crate::thread::dollars;
 
 /// Maximum bytes quoted of one tool result. The transcript holds the whole result.
 const MAX_RESULT_BYTES: usize = 4 * 1024;
-/// Maximum bytes quoted of all messages: half from the start, half from the end. The text of a longer message is cut.
+/// Maximum bytes that an export quotes of all messages together: half from the start of the conversation, half from its
+/// end. The text of a single message that exceeds one half is cut.
 const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
 /// Expected bytes of the heading and the fences around the result.
 const RESULT_MARKUP_BYTES: usize = 64;
 
-/// Renders the file without its signature line. `now` is RFC 3339.
+/// Renders the knowledge file that exports a thread, without its signature line. `now` is RFC 3339.
 pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> String {
     let (id, directive, status) = (&thread.id, &thread.plan.directive, ended.status.as_str());
     let capabilities = layout::capabilities(id);

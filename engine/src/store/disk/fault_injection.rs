@@ -1,5 +1,5 @@
-//! A disk wrapper that calls a hook before every change and every sync, and may skip a sync. Tests use it to prove that
-//! every sync is necessary, and to end their own process between any two changes.
+//! A disk wrapper that calls a callback before every change and every sync, and may skip a sync. Tests use the wrapper
+//! to prove that every sync is necessary, and to end their own process between any two changes.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ pub enum DiskStep<'a> {
     SyncFolder(&'a Path),
 }
 
-/// The hook's decision about an operation.
+/// The decision of a test's callback about an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepDecision {
     Done,
@@ -115,7 +115,7 @@ impl SyncSkippingDisk {
         })
     }
 
-    /// Reports a change to the hook. Returns the inner disk, on which the change is made.
+    /// Reports a change to the test's callback. Returns the inner disk, on which the change is made.
     fn change(&self, path: &Path) -> &dyn Disk {
         // Only syncs can be skipped, so the decision is ignored.
         let _ = (self.before)(DiskStep::Change(path));

@@ -31,7 +31,7 @@ pub struct RealDisk {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
-    /// The age number of the next handle. The handle with the smallest number is the oldest.
+    /// The number that the next opened file gets. The open file with the smallest number was opened first.
     next: u64,
     /// Files whose sync failed when their handle was evicted, so that their next sync fails too.
     failed: BTreeSet<PathBuf>,

@@ -36,7 +36,7 @@ pub enum DiskFault {
 /// The unsynced changes that survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// All unsynced changes: the process was killed, but the machine kept running.
+    /// All unsynced changes survive: the process was killed, but the machine kept running.
     All,
     /// None of the unsynced changes.
     Nothing,

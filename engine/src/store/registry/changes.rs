@@ -83,7 +83,8 @@ impl Registry {
         self.write(|transaction| self.apply_lists(transaction, lists))
     }
 
-    /// Variant of `commit_all` that never waits for another writer; `None` if nothing was done.
+    /// Variant of `commit_all` that never waits. Returns `None`, and changes nothing, if the write cannot start at
+    /// once, for example because another writer is active.
     pub fn try_commit_all(&self, lists: &[&[Change]]) -> Option<Result<Vec<Vec<ChangeResult>>, StoreError>> {
         self.try_write(|transaction| self.apply_lists(transaction, lists))
     }
@@ -223,14 +224,15 @@ fn check_spawn_limit(
     Ok(ancestors(transaction, parent)?.iter().find_map(spawn_refusal).unwrap_or(ChangeResult::Done))
 }
 
-/// Returns the refusal of a further descendant of this thread; `None` if the thread may have one.
+/// Returns the refusal of a further descendant of this thread; `None` if the thread may have a further descendant.
 fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     let limit = row.spawns.filter(|limit| row.spawned >= *limit)?;
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns a thread and its ancestors, each represented by its last continuation: the continuation has the remaining
-/// spawns of the thread, and children that survived the handoff count as children of the continuation.
+/// Returns the rows of a thread and its ancestors, nearest first. For a thread that was continued, the row of its last
+/// continuation is returned instead: the continuation has the remaining spawns of the thread, and children that
+/// survived the handoff count as its children.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
     // A damaged registry may contain a cycle.

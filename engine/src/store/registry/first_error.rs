@@ -13,7 +13,7 @@ use crate::store::StoreError;
 
 type LockBound = Bound<u64>;
 
-/// The first error of one opening, shared with the backend that records it.
+/// The first error since the registry was opened, shared with the backend that records the error.
 #[derive(Debug, Clone, Default)]
 pub struct FirstError(Arc<Mutex<Option<RecordedError>>>);
 

@@ -22,8 +22,8 @@ mod tests;
 
 const DOING: &str = "writing the ledger";
 
-/// The name of a ledger operation of a thread, derived from the fold of its transcript. With the thread's id, it is the
-/// key of the stored answer.
+/// The name of a ledger operation of a thread, derived from the fold of its transcript. The thread's id and this name
+/// are the key of the stored answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedgerStepKey {
     /// Opens the thread's own account.
@@ -57,7 +57,8 @@ impl fmt::Display for LedgerStepKey {
 /// An operation on the ledger, with the key under which its answer is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerStep {
-    /// The thread that performs the operation. Its id is a part of the key.
+    /// The thread that performs the operation. The id of the thread is a part of the key under which the answer is
+    /// stored.
     pub thread: ThreadId,
     pub step: LedgerStepKey,
     pub operation: Operation,

@@ -77,8 +77,8 @@ impl Registry {
     }
 
     /// Returns the threads whose live accounts are directly below a thread's account, by id: children, their
-    /// continuations, and descendants that outlived their parents. Reads the tree below the thread only if it has such
-    /// accounts.
+    /// continuations, and descendants that outlived their parents. Reads the tree below the thread only if the thread
+    /// has such accounts.
     pub fn accounts_below(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
         let live = self.account(thread)?.map_or(0, |account| account.children());
         let live = usize::try_from(live).unwrap_or(usize::MAX);

@@ -36,7 +36,8 @@ pub struct RepairReport {
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// Recorded operations that the ledger refuses, so that the accounts of these threads are not exact.
+    /// Operations of transcripts that the rebuilt ledger refused, with their threads. The accounts of these threads are
+    /// therefore not exact.
     pub refused: Vec<(ThreadId, Refusal)>,
     /// The replaced registry, relative to the project; `None` if there was none.
     pub previous: Option<PathBuf>,
@@ -274,8 +275,9 @@ type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
 /// Replays all ledger steps: the steps of one thread in the order of its transcript, the steps of different threads by
 /// time. Clocks differ, and a parent records a child after the child has started, so a refused step may depend on a
-/// step of another thread. The thread of such a step therefore waits until no other thread can proceed; only then is
-/// the step refused. A handoff waits too while descendants hold money that the continuation had.
+/// step of another thread. The thread of a refused step therefore waits until no other thread can proceed; only then is
+/// the step refused for good. A handoff also waits while descendants of the thread still hold money that the
+/// continuation received.
 fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
     let mut ledger = Ledger::new();
     let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
@@ -333,15 +335,15 @@ fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAns
     (ledger, answers, refused)
 }
 
-/// Returns true for a handoff whose continuation would get less money than it had: a child that ended before the
-/// handoff still has steps to replay.
+/// Returns true for a handoff that must wait: the thread still has live children in `ledger`, because their ends are
+/// not replayed yet, and its account has less money than the continuation had received.
 fn is_early_handoff(ledger: &Ledger, operation: &Operation) -> bool {
     let Operation::HandOff { thread, most, .. } = operation else { return false };
     ledger.account(thread).is_some_and(|account| account.children() > 0 && account.remaining() < *most)
 }
 
-/// Moves the live children of a thread that ends to its nearest open ancestor, or to the root if no ancestor is open, as
-/// the end of a thread does. Transcripts do not record these moves.
+/// Moves the live children of a thread that ends to its nearest open ancestor, or to the root if no ancestor is open,
+/// as the end of a thread does. Transcripts do not record these moves.
 fn move_survivors(ledger: &mut Ledger, thread: &str) {
     if ledger.account(thread).is_none_or(|account| account.children() == 0) {
         return;

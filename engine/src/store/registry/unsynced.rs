@@ -1,9 +1,9 @@
-//! The mark of unsynced writes: a file that exists while processes write to the registry. The last of these processes
-//! syncs the registry when it closes it (`docs/decisions/0120-unsynced-registry.md`).
+//! The mark of unsynced writes: a file that exists while processes write to the registry. The last process that closes
+//! the registry syncs it and removes the mark (`docs/decisions/0120-unsynced-registry.md`).
 //!
-//! The death of a process loses no write, because the system keeps the pages of the file. A power failure may tear the
-//! file. The mark then remains, and its name contains the id of an earlier boot, so the next process rebuilds the
-//! registry from the transcripts before it reads a row.
+//! The death of a process loses no write, because the system keeps the pages of the registry. A power failure may tear
+//! the registry. The mark then remains, and its name contains the id of an earlier boot, so the next process rebuilds
+//! the registry from the transcripts before it reads a row.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use crate::store::StoreError;
 use crate::store::disk::{Disk, HeldLock};
 use crate::store::layout::{self, REGISTRY, STATE};
 
-/// Start of the name of a mark; the id of the boot follows.
+/// Start of the name of a mark file; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark from the start of the closing sync until its success. A process that finds these contents leaves
-/// the mark in place, because an earlier sync failed or was interrupted.
+/// Contents of a mark file from the start of the closing sync until its success. A process that finds these contents
+/// leaves the file in place, because an earlier sync failed or was interrupted.
 const SYNC_UNPROVEN: &[u8] = b"unproven";
 
-/// A shared lock on the mark of this boot. The registry may be written without syncs while this lock is held.
+/// A shared lock on the mark file of the current boot of the machine. The registry may be written without syncs while
+/// this lock is held.
 #[derive(Debug)]
 pub struct UnsyncedMark {
     disk: Arc<dyn Disk>,
@@ -29,13 +30,15 @@ pub struct UnsyncedMark {
     lock: Option<Box<dyn HeldLock>>,
 }
 
-/// The state of the registry that the marks of other boots indicate.
+/// The state of the registry, as the marks of other boots indicate it. A mark of another boot shows that power failed
+/// before the registry was synced.
 enum OtherMarks {
     /// The registry is intact: there is no mark of another boot, or a live process writes under such a mark.
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,
-    /// Power failed while these marks existed. This process holds an exclusive lock of each.
+    /// Power failed while the registry had unsynced writes, as these mark files show. This process holds an exclusive
+    /// lock of each mark file.
     Stale(Vec<(PathBuf, Box<dyn HeldLock>)>),
 }
 

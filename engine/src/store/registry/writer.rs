@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 512;
 pub struct GroupCommit {
     /// Maximum time to wait for the next commit.
     pub next: Duration,
-    /// Maximum time to wait in total.
+    /// Maximum time that a commit waits in total, however many commits follow.
     pub longest: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Default for GroupCommit {
 /// Minimum number of running threads for which a commit waits for others.
 const MIN_GROUP_THREADS: usize = 4;
 
-/// A registry handle shared by any number of tasks.
+/// A handle to the registry's writer, shared by any number of tasks.
 #[derive(Debug)]
 pub struct RegistryWriter {
     registry: Arc<Registry>,

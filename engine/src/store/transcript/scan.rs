@@ -17,7 +17,7 @@ pub struct TranscriptContents {
     pub ends: Vec<u64>,
     /// Bytes from the start of the file to the end of the last record.
     pub length: u64,
-    /// The invalid rest of the file, if any. While the thread runs, it may be a line that is being written.
+    /// The invalid rest of the file, if any. While the thread runs, this rest may be a line that is being written.
     pub torn: Option<TornTail>,
 }
 
@@ -27,9 +27,9 @@ impl TranscriptContents {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
-    /// Treats the lines after the last seal as a torn tail: a crash interrupted the write of these lines before the
-    /// last line, which would have the seal. Returns false if one of these lines was acknowledged, so that the seal is
-    /// missing for another reason.
+    /// Treats the lines after the last seal as a torn tail. A write seals its last line, so these lines come from a
+    /// write that a crash interrupted. Returns false if one of these lines was acknowledged: its seal is then missing
+    /// for another reason.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
@@ -161,8 +161,8 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     Ok(TranscriptContents { records, ends, length, torn })
 }
 
-/// Returns the barriers of lines in these bytes, even if the newline before a line is damaged. Text inside an event is
-/// not mistaken for a line, because `,`, `:`, `[` or `\` precedes it.
+/// Returns the barriers that lines in these bytes state, even if the newline before a line is damaged. Text inside an
+/// event is not mistaken for a line, because `,`, `:`, `[` or `\` precedes such text.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;

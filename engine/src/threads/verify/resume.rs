@@ -34,7 +34,8 @@ pub(crate) struct SignatureHolders {
     pub snapshot: Option<SignatureHolder>,
 }
 
-/// Verifies the last seal and `thread.json`. `events` are the events in `reading`.
+/// Verifies the last seal and `thread.json`, and returns the holders of the keys that signed them. `events` are the
+/// events in `reading`.
 ///
 /// # Errors
 ///

@@ -98,7 +98,7 @@ impl<'t> SignatureChecker<'t> {
         self.accept_signature(Some(name.to_owned()), whose)
     }
 
-    /// Records a valid signature. Refuses a temporary key after a trusted one.
+    /// Records a valid signature and returns its kind. Fails if a temporary key signed after a trusted key had signed.
     fn accept_signature(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a temporary key after a trusted key had signed".into());

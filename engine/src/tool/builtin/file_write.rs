@@ -18,7 +18,7 @@ pub const MAX_KEPT_BYTES: u64 = 16 << 20;
 /// model.
 pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// A change of a file that is about to happen, for its record.
+/// A change of a file that is about to happen, in the form in which the thread records the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingChange {
     pub event: FileChanged,

@@ -12,7 +12,7 @@ use crate::BoxFuture;
 use crate::tool::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// Default number of commits.
+/// Maximum number of commits in a log if the call sets none.
 const DEFAULT_COMMITS: u32 = 20;
 const MAX_COMMITS: u32 = 500;
 /// Maximum number of filters that are disabled one by one; a repository with more is refused.

@@ -76,7 +76,7 @@ fn sweep(dir: &Dir) {
     }
 }
 
-/// Removes a file of this user unless its writer lives.
+/// Removes a temporary file of this user, unless the process that writes the file still lives.
 fn remove_unlocked(dir: &Dir, name: &OsStr) {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(dir, name, flags, Mode::empty()).map(File::from) else { return };
@@ -116,8 +116,8 @@ mod tests {
     fn files_of_killed_writers_are_removed_and_all_others_stay() {
         let place = tempfile::tempdir().unwrap();
         let dir = Dir::open_ambient_dir(place.path(), ambient_authority()).unwrap();
-        // The end of a process unlocks its files. Dropping the file would not do it at once: a process that another test
-        // is starting has a copy of the handle.
+        // The end of a process unlocks its files. Dropping the file would not do it at once: a process that another
+        // test is starting has a copy of the handle.
         let (left, writer) = create_temporary(&dir, None).unwrap();
         writer.unlock().unwrap();
         let (used, _writer) = create_temporary(&dir, Some(Mode::RUSR)).unwrap();

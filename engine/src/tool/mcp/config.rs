@@ -46,13 +46,13 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
-    /// A program that speaks the protocol on its standard streams. It runs in a sandbox with the openings in `sandbox`;
-    /// if `sandbox` is `None`, it runs without a sandbox.
+    /// A program that speaks the protocol on its standard streams. The program runs in a sandbox with the openings in
+    /// `sandbox`; if `sandbox` is `None`, the program runs without a sandbox.
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
-        /// The openings of the sandbox. The field is serialized under its name of version 0.1, because the hash of the
-        /// transport is stored in tool files.
+        /// The openings of the sandbox: the folders, hosts and paths that the program may use. The field is serialized
+        /// under its name of version 0.1, because the hash of the transport is stored in tool files.
         #[serde(rename = "wall")]
         sandbox: Option<SandboxOpenings>,
     },
@@ -60,8 +60,8 @@ pub enum McpTransport {
     Http { url: String, headers: BTreeMap<String, String> },
 }
 
-/// The openings in the sandbox of a server's program. A grant of any tool of the server must name all of these
-/// openings.
+/// The folders, hosts and paths that the sandbox of a server's program opens. A grant of any tool of the server must
+/// name all of these folders and hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SandboxOpenings {
     /// Project folders that the server may write.
@@ -78,8 +78,8 @@ fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Er
 }
 
 impl McpServer {
-    /// Returns the SHA-256 of the transport, lowercase hex. A listed tool with another hash belongs to another
-    /// configuration of the server.
+    /// Returns the SHA-256 of the transport, lowercase hex. A tool file stores this hash. If the stored hash differs,
+    /// the tool was listed by a server with another configuration.
     pub fn transport_sha256(&self) -> String {
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         hex(&Sha256::digest(text.as_bytes()))
@@ -210,7 +210,7 @@ pub struct ServersErrorPlace {
 }
 
 impl ServersError {
-    /// Returns the message after the file, the line and the column of the fault, if they are known.
+    /// Returns the message, preceded by the file, the line and the column of the fault, if they are known.
     pub fn with_line(&self) -> String {
         let Some(place) = &self.place else { return self.message.clone() };
         let start = u32::try_from(place.range.start).unwrap_or(u32::MAX);
@@ -228,7 +228,8 @@ impl ServersError {
     }
 }
 
-/// A message about a server, and its place if it is more exact than the name of the server.
+/// A message about the settings of a server. `span` is the faulty part; `None` if the message concerns the server as a
+/// whole.
 struct ServerFault {
     message: String,
     span: Option<Span>,
@@ -342,7 +343,8 @@ fn read_section(
     Ok(())
 }
 
-/// Returns true if a section disables the server of this name. Such a server is checked, and never listed or started.
+/// Returns true if a section of the settings disables the server of this name. The settings of a disabled server are
+/// still checked, but the server is never listed or started.
 fn is_disabled(section: &Node, name: &str) -> bool {
     section.entries().iter().any(|entry| {
         super::listing::id_segment(&entry.key.node).as_deref() == Some(name)

@@ -369,7 +369,7 @@ fn describe_chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// Returns the size of base64 data, for messages.
+/// Formats the number of bytes that base64 data decodes to, for messages.
 fn encoded_size(data: &str) -> String {
     let bytes = data.trim_end_matches('=').len() * 3 / 4;
     format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })

@@ -1,5 +1,5 @@
-//! The file `.mcp.json`: its text, and misspelled words in it. Other words may belong to other clients, whose files are
-//! read as they are.
+//! The file `.mcp.json`: its text, and the check of it for misspelled words. Unknown words are no error, because they
+//! may belong to other clients.
 
 use std::io::Read as _;
 use std::path::Path;

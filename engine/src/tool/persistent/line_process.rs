@@ -1,4 +1,5 @@
-//! A process that answers JSON lines: the exchange of one line, its deadline, and the messages that it submits.
+//! A process that answers JSON lines: the exchange of one line, the deadline of the exchange, and the messages that the
+//! process submits to a chat.
 
 use std::io;
 use std::sync::Arc;

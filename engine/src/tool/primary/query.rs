@@ -8,7 +8,7 @@ use rye_compiler::semantics::glob::Glob;
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_QUERY_DEPTH: usize = 16;
-/// Points for each additional matching word. They outweigh any number of repetitions of one word.
+/// Points for each additional matching word: more than any number of repetitions of one word can earn.
 const POINTS_PER_WORD: u32 = 50;
 
 /// A parsed search query.
@@ -260,7 +260,8 @@ struct QueryParser {
 }
 
 impl QueryParser {
-    /// Parses adjacent words and `OR`, which bind weakest; `None` if there are no words.
+    /// Parses a query whose parts are adjacent or joined by `OR`: at least one part must match. Both forms bind weaker
+    /// than `AND`. `None` if there are no words.
     fn parse_any(&mut self) -> Result<Option<Query>, String> {
         let mut parts = Vec::new();
         loop {

@@ -14,8 +14,8 @@ pub(super) const MAX_PROCESSES: usize = 512;
 const RECENT_SAMPLES: usize = 25;
 /// Rounds of stopping processes; each round finds the processes that were started during the last round.
 const STOP_ROUNDS: usize = 64;
-/// Extra passes, over the children only, after each pass over all processes. A process that repeatedly forks and exits
-/// changes its process id before all processes are listed.
+/// Extra passes over the children only, after each pass over all processes. A pass over all processes is too slow for
+/// a process that repeatedly forks and exits: its process id changes before all processes are listed.
 const QUICK_PASSES: usize = 64;
 /// Maximum time to wait for killed processes to disappear. After it, a remaining process is stuck in the kernel with
 /// its `SIGKILL` pending.
@@ -37,7 +37,7 @@ impl ProcessTable {
         Self::open_for(getpid())
     }
 
-    /// Opens the table for the descendants of another process.
+    /// Opens a table for the descendants of the process `root`, which need not be this process.
     pub(super) fn open_for(root: Pid) -> io::Result<Self> {
         Ok(Self {
             #[cfg(target_os = "linux")]
@@ -152,7 +152,8 @@ fn signal_each(pids: Vec<Pid>, signal: Signal) {
     }
 }
 
-/// The number of tasks on the machine, now and in the last half second.
+/// Numbers of tasks on the machine: `first` was counted at the start of the program, and `recent` holds the counts of
+/// the last half second.
 pub(super) struct TaskCount {
     first: Option<u64>,
     recent: VecDeque<u64>,
@@ -225,7 +226,8 @@ mod linux {
     pub(super) struct ProcFiles {
         folder: Dir,
         load: File,
-        /// The children of the main thread; `None` if the kernel is built without the file.
+        /// The file `/proc/PID/task/PID/children`, which lists the children of the main thread; `None` if the kernel is
+        /// built without this file.
         children: Option<File>,
     }
 

@@ -1,6 +1,6 @@
-//! The settings of git and cargo for sandboxed programs. The user's own files can hold tokens, so programs read copies
-//! in their temporary folder that contain only listed keys. Both programs fail if one of their files exists but is
-//! unreadable.
+//! The settings of git and cargo for sandboxed programs. The user's own settings files can hold tokens, so the sandbox
+//! hides them, and the programs read copies in their temporary folder that contain only listed keys. The copies are
+//! necessary, because git and cargo fail if a settings file exists but is unreadable.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ const GIT_KEYS: [&str; 15] = [
 ];
 /// Maximum bytes read of a configuration file.
 const MAX_BYTES: usize = 1 << 20;
-/// The copied keys of cargo, in any table. None of them holds a secret.
+/// The keys that are copied from the user's configuration of cargo, in any table. None of them holds a secret.
 const CARGO_KEYS: [&str; 14] = [
     "default",
     "directory",
@@ -47,7 +47,8 @@ const CARGO_KEYS: [&str; 14] = [
 /// The parts of cargo's folder that a copy links to.
 const CARGO_PARTS: [&str; 3] = ["bin", "git", "registry"];
 
-/// Writes the settings into a temporary folder. Returns the variables that name them.
+/// Writes the settings files into a temporary folder. Returns the environment variables that name the files, each with
+/// the path of its file.
 pub(super) fn write_in(folder: &Path) -> io::Result<Vec<(&'static str, PathBuf)>> {
     let git = folder.join(".gitconfig");
     fs::write(&git, git_files().iter().filter_map(|file| read(file)).map(|text| safe_git(&text)).collect::<String>())?;

@@ -44,7 +44,8 @@ pub async fn wait_programs_ended() -> bool {
     timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()
 }
 
-/// A process group. If there is an `owner` pipe, the helper is the leader of the group.
+/// The process group of a program. `owner` is the pipe to the helper process that runs the program (`supervise.rs`). If
+/// there is such a pipe at the start, the helper is the leader of the group.
 pub(super) struct ProcessGroup {
     live: Option<LiveGroup>,
     pid: Option<Pid>,
@@ -61,7 +62,7 @@ impl ProcessGroup {
         group
     }
 
-    /// Creates the group of a program that runs until it is dropped.
+    /// Creates the group of a program that runs until its handle is dropped.
     pub(super) fn long_lived(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
         let pid = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Self { live: None, pid, has_helper: owner.is_some(), owner, leader_lives: true }

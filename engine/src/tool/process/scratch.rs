@@ -1,6 +1,7 @@
-//! The folder for temporary files of a sandboxed program. It is removed by its owner, by the helper if the owner was
-//! killed, and by a later process if both were killed. The owner holds a lock on the folder, so that a later process
-//! never removes the folder of a living owner.
+//! The folder for temporary files of a sandboxed program. The process that owns the folder removes it. If the owner was
+//! killed, the program's helper process (`supervise.rs`) removes the folder; if the helper was killed too, a later
+//! process does. The owner holds a lock on the folder, so that a later process never removes the folder of a living
+//! owner.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;
@@ -34,8 +35,8 @@ const CREATE_ATTEMPTS: usize = 16;
 /// Maximum number of passes over all processes. A pass finds the processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
-/// Wait after a pass that found nothing. For a moment during `execve`, a process shows the environment of its parent or
-/// an empty one.
+/// Wait after a pass that found no process of the program. For a moment during `execve`, a process shows the
+/// environment of its parent or an empty environment, so a further pass can find it.
 #[cfg(target_os = "linux")]
 const EXEC_WAIT: Duration = Duration::from_millis(5);
 /// Maximum depth of folders that are made readable.
@@ -45,7 +46,7 @@ const MAX_DEPTH: usize = 250;
 /// A private folder for temporary files, removed on drop. It holds the settings of git and cargo.
 pub(super) struct Scratch {
     pub(super) folder: PathBuf,
-    /// The variables that name the settings in the folder.
+    /// Environment variables for git and cargo, each with the path of a settings file in the folder.
     settings: Vec<(&'static str, PathBuf)>,
     /// The lock that marks the folder as in use. It ends with this process.
     _lock: File,
@@ -124,8 +125,8 @@ pub(super) fn remove_scratch(folder: &Path) {
     removed.ok();
 }
 
-/// Gives the owner access to a folder and to every folder in it. Folders are opened relative to their parent, without
-/// following links: a program that outlived its helper may still change them.
+/// Gives the owner access to a folder and to every folder in it. Each folder is opened relative to its parent, without
+/// following links, because a program that outlived its helper may still replace folders by links.
 #[cfg(target_os = "linux")]
 fn grant_access(parent: impl AsFd, name: impl rustix::path::Arg, depth: usize) -> rustix::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,8 +1,9 @@
 //! The helper that runs a tool's program (`engine.md` 4): this binary, started again with a hidden first argument. The
-//! helper holds a pipe to its owner and adopts orphaned descendants of the program. It ends all of them when the
-//! program ends or the owner dies, even by `SIGKILL`. Its standard output and error are the program's. The pipe starts
-//! with the program's input, preceded by its length in eight bytes. The helper stays outside the sandbox, where the
-//! program cannot signal it: it starts this binary once more, which applies the sandbox and then executes the program.
+//! helper holds a pipe to its owner and adopts orphaned descendants of the program. The helper ends all descendants
+//! when the program ends or the owner dies, even by `SIGKILL`. The standard output and error of the helper are those of
+//! the program. The pipe starts with the program's input, preceded by its length in eight bytes. The helper stays
+//! outside the sandbox, where the program cannot signal it: it starts this binary once more, which applies the sandbox
+//! and then executes the program.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -90,7 +91,8 @@ fn own_binary() -> OsString {
     if cfg!(target_os = "linux") { own } else { std::env::current_exe().map_or(own, PathBuf::into_os_string) }
 }
 
-/// Returns the helper's binary and the arguments before the tool's own; `None` if this binary cannot act as the helper.
+/// Returns the command that runs a tool's program under the helper process: the helper's binary, and the arguments that
+/// precede the arguments of the program. `None` if this binary cannot act as the helper.
 pub(super) fn supervised_command(
     input_mode: InputMode,
     program: &OsString,
@@ -198,7 +200,8 @@ fn bubblewrapped(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsStri
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
-    /// The folder for temporary files. The owner also removes it, unless it was killed.
+    /// The folder for temporary files of the program. The owner of the helper also removes the folder, unless the owner
+    /// was killed.
     scratch: Option<PathBuf>,
 }
 

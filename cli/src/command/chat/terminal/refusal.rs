@@ -9,7 +9,7 @@ use crate::command::chat::keys::KeyAction;
 
 const HINT: &str = "Enter refuses the call with this message, Esc returns to the question";
 
-/// A message that is written while an approval request is open.
+/// The message with which the user refuses a call, while the approval request of the call is open.
 #[derive(Debug)]
 pub(super) struct RefusalMessage {
     /// The text that was in the editor before the user wrote the message.
@@ -34,8 +34,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Sends the message of a refusal once the refusal is recorded. An earlier message would end the question without an
-    /// answer.
+    /// Sends the message of a refusal once the refusal is recorded. An earlier message would end the question without
+    /// an answer.
     pub(super) fn send_refusal_message(&mut self, body: &EventBody) {
         let is_recorded = matches!(body, EventBody::ApprovalGiven(_));
         if !is_recorded && !matches!(body, EventBody::PromptEnded(_)) {
@@ -52,7 +52,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Performs the action of a key in the message of a refusal.
+    /// Performs the action of a key while the user writes the message of a refusal.
     pub(super) fn refusal_key(&mut self, key: KeyEvent, action: KeyAction) {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.message.is_some()) {
             // The refusal was sent and is not recorded yet: its message can no longer be edited.

@@ -32,8 +32,8 @@ fn session_entries(data: &Value) -> Vec<Entry> {
     data.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
-/// Returns the command that goes back to each prompt, the last prompt first. Of several prompts with one number, the
-/// last is listed, as `/fork` selects it.
+/// Returns an entry for each prompt number, the highest first: the command `/fork NUMBER`, with the text of the prompt
+/// as a note. If several prompts have one number, the entry shows the last of them, which `/fork` selects.
 fn prompt_entries(data: &Value) -> Vec<Entry> {
     let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
     let prompts = threads.into_iter().flat_map(|thread| thread.prompts);
@@ -116,8 +116,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Opens a list of the closed sessions or of the prompts, whose entries are commands. Prints the prompts too, because
-    /// their threads are not in the list. Returns true if the list replaces the printed answer.
+    /// Opens a list of the closed sessions or of the prompts, whose entries are commands. Prints the prompts too,
+    /// because their threads are not in the list. Returns true if the list replaces the printed answer.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {

@@ -13,7 +13,7 @@ use crate::command::chat::json::{ChatRequest, ChatResponse, ChatVerb};
 use crate::command::chat::leaving::LeftChildren;
 use crate::command::chat::requests::RequestHandler;
 
-/// A typed command that is performed after the earlier ones.
+/// A typed command that is performed once all commands that were typed before it have been performed.
 enum Job {
     Perform(ChatVerb),
     Inquire(Inquiry),
@@ -58,28 +58,28 @@ impl TypedCommands {
         Self { jobs, responses }
     }
 
-    /// Performs a command after the earlier ones.
+    /// Queues a command, which is performed after all commands that were typed before it.
     pub(super) fn perform(&self, verb: ChatVerb) {
         // The task lives as long as the terminal.
         self.jobs.send(Job::Perform(verb)).ok();
     }
 
-    /// Reads and stores images, and submits a message with them, after the earlier commands.
+    /// Queues a message with images. When its turn comes, the images are read and stored, and the message is submitted.
     pub(super) fn submit(&self, input: UserInput, images: Vec<PathBuf>, delivery: Delivery) {
         self.jobs.send(Job::Submit(input, images, delivery)).ok();
     }
 
-    /// Answers a question about the session after the earlier commands.
+    /// Queues a question about the session, which is answered after all commands that were typed before it.
     pub(super) fn inquire(&self, inquiry: Inquiry) {
         self.jobs.send(Job::Inquire(inquiry)).ok();
     }
 
-    /// Opens another session after the earlier commands.
+    /// Queues the change to another session, which follows all commands that were typed before it.
     pub(super) fn switch(&self, verb: ChatVerb, children: LeftChildren) {
         self.jobs.send(Job::Switch(verb, children)).ok();
     }
 
-    /// Returns the next response.
+    /// Returns the next response to a typed command.
     pub(super) async fn next(&mut self) -> ChatResponse {
         match self.responses.recv().await {
             Some(response) => response,

@@ -37,7 +37,7 @@ impl CallReport {
         }
     }
 
-    /// Rebuilds the request.
+    /// Rebuilds the compile request from this report.
     pub fn request(&self, directive: ItemId) -> CompileRequest {
         let mut request = CompileRequest::new(directive);
         request.inputs.clone_from(&self.inputs);

@@ -3,7 +3,7 @@
 use super::ReadReport;
 use crate::plan::{ContextFileRead, ManifestEntry, Plan};
 
-/// Returns the reads and misses of a plan, then its context files.
+/// Returns the files that a plan read and the lookups that found nothing, then the plan's context files.
 pub fn reads(plan: &Plan) -> Vec<ReadReport> {
     plan.manifest.iter().map(read).chain(plan.context_files.iter().map(context_read)).collect()
 }

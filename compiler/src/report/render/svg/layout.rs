@@ -20,7 +20,7 @@ const LEFT_TO_RIGHT_LAYER_GAP: f64 = 170.0;
 /// Gap between two boxes of a layer, in pixels.
 const BOX_GAP: f64 = 26.0;
 const MARGIN: f64 = 24.0;
-/// Width beyond which the next connected component starts a new row.
+/// Width, in pixels, beyond which the next connected component starts a new row.
 const MAX_ROW_WIDTH: f64 = 1_600.0;
 /// Width of a character of the font, in pixels.
 const CHARACTER_WIDTH: f64 = 7.3;
@@ -242,7 +242,7 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
 
 /// The route of each edge: its bend points, and its steps from one layer to the next.
 struct EdgeRoutes {
-    /// The bend points that each edge passes, from its upper end to its lower one.
+    /// For each edge, the numbers of the points that the edge passes, from its upper end to its lower end.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
     /// The layer of each point, by the point's index.
@@ -279,8 +279,9 @@ fn routes(count: usize, forward: &[Option<(usize, usize)>], layers: &[usize]) ->
     Ok(routes)
 }
 
-/// Returns the position of each vertex within its layer, from the start of its component, and the components in the
-/// order of their first boxes. `steps` are pairs of connected vertices, `widths` their widths.
+/// Returns the position of each vertex within its layer, in pixels from the start of its connected component. Also
+/// returns the components, each as a list of vertices, in the order of their first vertices. `steps` are pairs of
+/// connected vertices, and `widths` are the widths of all vertices.
 fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, Vec<Vec<usize>>) {
     let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let linked: BTreeSet<usize> = steps.iter().flat_map(|(a, b)| [*a, *b]).collect();

@@ -120,7 +120,8 @@ impl FileNode {
     }
 }
 
-/// Returns the start of the atomic unit that contains a byte.
+/// Returns the start of the atomic unit that contains the byte at `offset`. `end` is the length of the file before the
+/// write, beyond which the units are smaller.
 fn part_of(offset: u64, end: u64) -> u64 {
     let size = if offset < end { SECTOR_BYTES } else { GROWTH_BYTES };
     offset - offset % size

@@ -137,7 +137,8 @@ impl TextBuilder {
     }
 }
 
-/// Splits off the inside of a tag; a quoted `>` does not end the tag.
+/// Splits a text that starts with a tag into the inside of the tag and the text after the tag. A quoted `>` does not
+/// end the tag.
 fn split_tag(from: &str) -> (&str, &str) {
     let mut quote = None;
     for (at, c) in from.char_indices().skip(1) {

@@ -110,7 +110,7 @@ enum FileRight {
     List,
     Read,
     Write,
-    /// Reading and writing existing files only.
+    /// Reading and writing existing files, but not creating files: for devices.
     Device,
 }
 

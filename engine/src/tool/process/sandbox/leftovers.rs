@@ -18,7 +18,7 @@ use crate::tool::confine::printable;
 const MAX_DEPTH: usize = 250;
 /// Maximum number of paths in a report.
 const MAX_REPORTED: usize = 20;
-/// The start of the name to which a protected path that a program created is renamed.
+/// Start of the new name of a protected path that a program created and that was renamed after the program ended.
 const REFUSED_PREFIX: &str = "refused-";
 
 /// The writable folders of a program, opened before it starts.
@@ -26,7 +26,7 @@ pub struct WritableFolders {
     folders: Vec<(OwnedFd, Vec<OsString>)>,
 }
 
-/// The renamed paths, relative to the project.
+/// The protected paths that the helper renamed after a program ended, relative to the project.
 #[derive(Debug, Default)]
 pub struct Leftovers {
     shown: Vec<String>,

@@ -6,7 +6,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Maximum bytes of one file.
+/// Maximum size in bytes of a file that a sandboxed program writes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 /// Maximum bytes of writable memory of one process.
 const MAX_DATA_BYTES: u64 = 8 << 30;

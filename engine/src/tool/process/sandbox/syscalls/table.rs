@@ -15,7 +15,7 @@ pub enum SyscallVerdict {
     Network,
     /// The call fails with `EPERM`.
     Refuse,
-    /// The call fails with `ENOSYS`, like a call that is in no class.
+    /// The call fails with `ENOSYS`. A system call that belongs to no [`SyscallClass`] fails in this way too.
     Absent,
 }
 
@@ -27,7 +27,8 @@ pub struct SyscallClass {
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
-/// Returns the numbers of a call on x86-64 and in the generic table; `None` if the table does not contain the call.
+/// Returns the numbers of the system call `name` on x86-64 and in the generic table; `None` if the table does not
+/// contain the call.
 pub fn find(name: &str) -> Option<(i64, i64)> {
     let mut calls = CLASSES.iter().flat_map(|class| class.calls);
     calls.find(|(found, ..)| *found == name).map(|(_, x86_64, generic)| (*x86_64, *generic))
