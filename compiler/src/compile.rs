@@ -157,6 +157,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
     trust_requirements.extend(trust::requirements_of_tools(&items, &plan));
     trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));
+    trust_requirements.extend(trust::of_replaced_hook_items(world, &plan));
     let sandboxes = sandbox::plan_sandboxes(&items, &plan);
     let approvals_required = approvals::required_approvals(&items, &plan);
     let sources = items.into_sources();

@@ -21,7 +21,7 @@ use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space};
 use command_files::CallValues;
 
-pub use reach::{of_continuation, of_user_space, script_of, script_requirement, user_space_of};
+pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_of, script_requirement, user_space_of};
 
 /// The settings files with hooks. Directives declare hooks too.
 pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];

@@ -10,8 +10,10 @@ use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::plan::{Grant, Plan, PlannedModel};
-use rye_compiler::trust::{TrustRequirement, TrustRequirementKind, requirements_of_granted_plan, user_space_of};
-use rye_compiler::world::World;
+use rye_compiler::trust::{
+    TrustRequirement, TrustRequirementKind, of_replaced_hook_items, requirements_of_granted_plan, user_space_of,
+};
+use rye_compiler::world::{Space, World};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
@@ -203,7 +205,12 @@ impl EngineContext {
     /// Checks that a thread of this plan may start with these grants: everything that the plan requires of the project
     /// is trusted, and the plan check accepts the plan. Tools are checked when they are called. Blocks.
     pub fn check_admission(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
-        self.check_requirements(&plan.directive, requirements_of_granted_plan(plan, grants, &[]))?;
+        let mut requirements = requirements_of_granted_plan(plan, grants, &[]);
+        if plan.hooks.iter().any(|hook| hook.space == Space::User && hook.action.call().is_some()) {
+            let world = (self.world)().map_err(DriveError::Plan)?;
+            requirements.extend(of_replaced_hook_items(&*world, plan));
+        }
+        self.check_requirements(&plan.directive, requirements)?;
         self.check_plan(plan)
     }
 

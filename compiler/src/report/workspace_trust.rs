@@ -13,8 +13,8 @@ use crate::model::{self, ModelOverride, Provider};
 use crate::plan::{Layer, Plan};
 use crate::semantics::hook_point;
 use crate::trust::reach::{
-    appended, fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts, script_of,
-    shadowing,
+    appended, described, fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts,
+    script_of, shadowing,
 };
 use crate::trust::{
     HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
@@ -106,10 +106,10 @@ impl WorkspaceScan<'_, '_> {
         })
     }
 
-    /// Lists the knowledge and the directives of the project that shadow items of the user or of the standard library.
+    /// Lists the knowledge, the directives and the tools of the project that shadow items of the user or of the standard library.
     fn shadowing_items(&self) -> Vec<TrustRequirement> {
         let mut found = Vec::new();
-        for kind in [ItemKind::Knowledge, ItemKind::Directive] {
+        for kind in [ItemKind::Knowledge, ItemKind::Directive, ItemKind::Tool] {
             let entries = self.items.list(kind);
             for same in entries.chunk_by(|one, next| one.id == next.id) {
                 let [first, _, ..] = same else { continue };
@@ -119,7 +119,9 @@ impl WorkspaceScan<'_, '_> {
                 let is_readable = match kind {
                     ItemKind::Knowledge => self.items.knowledge(&first.id).is_some(),
                     ItemKind::Directive => self.items.directive(&first.id).is_some(),
-                    ItemKind::Tool | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => false,
+                    // A tool that cannot be read still takes the place of the other one.
+                    ItemKind::Tool => true,
+                    ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => false,
                 };
                 if is_readable {
                     let id = first.id.as_str();
@@ -144,7 +146,9 @@ impl WorkspaceScan<'_, '_> {
         let of_one = |id: ItemId| {
             let tool = self.items.tool(&id)?;
             let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
-            requirement_of_tool(&tool, sha256, &self.items.sources())
+            let subjects = self.subjects(ItemKind::Tool, &[id.as_str()]);
+            let steering = || described(id.as_str(), " of directives that can use a shell or the network", subjects);
+            Some(requirement_of_tool(&tool, sha256, &self.items.sources()).unwrap_or_else(steering))
         };
         self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect()
     }

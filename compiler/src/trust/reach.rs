@@ -18,7 +18,7 @@ use crate::lower::HookTrace;
 use crate::plan::{Grant, LayerKind, Plan, SourcePlace, hex};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
-use crate::world::{ItemKind, Space};
+use crate::world::{ItemKind, Space, World};
 
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
@@ -87,8 +87,8 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
 }
 
 /// Lists the project files, other than the directives of the chain, that determine what the model of a thread with wide
-/// grants reads: hook files, knowledge that shadows knowledge of another space, and knowledge that `append_system`
-/// names. Without the requirement, an untrusted project could steer how a directive of the user or of the standard
+/// grants reads: hook files, knowledge and tools that shadow those of another space, tools that describe themselves to
+/// a directive of another space, and knowledge that `append_system` names. Without the requirement, an untrusted project could steer how a directive of the user or of the standard
 /// library uses its grants.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
@@ -105,11 +105,30 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
         found.push(requirement_of_hook(plan, (index, hook), &what, traces));
     }
     // Entries with the same id are adjacent in the manifest, in the order of their spaces.
+    let place = format!(" in a thread that is granted {}", wide.join(", "));
     for same in plan.manifest.chunk_by(|one, next| one.kind == next.kind && one.id == next.id) {
-        let [first, _, ..] = same else { continue };
-        if first.kind == ItemKind::Knowledge && first.space == Some(Space::Project) {
-            let place = format!(" in a thread that is granted {}", wide.join(", "));
-            found.push(shadowing(first.kind, &first.id, &place, subjects(plan, first.kind, &[&first.id])));
+        let [first, rest @ ..] = same else { continue };
+        if first.space != Some(Space::Project) {
+            continue;
+        }
+        let of_file = || subjects(plan, first.kind, &[&first.id]);
+        match first.kind {
+            ItemKind::Knowledge if !rest.is_empty() => {
+                found.push(shadowing(first.kind, &first.id, &place, of_file()));
+            }
+            ItemKind::Tool if is_in_palette(plan, &first.id) => {
+                if !rest.is_empty() {
+                    found.push(shadowing(first.kind, &first.id, &place, of_file()));
+                } else if chain_subjects(plan).is_empty() {
+                    found.push(described(&first.id, &place, of_file()));
+                }
+            }
+            ItemKind::Knowledge
+            | ItemKind::Tool
+            | ItemKind::Directive
+            | ItemKind::Config
+            | ItemKind::Prompt
+            | ItemKind::Skill => {}
         }
     }
     for layer in plan.prompt.system.iter().filter(|layer| layer.kind == LayerKind::Appended) {
@@ -153,8 +172,60 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
         what: one_line(&format!("replaces {} of another space{place}", kind.as_str())),
         subjects,
         programs: Vec::new(),
-        place: Some(SourcePlace { file: format!("{}{id}.md", kind.folder()), line: 1, column: 1 }),
+        place: Some(SourcePlace { file: format!("{}{id}.{}", kind.folder(), extension(kind)), line: 1, column: 1 }),
     }
+}
+
+/// Returns the usual extension of the files of a kind.
+fn extension(kind: ItemKind) -> &'static str {
+    if kind == ItemKind::Tool { "yaml" } else { "md" }
+}
+
+fn is_in_palette(plan: &Plan, tool: &str) -> bool {
+    plan.palette.iter().any(|one| one.item_id.as_ref().is_some_and(|id| id.as_str() == tool))
+}
+
+/// Returns the requirement of a tool of the project whose description and guidelines the model reads.
+pub(crate) fn described(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
+    TrustRequirement {
+        what: one_line(&format!("describes itself to the model{place}")),
+        ..shadowing(ItemKind::Tool, id, place, subjects)
+    }
+}
+
+/// Lists the items of the project that take the place of an item that a hook of the user executes or fetches. Without
+/// trust, a file of the project could switch off a hook that guards the user's threads.
+pub fn of_replaced_hook_items(world: &dyn World, plan: &Plan) -> Vec<TrustRequirement> {
+    let mut found: Vec<TrustRequirement> = Vec::new();
+    for hook in plan.hooks.iter().filter(|hook| hook.space == Space::User && hook.is_live()) {
+        let (kind, id) = match hook.action.call() {
+            Some(HookCall::Execute { item_type, item_id, .. } | HookCall::Fetch { item_type, item_id }) => {
+                (item_type, item_id)
+            }
+            Some(HookCall::Sign { .. }) | None => continue,
+        };
+        let Ok(item) = ItemId::parse(id) else { continue };
+        let (file, sha256) = match world.candidates(kind, &item) {
+            Ok(files) => match files.as_slice() {
+                [first, _, ..] if first.space == Space::Project => {
+                    (first.path.to_string(), hex(&Sha256::digest(&first.bytes)))
+                }
+                _ => continue,
+            },
+            // A file that cannot be read hides the user's item, and has no content that could be trusted.
+            Err(_) => (format!("{}{item}.{}", kind.folder(), extension(kind)), String::new()),
+        };
+        let subjects = vec![Subject { kind, id: item.to_string(), sha256 }];
+        let place = format!(" that your hook `{}` uses", hook.id);
+        let requirement = TrustRequirement {
+            place: Some(SourcePlace { file, line: 1, column: 1 }),
+            ..shadowing(kind, item.as_str(), &place, subjects)
+        };
+        if found.iter().all(|known| known.subjects != requirement.subjects) {
+            found.push(requirement);
+        }
+    }
+    found
 }
 
 /// Returns the requirement of a knowledge file of the project that `append_system` names.

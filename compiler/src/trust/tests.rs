@@ -54,14 +54,17 @@ fn plan_that_only_reads_has_no_requirements_beside_the_hook_files_of_the_workspa
     // The hooks of the file also steer directives with other grants, including directives of the user.
     let listed = requirements_of_workspace(&world);
     let names: Vec<_> = listed.iter().map(|one| (one.kind, one.name.as_str())).collect();
-    assert_eq!(names, [(TrustRequirementKind::Hook, "f"), (TrustRequirementKind::Hook, "b")]);
+    // So does the description of the tool.
+    let expected =
+        [(TrustRequirementKind::Hook, "f"), (TrustRequirementKind::Hook, "b"), (TrustRequirementKind::Grants, "t")];
+    assert_eq!(names, expected);
 }
 
 #[test]
 fn workspace_without_hook_files_that_only_reads_has_no_requirements() {
     let world = stdlib_world()
         .project(".ai/directives/a.md", harmless_directive())
-        .project(".ai/tools/t.yaml", "description: d\nkind: builtin\nbuiltin: read\n");
+        .project(".ai/knowledge/notes.md", "# Notes\n");
     assert!(requirements_of_workspace(&world).is_empty());
 }
 
