@@ -45,8 +45,9 @@ enum ChatStep {
     Name(&'static str),
 }
 
-const SCRIPT: [ChatStep; 15] = [
+const SCRIPT: [ChatStep; 17] = [
     ChatStep::Say("first draft"),
+    ChatStep::Say("nothing"),
     ChatStep::Say("/review main.rs"),
     ChatStep::Say("/skill:tidy now"),
     ChatStep::Say("/where main.rs"),
@@ -59,14 +60,17 @@ const SCRIPT: [ChatStep; 15] = [
     ChatStep::Say("write it"),
     ChatStep::Mode(ChatMode::Ask),
     ChatStep::Say("write it now"),
+    ChatStep::Say("write elsewhere"),
     ChatStep::RewindAndSay(2, "/review main.rs"),
     ChatStep::Name("My work"),
 ];
 
 /// Number of the script's model calls.
-const REQUESTS: usize = 10;
-/// Numbers of the model calls whose reply calls the tool `write`.
-const WRITING_CALLS: [usize; 2] = [5, 7];
+const REQUESTS: usize = 13;
+/// Numbers of the model calls whose reply calls the tool `write`, with the file.
+const WRITING_CALLS: [(usize, &str); 3] = [(5, "notes.txt"), (7, "notes.txt"), (9, "secret.txt")];
+/// Number of the model call whose reply is answered by a hook at `agent_end`.
+const QUESTION: usize = 10;
 
 const HOOKS: &str = r#"hooks:
   - { id: checked, event: input, condition: "text contains 'draft'", action: { transform: "${text} (checked)" } }
@@ -75,7 +79,9 @@ const HOOKS: &str = r#"hooks:
   - { id: secret, event: before_agent_start, action: { message: { content: "A hidden note.", display: false } } }
   - { id: tone, event: before_agent_start, condition: "prompt contains 'cheap'", action: { system_prompt: { append: "Be cheap." } } }
   - { id: extra, event: context, condition: "turn == 2", action: { inject: { content: "Only now." } } }
-  - { id: more, event: agent_end, condition: "result == 'unreachable'", action: { follow_up: "Go on." } }
+  - { id: guarded, event: tool_call, condition: "call.input.path == 'secret.txt'", action: { block: { reason: "not here" } } }
+  - { id: marked, event: tool_result, action: { modify: { content: "[checked] ${result.content}" } } }
+  - { id: more, event: agent_end, condition: "result contains 'Shall I?'", action: { follow_up: "Go on." } }
 "#;
 const COMMANDS: &str = r#"commands:
   - id: where
@@ -123,22 +129,26 @@ fn project(server: &Recorder, wire: ApiFormat) -> TestProject {
     place
 }
 
-/// Starts a server that replies to the model calls in [`WRITING_CALLS`] with a call of the tool `write`, and to the
-/// others with a text.
+/// Starts a server that replies to the model calls in [`WRITING_CALLS`] with a call of the tool `write`, to the call
+/// [`QUESTION`] with a question, and to the others with a text.
 fn server(wire: ApiFormat) -> Recorder {
     Recorder::start_with(move |n, _| {
-        let is_writing = WRITING_CALLS.contains(&(n % REQUESTS));
-        let reply = if is_writing { write_call(wire) } else { wire.text_reply().to_owned() };
+        let written = WRITING_CALLS.iter().find(|(call, _)| *call == n % REQUESTS);
+        let reply = match written {
+            Some((_, path)) => write_call(wire, path),
+            None if n % REQUESTS == QUESTION => wire.text_reply().replace("Noted.", "Shall I?"),
+            None => wire.text_reply().to_owned(),
+        };
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{reply}")
     })
 }
 
 /// Returns a reply that writes a file.
-fn write_call(wire: ApiFormat) -> String {
+fn write_call(wire: ApiFormat, path: &str) -> String {
     let call = wire.call_reply().replace("no_such_tool", "rye_file_system_write");
     let (plain, quoted) = (r#"{"path":"a"}"#, r#"{\"path\":\"a\"}"#);
-    let input = r#"{"path":"notes.txt","content":"new"}"#;
-    call.replace(quoted, &input.replace('"', "\\\"")).replace(plain, input)
+    let input = format!(r#"{{"path":"{path}","content":"new"}}"#);
+    call.replace(quoted, &input.replace('"', "\\\"")).replace(plain, &input)
 }
 
 /// A front end with an open session.
@@ -166,6 +176,8 @@ fn typed(step: ChatStep) -> String {
 /// Returns the type of the event, or the hook point, that ends a step.
 fn last_event(step: ChatStep) -> &'static str {
     match step {
+        // A hook handles the message.
+        ChatStep::Say("nothing") => "user_input",
         ChatStep::Say(text) if text.starts_with("/where") => "command_ran",
         // The text of the command is part of the next prompt.
         ChatStep::Say(text) if text.starts_with("/later") => "command_ran",
@@ -233,7 +245,10 @@ impl FrontEnd for TerminalFrontEnd {
             self.0.press("\r");
             wait_beyond(place, "prompt_ended", before, &|| self.0.rows().join("\n"));
         }
-        self.0.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+        // While a prompt runs, the row below the editor states how to interrupt the prompt.
+        self.0.wait_until("the editor without a running prompt", |rows| {
+            rows.iter().any(|row| row == ">") && !rows.iter().any(|row| row.contains("Esc to interrupt"))
+        });
     }
 
     fn close(mut self: Box<Self>) -> Option<String> {
@@ -430,8 +445,7 @@ fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
 }
 
 /// Fields that differ between two runs of the same front end, and fields that state which front end was used.
-const OWN_FIELDS: [&str; 29] = [
-    "seq",
+const OWN_FIELDS: [&str; 27] = [
     "ts",
     "h",
     "s",
@@ -450,8 +464,6 @@ const OWN_FIELDS: [&str; 29] = [
     "carried_ms",
     "asked_ms",
     "elapsed_ms",
-    // The seconds that earlier prompts took are added to the limit of a prompt.
-    "duration_seconds",
     "attended",
     "settings",
     "delivery",
@@ -463,6 +475,17 @@ const OWN_FIELDS: [&str; 29] = [
     "sig",
 ];
 
+/// Normalizes the value of a field. A limit in seconds is rounded: the seconds that the prompts of a thread have taken
+/// are added to the limit of its next prompt, and subtracted from the limit of the thread that continues the session.
+fn normalize_field(name: &str, value: &Value) -> Value {
+    const ROUNDED_SECONDS: u64 = 600;
+    if name != "duration_seconds" {
+        return normalize(value);
+    }
+    let seconds = value.as_u64().unwrap();
+    ((seconds + ROUNDED_SECONDS / 2) / ROUNDED_SECONDS * ROUNDED_SECONDS).into()
+}
+
 /// Removes the fields that differ between runs.
 fn normalize(value: &Value) -> Value {
     match value {
@@ -471,19 +494,18 @@ fn normalize(value: &Value) -> Value {
                 let is_source = name == "source" && (value == "interactive" || value == "rpc");
                 !OWN_FIELDS.contains(&name) && !is_source
             };
-            fields.iter().filter(|(name, value)| is_kept(name, value)).map(|(k, v)| (k.clone(), normalize(v))).collect()
+            let field = |(name, value): (&String, &Value)| (name.clone(), normalize_field(name, value));
+            fields.iter().filter(|(name, value)| is_kept(name, value)).map(field).collect()
         }
         Value::Array(items) => items.iter().map(normalize).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
-/// Returns the events of all threads, a line each. No step interrupts a prompt: a terminal that is closed before it has
-/// seen the end of the last prompt interrupts nothing.
+/// Returns the events of all threads, a line each.
 fn events(place: &TestProject) -> Vec<String> {
     let all = transcripts(place);
-    let is_interrupt = |event: &&Value| event["message"]["kind"] == "interrupt";
-    all.iter().flatten().filter(|event| !is_interrupt(event)).map(normalize).map(|event| event.to_string()).collect()
+    all.iter().flatten().map(normalize).map(|event| event.to_string()).collect()
 }
 
 /// Returns the bodies of the recorded requests, and forgets them.
@@ -518,6 +540,10 @@ fn compare_front_ends(wire: ApiFormat) {
         // The output of `!` reaches the model, the output of `!!` never.
         assert!(found.1.iter().any(|request| request.contains("echo shown")), "{wire:?} {name}");
         assert!(!found.1.iter().any(|request| request.contains("hidden\\n") || request.contains("echo hidden")));
+        assert!(found.1[QUESTION].contains("not here") && found.1[QUESTION + 1].contains("Go on."), "{wire:?} {name}");
+        assert!(found.1.iter().any(|request| request.contains("[checked] ")), "{wire:?} {name}");
+        assert_eq!(found.1.iter().filter(|request| request.contains("Be cheap.")).count(), 1, "{wire:?} {name}");
+        assert!(!place.project().join("secret.txt").exists(), "{wire:?} {name}");
         std::fs::remove_dir_all(place.project().join(".ai/state")).unwrap();
         std::fs::remove_file(place.project().join("notes.txt")).unwrap();
         let Some((events, requests)) = &known else {
@@ -529,20 +555,24 @@ fn compare_front_ends(wire: ApiFormat) {
     }
 }
 
-macro_rules! front_ends_on_each_wire {
-    ($($name:ident: $wire:ident;)*) => {$(
-        // shows: interactive 7.1, S4 golden: one script with every stage gives equal requests and events over five front ends
-        // shows: interactive 7.8: the output of `!!` is in no request
-        #[test]
-        fn $name() {
-            compare_front_ends(ApiFormat::$wire);
-        }
-    )*};
+// shows: interactive 7.1: S4 golden: one script gives equal requests and events over five front ends
+// shows: interactive 7.8: the output of `!!` is in no request
+#[test]
+fn one_script_gives_the_same_events_and_requests_over_five_front_ends() {
+    compare_front_ends(ApiFormat::Anthropic);
 }
 
-front_ends_on_each_wire! {
-    one_script_gives_the_same_events_and_requests_over_five_front_ends: Anthropic;
-    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_chat: Openai;
-    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_responses: Responses;
-    one_script_gives_the_same_events_and_requests_over_five_front_ends_with_gemini: Gemini;
+#[test]
+fn one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_chat() {
+    compare_front_ends(ApiFormat::Openai);
+}
+
+#[test]
+fn one_script_gives_the_same_events_and_requests_over_five_front_ends_with_openai_responses() {
+    compare_front_ends(ApiFormat::Responses);
+}
+
+#[test]
+fn one_script_gives_the_same_events_and_requests_over_five_front_ends_with_gemini() {
+    compare_front_ends(ApiFormat::Gemini);
 }

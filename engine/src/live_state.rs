@@ -17,10 +17,7 @@ pub struct LiveState {
 impl LiveState {
     /// Returns true if the session waits for the user: no prompt, command or change of the session is pending.
     pub fn is_settled(&self) -> bool {
-        self.state.chat.as_ref().is_some_and(|chat| {
-            let is_pending = chat.compaction.is_some() || chat.successor.is_some() || !chat.commands.is_empty();
-            chat.current.is_none() && chat.queue.is_empty() && !is_pending
-        })
+        self.state.is_settled_chat()
     }
 
     /// Returns the id of the thread; `None` if the state does not contain the event `opened` yet.

@@ -376,7 +376,8 @@ fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
 }
 
 fn record_message(plan: &Plan, state: &ThreadState, id: String, message: ControlMessage, at: i64) -> Vec<EventBody> {
-    if state.mailbox.received.contains(&id) {
+    let is_repeated = state.mailbox.received.contains(&id);
+    if is_repeated || (message == ControlMessage::Interrupt && state.is_settled_chat()) {
         return Vec::new();
     }
     let answer = match &message {

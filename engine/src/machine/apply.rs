@@ -181,6 +181,9 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
         }
         MessageSource::Hook => {}
     }
+    if matches!(input.source, MessageSource::Prompt | MessageSource::Continuation) {
+        state.conversation.prompt_index = state.conversation.messages.len();
+    }
     if input.source != MessageSource::ContinueReply {
         state.continued_replies = 0;
         state.conversation.cut_text.clear();

@@ -30,7 +30,7 @@ pub(super) fn point_facts(
         }
         HookPoint::ThreadStarted | HookPoint::ThreadContinued => started(&mut facts, plan, state),
         HookPoint::BeforeAgentStart => {
-            put("prompt", last_user(state).into());
+            put("prompt", text_of(prompt_content(state)).into());
             put("system_prompt", state.conversation.system.as_deref().unwrap_or_default().into());
             put("images", images(state));
         }
@@ -167,25 +167,25 @@ fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {
     crate::thread::thousandths(thousandths)
 }
 
-/// Returns references to the images of the last user message.
+/// Returns references to the images of the current prompt's message.
 fn images(state: &ThreadState) -> Value {
-    let last = state.conversation.messages.iter().rev().find_map(|message| match &**message {
-        Message::User { content } => Some(content),
-        Message::Assistant { .. }
-        | Message::ToolResult { .. }
-        | Message::Custom { .. }
-        | Message::Bash { .. }
-        | Message::CompactionSummary { .. }
-        | Message::BranchSummary { .. } => None,
-    });
-    let shown = last.into_iter().flatten().filter(|block| matches!(block, ContentBlock::Image(_)));
+    let shown = prompt_content(state).iter().filter(|block| matches!(block, ContentBlock::Image(_)));
     shown.map(|block| serde_json::to_value(block).unwrap_or(Value::Null)).collect()
 }
 
-fn last_user(state: &ThreadState) -> String {
-    match state.conversation.messages.iter().rev().find(|m| m.kind() == "user").map(|m| &**m) {
-        Some(Message::User { content }) => text_of(content),
-        _ => String::new(),
+/// Returns the content of the current prompt's message.
+fn prompt_content(state: &ThreadState) -> &[ContentBlock] {
+    match state.conversation.messages.get(state.conversation.prompt_index).map(|message| &**message) {
+        Some(Message::User { content }) => content,
+        Some(
+            Message::Assistant { .. }
+            | Message::ToolResult { .. }
+            | Message::Custom { .. }
+            | Message::Bash { .. }
+            | Message::CompactionSummary { .. }
+            | Message::BranchSummary { .. },
+        )
+        | None => &[],
     }
 }
 

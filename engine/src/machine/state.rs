@@ -174,6 +174,8 @@ pub struct Conversation {
     pub messages: Vec<SharedMessage>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
+    /// The index of the message of the current prompt; messages for the next turn follow it.
+    pub prompt_index: usize,
     /// True if the `input` hooks of a resumed thread's message have run.
     pub resume_screened: bool,
     /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.

@@ -92,6 +92,15 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
+    /// Returns true if the thread is a chat that waits for the user: no prompt, command or change of the session is
+    /// pending.
+    pub fn is_settled_chat(&self) -> bool {
+        self.chat.as_ref().is_some_and(|chat| {
+            let is_pending = chat.compaction.is_some() || chat.successor.is_some() || !chat.commands.is_empty();
+            chat.current.is_none() && chat.queue.is_empty() && !is_pending
+        })
+    }
+
     /// Returns the provider's token count of the last request; `None` if there is none, or if the next request offers
     /// other tools.
     pub fn measured(&self) -> Option<&MeasuredTokens> {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::event::{
     ContinuedPrompt, Continues, ControlMessage, Delivery, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
-    PromptStatus, ThreadOrigin,
+    PromptStatus, ThreadOrigin, UserInput,
 };
 use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
@@ -327,6 +327,26 @@ fn interruption_of_a_run_and_of_an_idle_chat_changes_nothing() {
     let mut play = chat(vec![text("one")], &["a"]);
     play.messages.push((0, ControlMessage::Interrupt));
     play.run();
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+}
+
+#[test]
+fn interruption_of_a_settled_chat_is_not_recorded() {
+    let mut play = chat(vec![text("one")], &[]);
+    play.start();
+    let interrupt = |play: &mut SimulatedThread, id: &str| {
+        play.signal(Fact::Mail { id: id.into(), message: ControlMessage::Interrupt });
+        play.state.mailbox.received.contains(id)
+    };
+    assert!(!interrupt(&mut play, "before"));
+    let submitted = ControlMessage::Submit { input: UserInput::text("first"), delivery: Delivery::Prompt };
+    play.signal(Fact::Mail { id: "a".into(), message: submitted });
+    while !play.state.is_settled_chat() {
+        assert!(play.step());
+    }
+    assert!(!interrupt(&mut play, "after"));
+    play.signal(Fact::Mail { id: "c".into(), message: ControlMessage::Compact { focus: None } });
+    assert!(interrupt(&mut play, "compaction"));
     assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
 }
 
