@@ -1,5 +1,5 @@
-//! Tests of what the terminal of `rye chat` shows on request (outputs, thoughts), of the external editor, of refusals with
-//! a message, and of hostile output.
+//! Tests of what the terminal of `rye chat` shows on request (outputs, thoughts, a summary), of the external editor, of
+//! refusals with a message, of texts beside a question, and of hostile output.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -7,6 +7,9 @@
 mod pty;
 #[path = "support/rye.rs"]
 mod rye;
+
+use std::io::Write;
+use std::process::Stdio;
 
 use pty::PtyTerminal;
 use rye::{TestProject, talk_directive};
@@ -81,6 +84,28 @@ fn hostile_output_of_a_tool_is_shown_whole_and_without_its_controls() {
         assert!(!written.contains(forbidden), "{forbidden:?}");
     }
     assert!(written.contains("back"));
+}
+
+// shows: interactive 7.21: escape, OSC 52 and bidi bytes of file names never reach the pty
+#[test]
+fn hostile_file_name_is_completed_without_its_controls() {
+    let place = project("{ text: Done. }");
+    for number in [1, 2] {
+        place.write(&format!("bad{number}\u{1b}[2J\u{1b}]52;c;aGVsbG8=\u{7}\u{202e}name.txt"), "");
+    }
+    let mut terminal = start(&place, &[]);
+    terminal.press("read @bad\t");
+    terminal.wait_for("bad2");
+    terminal.press("\r");
+    terminal.wait_until("the name", |rows| rows.iter().any(|row| row.starts_with("> read @bad")));
+    terminal.press("\r");
+    terminal.wait_for("prompt 1 ");
+    terminal.press("\x04");
+    let (_, rows, bytes) = terminal.end();
+    let written = String::from_utf8_lossy(&bytes);
+    for forbidden in ["\x1b[2J", "\x1b]", "\u{7}", "\u{202e}"] {
+        assert!(!written.contains(forbidden), "{forbidden:?} in {rows:#?}");
+    }
 }
 
 #[test]
@@ -172,6 +197,61 @@ fn refusal_with_a_message_reaches_the_model_and_keeps_the_draft() {
     assert_eq!(kinds, ["unapproved", "skipped"]);
     let steered = events.iter().find(|event| event["type"] == "cognition_in" && event["source"] == "steer").unwrap();
     assert_eq!(steered["message"]["content"][0]["text"], "yes, but in another file");
+}
+
+#[test]
+fn text_typed_at_a_question_answers_nothing_and_stays_in_the_editor() {
+    let call = |word: &str| format!("{{ name: rye_bash_bash, input: {{ command: 'echo {word} >> out/log' }} }}");
+    let place = project(&format!("{{ tool_calls: [{}, {}] }}, {{ text: Done. }}", call("one"), call("two")));
+    let mut terminal = start(&place, &[]);
+    let shows = |text: &'static str| move |rows: &[String]| rows.iter().any(|row| row == text);
+    terminal.press("go\r");
+    terminal.wait_for("approval 1 of 2");
+    terminal.press("\t");
+    terminal.wait_for("y, n, N, t or p answers the question; Esc interrupts the prompt");
+    // The later letters `y` and `n` belong to the text.
+    terminal.press("quickly, not");
+    terminal.wait_for("the question is still open: Enter or Esc returns to it");
+    terminal.wait_until("the text", shows("> quickly, not"));
+    terminal.press("\r");
+    terminal.wait_for("Allow? [y/n;");
+    terminal.press("\x1b[200~ yet\x1b[201~");
+    terminal.wait_until("the pasted text", shows("> quickly, not yet"));
+    terminal.press("\x1b");
+    terminal.wait_for("Allow? [y/n;");
+    assert!(!terminal.rows().iter().any(|row| row.contains("approval 2 of 2")), "{:#?}", terminal.rows());
+    terminal.press("n");
+    terminal.wait_for("approval 2 of 2");
+    terminal.press("y");
+    terminal.wait_for("prompt 1 done");
+    terminal.wait_until("the kept text", shows("> quickly, not yet"));
+    terminal.press("\x03\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!((code, place.read("out/log").as_str()), (0, "two\n"), "{rows:#?}");
+}
+
+#[test]
+fn summary_of_a_compaction_is_printed_as_a_receipt() {
+    let place = project("{ text: First. }, { text: \"The summary.\\n\\nIts end.\" }");
+    let mut terminal = start(&place, &[]);
+    terminal.press("hi\r");
+    wait_idle(&terminal, 1);
+    terminal.press("/compact\r");
+    terminal.wait_for("  | Its end.");
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    let receipt = position(&rows, "compacted: this summary replaces the conversation before the last message");
+    assert_eq!(
+        (code, &rows[receipt + 1..receipt + 4]),
+        (0, &["  | The summary.", "  |", "  | Its end."].map(String::from)[..])
+    );
+    assert!(rows[receipt + 4].contains(" tokens read, ") && rows[receipt + 4].contains(" written, $"), "{rows:#?}");
+    let mut command = place.command(&ARGS);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hi\n/compact\n").unwrap();
+    let lines = rye::ProcessResult::from(child.wait_with_output().unwrap());
+    assert!(lines.stderr.contains("  | The summary.\n"), "{}", lines.stderr);
+    assert_eq!(lines.stdout, "First.\n");
 }
 
 #[test]

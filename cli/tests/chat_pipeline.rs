@@ -12,6 +12,8 @@ mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::sync::mpsc::channel;
+
 use chat_client::ChatClient;
 use recorder::{ApiFormat, Recorder};
 use rye::{TestProject, talk_directive};
@@ -28,6 +30,26 @@ fn project(hooks: &str, steps: &str) -> TestProject {
     place.write("out/log", "");
     place.write("guest.txt", "Ada");
     place
+}
+
+/// Makes the server the model of the directive `talk`.
+fn use_model(place: &TestProject, server: &Recorder, wire: ApiFormat) {
+    let directive = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
+    place.write(".ai/directives/talk.md", &directive);
+    let (wire, url) = (wire.names().0, &server.url);
+    place.write(
+        ".ai/config/agent/providers/local.yaml",
+        &format!(
+            "id: local\nwire: {wire}\nbase_url: {url}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
+             - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n",
+        ),
+    );
+}
+
+/// Returns the bodies of the recorded requests as texts.
+fn bodies(server: &Recorder) -> Vec<String> {
+    let requests = server.requests.lock().unwrap();
+    requests.iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect()
 }
 
 /// Two calls in a row, the first of which waits for the file `out/go`.
@@ -98,18 +120,8 @@ fn transform_chain_keeps_images_and_sees_the_call_of_a_skill() {
                - { id: second, event: input, condition: \"text == '/skill:tidy now (a)'\", action: { transform: \"${text} (b)\" } }\n",
             "",
         );
-        let directive = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
-        place.write(".ai/directives/talk.md", &directive);
+        use_model(&place, &server, wire);
         place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
-        place.write(
-            ".ai/config/agent/providers/local.yaml",
-            &format!(
-                "id: local\nwire: {}\nbase_url: {}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
-                 - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n",
-                wire.names().0,
-                server.url
-            ),
-        );
         std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
         let mut client = ChatClient::start_with_model(&place, &["talk"]);
         client.ask(json!({"type": "prompt", "message": "/skill:tidy now", "images": ["pixel.png"]}));
@@ -215,4 +227,180 @@ fn messages_for_resumed_and_forked_threads_run_the_hooks_of_a_prompt() {
     client.end();
     checks(&session, "opened again");
     checks(&thread_of(&opened), "on the branch");
+}
+
+/// Commands whose answers are shown, and sent with the next prompt.
+const COMMANDS: &str = r#"commands:
+  - id: where
+    execute: { item_type: tool, item_id: team/answer, params: { action: show, text: "of ${args}" } }
+  - id: later
+    execute: { item_type: tool, item_id: team/answer, params: { action: next_turn, text: "Also ${args}." } }
+"#;
+const ANSWER: &str = r#"#!/bin/sh
+# rye: {description: Answers a command., parameters: {type: object, properties: {action: {type: string}, text: {type: string}}}}
+printf '{"action":"%s","text":"%s"}' "$RYE_PARAM_action" "$RYE_PARAM_text"
+"#;
+
+// shows: interactive 7.2: `/cmd` while streaming answers, no event but `command_ran`, no request
+#[test]
+fn command_is_answered_while_a_reply_streams_and_causes_no_request() {
+    for wire in ApiFormat::ALL {
+        let (finish, finished) = channel();
+        let server = Recorder::start_paced(wire, move || finished.recv().unwrap());
+        let place = project("  - { id: all, event: input, action: { transform: \"${text} (seen)\" } }\n", "");
+        use_model(&place, &server, wire);
+        place.write(".ai/config/agent/chat.yaml", COMMANDS);
+        place.write(".ai/tools/team/answer.sh", ANSWER);
+        let mut client = ChatClient::start_with_model(&place, &["talk"]);
+        client.ask(json!({"type": "prompt", "message": "work"}));
+        client.event("token_delta");
+        let streamed = client.seen.len();
+        client.ask(json!({"type": "prompt", "message": "/where main.rs"}));
+        let ran = client.event("command_ran")["event"].clone();
+        assert_eq!(
+            (&ran["name"], &ran["answer"], &ran["action"]),
+            (&json!("where"), &json!("of main.rs"), &json!("show"))
+        );
+        assert_eq!(client.ask(json!({"type": "cost"}))["success"], true, "{wire:?}");
+        // The record of the typed line precedes its answer. The model still streams.
+        let events = client.seen[streamed..].iter().filter_map(|line| line["event"]["type"].as_str());
+        assert_eq!(events.collect::<Vec<_>>(), ["mail", "command_ran"], "{wire:?}");
+        assert_eq!(bodies(&server).len(), 1, "{wire:?}");
+        finish.send(()).unwrap();
+        client.event("prompt_ended");
+        let seen = client.end();
+        assert_eq!((bodies(&server).len(), of_point(&seen, "input").len()), (1, 1), "{wire:?}");
+    }
+}
+
+// shows: interactive 7.6: order `[shell, user, next_turn, ext…]`; system prompt chains, resets at the next prompt, not at a steering message or follow-up
+#[test]
+fn messages_of_a_prompt_have_their_order_and_its_system_prompt_ends_with_it() {
+    for wire in ApiFormat::ALL {
+        let (finish, finished) = channel();
+        let server = Recorder::start_paced(wire, move || finished.recv().unwrap());
+        let hooks = "  - { id: ext1, event: before_agent_start, action: { message: { content: \"Extension one.\" } } }\n  \
+            - { id: ext2, event: before_agent_start, action: { message: { content: \"Extension two.\" } } }\n  \
+            - { id: tone1, event: before_agent_start, condition: \"prompt contains 'cheap'\", action: { system_prompt: { append: \"Tone one.\" } } }\n  \
+            - { id: tone2, event: before_agent_start, condition: \"system_prompt contains 'Tone one.'\", action: { system_prompt: { append: \"Tone two.\" } } }\n";
+        let place = project(hooks, "");
+        use_model(&place, &server, wire);
+        place.write(".ai/config/agent/chat.yaml", COMMANDS);
+        place.write(".ai/tools/team/answer.sh", ANSWER);
+        let mut client = ChatClient::start_with_model(&place, &["talk"]);
+        client.ask(json!({"type": "mode", "mode": "auto", "confirm": true}));
+        client.ask(json!({"type": "bash", "command": "echo from the shell"}));
+        client.event("shell_ran");
+        client.ask(json!({"type": "prompt", "message": "/later a note"}));
+        client.event("command_ran");
+        client.ask(json!({"type": "prompt", "message": "cheap work"}));
+        client.event("token_delta");
+        for (verb, text) in [("steer", "steered words"), ("follow_up", "followed words")] {
+            client.ask(json!({"type": verb, "message": text}));
+            client.event("user_input");
+        }
+        finish.send(()).unwrap();
+        client.event("prompt_ended");
+        client.ask(json!({"type": "prompt", "message": "plain work"}));
+        client.event("prompt_ended");
+        client.end();
+        let sent = bodies(&server);
+        // The first reply, the steering message, the follow-up, the second prompt.
+        assert_eq!(sent.len(), 4, "{wire:?}");
+        let places = |body: &str, texts: &[&str]| -> Vec<usize> {
+            texts.iter().map(|text| body.find(text).unwrap_or_else(|| panic!("{wire:?} no {text}: {body}"))).collect()
+        };
+        let order = ["from the shell", "cheap work", "Also a note.", "Extension one.", "Extension two."];
+        let (first, followed) = (places(&sent[0], &order), [&order[..], &["steered words", "followed words"]].concat());
+        assert!(first.is_sorted(), "{wire:?}: {}", sent[0]);
+        assert!(places(&sent[2], &followed).is_sorted(), "{wire:?}: {}", sent[2]);
+        for body in &sent[..3] {
+            let tones = places(body, &["Tone one.", "Tone two."]);
+            assert!(tones.is_sorted() && body.matches("Tone one.").count() == 1, "{wire:?}: {body}");
+            assert_eq!(body.matches("Extension one.").count(), 1, "{wire:?}: {body}");
+        }
+        assert!(!sent[3].contains("Tone") && sent[3].matches("Extension one.").count() == 2, "{wire:?}: {}", sent[3]);
+    }
+}
+
+// shows: interactive 7.7: `context` replace on turn 2 is absent from turn 3's facts
+#[test]
+fn context_replaced_in_one_turn_is_whole_in_the_facts_and_the_request_of_the_next() {
+    for wire in ApiFormat::ALL {
+        let server = Recorder::start(vec![wire.call_reply(), wire.call_reply(), wire.text_reply()]);
+        let hooks = "  - { id: swap, event: context, condition: \"turn == 2\", action: { replace: { messages: [{ kind: user, content: [{ type: text, text: Replaced. }] }] } } }\n  \
+            - { id: seen, event: context, condition: \"turn == 3\", action: { inject: { content: \"facts ${messages}\" } } }\n";
+        let place = project(hooks, "");
+        use_model(&place, &server, wire);
+        let mut client = ChatClient::start_with_model(&place, &["talk"]);
+        client.ask(json!({"type": "prompt", "message": "the typed words"}));
+        client.event("prompt_ended");
+        client.end();
+        let sent = bodies(&server);
+        assert_eq!(sent.len(), 3, "{wire:?}");
+        let has = |n: usize, text: &str| sent[n].contains(text);
+        assert!(
+            has(1, "Replaced.") && !has(1, "the typed words") && !has(1, "no_such_tool\""),
+            "{wire:?}: {}",
+            sent[1]
+        );
+        // The injected text repeats the facts of turn 3.
+        assert!(has(2, "facts [") && !has(2, "Replaced."), "{wire:?}: {}", sent[2]);
+        assert_eq!(sent[2].matches("the typed words").count(), 2, "{wire:?}: {}", sent[2]);
+    }
+}
+
+/// Removes the marks of the provider's cache, which move to the end of each request.
+fn without_cache_marks(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(without_cache_marks);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_cache_marks),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+// shows: interactive 7.12: park, recover: request n + 1 has request n as a prefix
+#[test]
+fn request_of_a_reopened_session_starts_with_the_request_before() {
+    for wire in ApiFormat::ALL {
+        let server = Recorder::start(vec![wire.text_reply()]);
+        let place =
+            project("  - { id: note, event: before_agent_start, action: { message: { content: A note. } } }\n", "");
+        use_model(&place, &server, wire);
+        place.write("AGENTS.md", "Use tabs.\n");
+        let mut client = ChatClient::start_with_model(&place, &["talk"]);
+        client.ask(json!({"type": "prompt", "message": "first"}));
+        client.event("prompt_ended");
+        client.end();
+        for text in ["second", "third"] {
+            let mut client = ChatClient::reopen_with_model(&place, &["-c"]);
+            client.ask(json!({"type": "prompt", "message": text}));
+            client.event("prompt_ended");
+            client.end();
+        }
+        let list = match wire {
+            ApiFormat::Anthropic | ApiFormat::Openai => "messages",
+            ApiFormat::Responses => "input",
+            ApiFormat::Gemini => "contents",
+        };
+        let requests: Vec<(Value, Vec<Value>)> = bodies(&server)
+            .iter()
+            .map(|body| {
+                let mut request: Value = serde_json::from_str(body).unwrap();
+                without_cache_marks(&mut request);
+                let messages = request.as_object_mut().unwrap().remove(list).unwrap();
+                (request, messages.as_array().unwrap().clone())
+            })
+            .collect();
+        assert_eq!(requests.len(), 3, "{wire:?}");
+        for pair in requests.windows(2) {
+            let ((before, earlier), (after, later)) = (&pair[0], &pair[1]);
+            // System prompt, tools and settings are equal; the messages continue.
+            assert_eq!(before, after, "{wire:?}");
+            assert!(later.len() > earlier.len() && later.starts_with(earlier), "{wire:?}: {earlier:?}\n{later:?}");
+        }
+    }
 }

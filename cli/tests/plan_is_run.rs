@@ -354,19 +354,23 @@ fn compare_chats(wire: ApiFormat) {
     }
 }
 
-macro_rules! chats_on_each_wire {
-    ($($name:ident: $wire:ident;)*) => {$(
-        // shows: interactive 7.11: plan = sent: first request of 20 chats on 4 wires equals `rye plan --chat` around `${prompt}`
-        #[test]
-        fn $name() {
-            compare_chats(ApiFormat::$wire);
-        }
-    )*};
+// shows: interactive 7.11: plan = sent: first request of 20 chats on 4 wires equals `rye plan --chat` around `${prompt}`
+#[test]
+fn first_requests_of_twenty_chats_match_their_plans() {
+    compare_chats(ApiFormat::Anthropic);
 }
 
-chats_on_each_wire! {
-    first_requests_of_twenty_chats_match_their_plans: Anthropic;
-    first_requests_of_twenty_chats_match_their_plans_with_openai_chat: Openai;
-    first_requests_of_twenty_chats_match_their_plans_with_openai_responses: Responses;
-    first_requests_of_twenty_chats_match_their_plans_with_gemini: Gemini;
+#[test]
+fn first_requests_of_twenty_chats_match_their_plans_with_openai_chat() {
+    compare_chats(ApiFormat::Openai);
+}
+
+#[test]
+fn first_requests_of_twenty_chats_match_their_plans_with_openai_responses() {
+    compare_chats(ApiFormat::Responses);
+}
+
+#[test]
+fn first_requests_of_twenty_chats_match_their_plans_with_gemini() {
+    compare_chats(ApiFormat::Gemini);
 }

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/pty.rs"]
+mod pty;
 #[path = "support/rye.rs"]
 mod rye;
 #[path = "support/terminal.rs"]
 mod terminal;
 
+use pty::PtyTerminal;
 use rye::TestProject;
 use terminal::Terminal;
 
@@ -30,7 +33,7 @@ fn place(script: &str) -> TestProject {
 /// Removes the lines that the terminal erases: a progress line appears only if a call takes long.
 fn without_erased_lines(shown: &str) -> String {
     let mut text = String::new();
-    for (at, part) in shown.split("\u{1b}[2K").enumerate() {
+    for (at, part) in shown.split("\u{1b}[J").enumerate() {
         if at > 0 {
             text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
         }
@@ -109,7 +112,21 @@ fn running_call_is_shown_until_it_ends() {
     assert!(text.lines().any(|line| line.ends_with("Hello there.")), "{text}");
     let cleared = shown.rfind("Ctrl-C to cancel").unwrap();
     let reply = shown.find("Hello there.").unwrap();
-    assert!(cleared < reply && shown[cleared..reply].contains("\u{1b}[2K"), "{shown:?}");
+    assert!(cleared < reply && shown[cleared..reply].contains("\u{1b}[J"), "{shown:?}");
+}
+
+#[test]
+fn progress_leaves_no_line_after_the_echo_of_ctrl_c() {
+    let place = place("steps:\n  - { text: Late., delay_ms: 60000 }\n");
+    let mut terminal = PtyTerminal::start(&place, (70, 24), &["run", "shell", "--script", "script.yaml"], &[]);
+    terminal.wait_for("Ctrl-C to cancel");
+    terminal.press("\x03");
+    terminal.wait_for("waiting for the call to end; Ctrl-C again to stop now");
+    terminal.press("\x03");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 130, "{rows:#?}");
+    let is_progress = |row: &&String| row.contains("turn 1 · ") || row.contains("^C");
+    assert_eq!(rows.iter().find(is_progress), None, "{rows:#?}");
 }
 
 #[test]

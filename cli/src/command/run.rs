@@ -11,6 +11,7 @@ pub mod images;
 mod json;
 mod limit_hint;
 mod locked;
+mod painted_lines;
 mod pinned_plan;
 pub mod progress;
 pub mod renderer;

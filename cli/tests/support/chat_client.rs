@@ -43,6 +43,11 @@ impl ChatClient {
         Self::spawn(place, &[&["--script", "script.yaml"], args].concat())
     }
 
+    /// Opens a session again, with these arguments and the model of its directive.
+    pub fn reopen_with_model(place: &TestProject, args: &[&str]) -> Self {
+        Self::spawn(place, args)
+    }
+
     fn spawn(place: &TestProject, args: &[&str]) -> Self {
         let args = [&["chat", "--format", "json"], args].concat();
         let mut child =

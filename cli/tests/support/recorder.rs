@@ -74,6 +74,33 @@ impl Recorder {
 
     /// Starts a server that answers each request, by its number and contents, with the text of a whole response.
     pub fn start_with(answer: impl Fn(usize, &RecordedRequest) -> String + Send + 'static) -> Self {
+        Self::serve(move |n, mut stream, requests| {
+            let request = read_request(&stream);
+            let response = answer(n, &request);
+            requests.lock().unwrap().push(request);
+            stream.write_all(response.as_bytes()).unwrap();
+        })
+    }
+
+    /// Starts a server that answers each request with a text. The first reply stops after its text: the end of the
+    /// stream follows after `wait` returns.
+    pub fn start_paced(format: ApiFormat, wait: impl FnOnce() + Send + 'static) -> Self {
+        let mut wait = Some(wait);
+        let reply = format.text_reply();
+        let text = reply.find("Noted.").unwrap();
+        let (start, end) = reply.split_at(text + reply[text..].find("\n\n").unwrap() + 2);
+        Self::serve(move |_, mut stream, requests| {
+            requests.lock().unwrap().push(read_request(&stream));
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+            stream.write_all(format!("{head}{start}").as_bytes()).unwrap();
+            if let Some(wait) = wait.take() {
+                wait();
+            }
+            stream.write_all(end.as_bytes()).unwrap();
+        })
+    }
+
+    fn serve(mut answer: impl FnMut(usize, TcpStream, &Mutex<Vec<RecordedRequest>>) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -81,11 +108,7 @@ impl Recorder {
         // The thread ends with the process of the test.
         std::thread::spawn(move || {
             for (n, stream) in listener.incoming().enumerate() {
-                let mut stream = stream.unwrap();
-                let request = read_request(&stream);
-                let response = answer(n, &request);
-                kept.lock().unwrap().push(request);
-                stream.write_all(response.as_bytes()).unwrap();
+                answer(n, stream.unwrap(), &kept);
             }
         });
         Self { url, requests }

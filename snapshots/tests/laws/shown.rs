@@ -121,3 +121,61 @@ fn claims_table_names_existing_evidence_for_every_finding() {
     let cut = text.lines().filter(|line| !line.starts_with("| P12 |")).collect::<Vec<_>>().join("\n");
     assert_eq!(missing_numbers(&cut), ["P12"]);
 }
+
+/// Number of acceptance lines of interactive sessions.
+const ACCEPTANCE_LINES: usize = 25;
+
+/// Returns the rows of the acceptance table by number: the open part and the evidence of each.
+fn acceptance_rows(page: &str) -> Vec<(usize, &str, &str)> {
+    let cells = |row: &'_ str| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<&str>>();
+    let row = |row| match cells(row)[..] {
+        [number, _, open, evidence] => Some((number.parse().ok()?, open, evidence)),
+        _ => None,
+    };
+    rows(page, "# Acceptance").into_iter().filter_map(row).collect()
+}
+
+/// Returns the acceptance lines that have no row or several rows, and the rows without a statement of the open part.
+fn faulty_lines(page: &str) -> Vec<usize> {
+    let rows = acceptance_rows(page);
+    let is_faulty = |number: &usize| {
+        let of_line: Vec<_> = rows.iter().filter(|row| row.0 == *number).collect();
+        of_line.len() != 1 || of_line[0].1.is_empty()
+    };
+    (1..=ACCEPTANCE_LINES).filter(is_faulty).collect()
+}
+
+/// Returns the tests with a comment `shows: interactive 7.N` that row N does not name.
+fn unnamed_tests(page: &str, source: &str) -> Vec<String> {
+    let rows = acceptance_rows(page);
+    let lines: Vec<&str> = source.lines().collect();
+    let tag = |(at, line): (usize, &&str)| {
+        let number: String =
+            line.trim().strip_prefix("// shows: interactive 7.")?.chars().take_while(char::is_ascii_digit).collect();
+        let function = lines[at..]
+            .iter()
+            .find_map(|line| line.trim().strip_prefix("fn ").or(line.trim().strip_prefix("async fn ")))?;
+        Some((number.parse::<usize>().ok()?, function.split('(').next()?.to_owned()))
+    };
+    let is_named =
+        |number: usize, name: &str| rows.iter().any(|row| row.0 == number && row.2.contains(&format!("`{name}`")));
+    let tags = lines.iter().enumerate().filter_map(tag);
+    tags.filter(|(number, name)| !is_named(*number, name)).map(|(number, name)| format!("7.{number}: {name}")).collect()
+}
+
+#[test]
+fn acceptance_table_has_every_line_and_names_existing_tests() {
+    let page = "snapshots/promises/interactive.md";
+    let missing = missing(page, "# Acceptance", ACCEPTANCE_LINES - 1);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    assert_eq!(faulty_lines(&text), Vec::<usize>::new());
+    let evidence = Evidence::collect();
+    let unnamed: Vec<String> = evidence.sources.iter().flat_map(|source| unnamed_tests(&text, source)).collect();
+    assert!(unnamed.is_empty(), "{}", unnamed.join("\n"));
+    // Planted faults.
+    let cut = text.lines().filter(|line| !line.starts_with("| 12 |")).collect::<Vec<_>>().join("\n");
+    assert_eq!(faulty_lines(&cut), [12]);
+    let planted = "    // shows: interactive 7.3\n#[test]\nfn plants() {}\n// shows: interactive 7.22\nfn plain_mode_only_appends() {}\n";
+    assert_eq!(unnamed_tests(&text, planted), ["7.3: plants"]);
+}

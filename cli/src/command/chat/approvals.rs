@@ -35,6 +35,19 @@ impl OpenRequest {
         is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
     }
 
+    /// Returns the hint for a key that does not answer the request.
+    pub fn hint(&self) -> &'static str {
+        match (self.has_scopes, self.has_shape) {
+            (true, true) => "y, n, N, t, p or c answers the question; Esc interrupts the prompt",
+            (true, false) => "y, n, N, t or p answers the question; Esc interrupts the prompt",
+            (false, _) => "y or n answers the question; Esc interrupts the prompt",
+        }
+    }
+
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     /// Marks the request as answered, for a refusal with a message. Returns false if the request was answered before.
     pub fn refuse(&mut self) -> bool {
         !std::mem::replace(&mut self.is_answered, true)

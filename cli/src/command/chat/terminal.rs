@@ -36,6 +36,7 @@ use crate::present::DIM;
 use crate::report::{Printer, printable};
 
 mod keyboard;
+mod open_text;
 mod output;
 mod questions;
 mod refusal;
@@ -100,6 +101,8 @@ pub struct ChatTerminal {
     /// True if the user interrupted the prompt while the request was open.
     is_request_interrupted: bool,
     refusal: Option<RefusalMessage>,
+    /// True while the keys write a text although a request is open.
+    is_text_open: bool,
     thoughts: Thoughts,
     commands: TypedCommands,
     queue: Vec<QueuedMessage>,
@@ -182,6 +185,7 @@ impl ChatTerminal {
             request: None,
             is_request_interrupted: false,
             refusal: None,
+            is_text_open: false,
             thoughts: Thoughts::default(),
             commands: TypedCommands::start(Arc::clone(&session.requests)),
             queue: Vec::new(),
@@ -404,6 +408,7 @@ impl ChatTerminal {
             RendererMessage::QuestionClosed(note) => {
                 self.request = None;
                 self.end_refusal();
+                self.close_text();
                 // The user knows why the request needs no answer any more.
                 let is_interrupted = std::mem::take(&mut self.is_request_interrupted);
                 if let Some(note) = note.filter(|_| !is_interrupted) {
@@ -418,16 +423,13 @@ impl ChatTerminal {
     fn terminal_event(&mut self, event: TerminalEvent) -> io::Result<()> {
         match event {
             TerminalEvent::Key(key) => self.key(key)?,
-            TerminalEvent::Paste(text) if self.request.is_none() || self.refusal.is_some() => {
+            TerminalEvent::Paste(text) => {
                 self.overlay = None;
                 self.editor.paste(&dropped_image(&text).unwrap_or(text));
-                self.edited();
+                self.text_edited();
             }
             TerminalEvent::Resize(columns, rows) => self.screen.resize(TerminalSize { columns, rows }),
-            TerminalEvent::Paste(_)
-            | TerminalEvent::FocusGained
-            | TerminalEvent::FocusLost
-            | TerminalEvent::Mouse(_) => {}
+            TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Mouse(_) => {}
         }
         self.is_dirty = true;
         Ok(())

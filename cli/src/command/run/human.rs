@@ -32,6 +32,7 @@ use crate::present::event::{
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
 
+mod compaction;
 mod end;
 
 /// Maximum length of call arguments and error reasons, in characters.
@@ -71,6 +72,10 @@ pub struct HumanRenderer {
     unreported: u64,
     /// True if the current prompt or run calls a model without a price.
     unpriced: bool,
+    /// Threads whose current attempt requests a summary of their conversation.
+    compacting: BTreeSet<ThreadId>,
+    /// Tokens and cost, in nano-dollars, of the last attempt of the main thread that requested a summary.
+    compaction_cost: Option<(Usage, u64)>,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
@@ -133,6 +138,8 @@ impl HumanRenderer {
             worst_case: false,
             unreported: 0,
             unpriced: false,
+            compacting: BTreeSet::new(),
+            compaction_cost: None,
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
@@ -220,6 +227,12 @@ impl HumanRenderer {
             // If the chat reopens a session, the first event belongs to the thread of this session.
             self.main = Some(thread.clone());
         }
+        if let EventBody::Settled(settled) = &event.body
+            && self.compacting.contains(thread)
+            && self.main.as_ref() == Some(thread)
+        {
+            self.compaction_cost = Some((settled.usage, settled.amount));
+        }
         if self.events {
             let what = event_view(event);
             self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
@@ -235,6 +248,10 @@ impl HumanRenderer {
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             EventBody::AttemptIntended(attempt) => {
                 self.unpriced |= attempt.unpriced;
+                self.compacting.remove(thread);
+                if attempt.compacts {
+                    self.compacting.insert(thread.clone());
+                }
                 if self.main.as_ref() == Some(thread) {
                     // If the last attempt was interrupted, no reply has cleared its text.
                     self.streamed.clear();
@@ -282,10 +299,8 @@ impl HumanRenderer {
             EventBody::Continues(from) if self.is_chat && !self.events => {
                 self.thread_line(thread, DIM, &format!("continues {}", from.thread));
             }
-            EventBody::Compacted(_) if self.is_chat && !self.events => {
-                self.thread_line(thread, DIM, "compacted: the summary above replaces the conversation before it");
-            }
-            EventBody::Continues(_) | EventBody::Compacted(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
+            EventBody::Compacted(compacted) => self.compacted(thread, compacted),
+            EventBody::Continues(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
                     self.thread_line(thread, DIM, &event_view(event).line);
                 }
@@ -462,7 +477,8 @@ impl Render for HumanRenderer {
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
             StreamEvent::Delta { thread, delta: Delta::Text(text) } => {
-                if self.streams() && self.main.as_ref() == Some(thread) {
+                // The text of a summary is printed with its receipt.
+                if self.streams() && self.main.as_ref() == Some(thread) && !self.compacting.contains(thread) {
                     self.text(text);
                     self.streamed.push_str(text);
                 }

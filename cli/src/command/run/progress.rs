@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rye_engine::event::{Event, EventBody, ThreadOrigin};
 use rye_engine::exchange::Delta;
 use rye_engine::thread_id::ThreadId;
 
+use super::painted_lines::{ECHO_COLUMNS, PaintedLines};
 use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::wrap::{self, OutputStream};
@@ -40,7 +40,7 @@ pub struct Progress {
     started: Instant,
     /// Number of stop signals from the user.
     stops: u32,
-    painted: Option<ProgressBar>,
+    painted: PaintedLines,
     /// The key that stops the run.
     stop_hint: &'static str,
     /// True if a stop signal ends the prompt at once, as in a chat with an editor.
@@ -84,7 +84,7 @@ impl Progress {
             idle,
             started,
             stops: 0,
-            painted: None,
+            painted: PaintedLines::default(),
             stop_hint: "Ctrl-C to cancel",
             is_chat: false,
             repaints,
@@ -149,9 +149,7 @@ impl Progress {
 
     /// Removes the painted lines before other output.
     pub fn hide(&mut self) {
-        if let Some(bar) = self.painted.take() {
-            bar.finish_and_clear();
-        }
+        self.painted.clear(terminal_width);
     }
 
     /// Repaints the lines and returns `None`. On a terminal that cannot repaint, returns a line to print if one is due.
@@ -167,12 +165,9 @@ impl Progress {
             self.last_line = Instant::now();
             return self.lines(main, usize::MAX).into_iter().next();
         }
-        let rows = self.rows(main, terminal_width().saturating_sub(1));
-        let bar = self.painted.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.with_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        });
-        bar.set_message(rows.join("\n"));
+        let columns = terminal_width();
+        let rows = self.rows(main, columns.saturating_sub(ECHO_COLUMNS));
+        self.painted.paint(&rows, columns);
         None
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
 use rye_engine::event::{ChatMode, ControlMessage};
 use tokio::time::Instant;
@@ -19,6 +19,11 @@ use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_
 /// Time after which the terminal is used again if the process was not stopped: SIGTSTP does not stop a process in an
 /// orphaned process group.
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Returns true for a key that writes a character.
+fn is_character(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char(_)) && (key.modifiers - KeyModifiers::SHIFT).is_empty()
+}
 
 impl ChatTerminal {
     /// Performs the action of a key.
@@ -128,6 +133,10 @@ impl ChatTerminal {
             self.refusal_key(key, action);
             return true;
         }
+        if self.is_text_open {
+            self.text_key(key, action);
+            return true;
+        }
         let Some(request) = &mut self.request else { return false };
         if request.is_refusal_with_message(key) {
             self.begin_refusal();
@@ -135,13 +144,19 @@ impl ChatTerminal {
         }
         match request.answer(key) {
             Some(answer) => {
+                self.hint = None;
                 self.session.answers.send(answer.to_owned()).ok();
             }
             None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => {
                 self.is_request_interrupted = true;
                 self.interrupt();
             }
-            None => {}
+            // While a given answer is not recorded yet, every character belongs to the text after the question.
+            None if action == KeyAction::Edit && is_character(key) => {
+                self.editor.input(key);
+                self.text_edited();
+            }
+            None => self.hint = Some(request.hint()),
         }
         true
     }

@@ -121,7 +121,7 @@ impl ChatTerminal {
     /// Returns the rows of the open question and the place of the cursor; `None` without a question. The keys of a
     /// question that is wider than the terminal continue in the next row.
     pub(super) fn question_rows(&self, columns: usize, max_rows: usize) -> Option<(Vec<Row>, (usize, usize))> {
-        let request = self.request.as_ref().filter(|_| self.refusal.is_none());
+        let request = self.request.as_ref().filter(|_| self.refusal.is_none() && !self.is_text_open);
         let question = request.map(|request| request.keys.as_str());
         let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text))?;
         let folded = fold_for_columns(question.trim_end(), columns);

@@ -1,0 +1,32 @@
+//! The receipt of a compaction: a summary replaced the conversation.
+
+use rye_engine::event::Compacted;
+use rye_engine::thread_id::ThreadId;
+
+use super::HumanRenderer;
+use crate::present::{DIM, format_count, format_spend};
+
+impl HumanRenderer {
+    /// Prints the summary as a receipt with its tokens and its cost, so that it does not look like a reply. The summary
+    /// of a child is not printed.
+    pub(super) fn compacted(&mut self, thread: &ThreadId, compacted: &Compacted) {
+        self.compacting.remove(thread);
+        let replaced = match compacted.keep {
+            0 => "this summary replaces the conversation before it".to_owned(),
+            1 => "this summary replaces the conversation before the last message".to_owned(),
+            kept => format!("this summary replaces the conversation before the last {kept} messages"),
+        };
+        self.thread_line(thread, DIM, &format!("compacted: {replaced}"));
+        if self.main.as_ref() != Some(thread) {
+            return;
+        }
+        for line in compacted.summary.lines() {
+            self.thread_line(thread, DIM, &format!("  | {line}"));
+        }
+        if let Some((usage, amount)) = self.compaction_cost.take() {
+            let read = format_count(usage.whole_input(), "token");
+            let cost = format_spend(amount, self.unpriced);
+            self.thread_line(thread, DIM, &format!("  {read} read, {} written, {cost}", usage.output));
+        }
+    }
+}
