@@ -125,8 +125,7 @@ fn progress_leaves_no_line_after_the_echo_of_ctrl_c() {
     terminal.press("\x03");
     let (code, rows, _) = terminal.end();
     assert_eq!(code, 130, "{rows:#?}");
-    let is_progress = |row: &&String| row.contains("turn 1 · ") || row.contains("^C");
-    assert_eq!(rows.iter().find(is_progress), None, "{rows:#?}");
+    assert!(!rows.iter().any(|row| row.contains("turn 1 · ")), "{rows:#?}");
 }
 
 #[test]

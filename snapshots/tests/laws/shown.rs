@@ -127,12 +127,15 @@ const ACCEPTANCE_LINES: usize = 25;
 
 /// Returns the rows of the acceptance table by number: the open part and the evidence of each.
 fn acceptance_rows(page: &str) -> Vec<(usize, &str, &str)> {
-    let cells = |row: &'_ str| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<&str>>();
-    let row = |row| match cells(row)[..] {
+    rows(page, "# Acceptance").into_iter().filter_map(acceptance_row).collect()
+}
+
+fn acceptance_row(row: &str) -> Option<(usize, &str, &str)> {
+    let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+    match cells[..] {
         [number, _, open, evidence] => Some((number.parse().ok()?, open, evidence)),
         _ => None,
-    };
-    rows(page, "# Acceptance").into_iter().filter_map(row).collect()
+    }
 }
 
 /// Returns the acceptance lines that have no row or several rows, and the rows without a statement of the open part.

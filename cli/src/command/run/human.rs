@@ -227,12 +227,7 @@ impl HumanRenderer {
             // If the chat reopens a session, the first event belongs to the thread of this session.
             self.main = Some(thread.clone());
         }
-        if let EventBody::Settled(settled) = &event.body
-            && self.compacting.contains(thread)
-            && self.main.as_ref() == Some(thread)
-        {
-            self.compaction_cost = Some((settled.usage, settled.amount));
-        }
+        self.follow_compaction(thread, &event.body);
         if self.events {
             let what = event_view(event);
             self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
@@ -248,10 +243,6 @@ impl HumanRenderer {
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             EventBody::AttemptIntended(attempt) => {
                 self.unpriced |= attempt.unpriced;
-                self.compacting.remove(thread);
-                if attempt.compacts {
-                    self.compacting.insert(thread.clone());
-                }
                 if self.main.as_ref() == Some(thread) {
                     // If the last attempt was interrupted, no reply has cleared its text.
                     self.streamed.clear();

@@ -1,12 +1,28 @@
 //! The receipt of a compaction: a summary replaced the conversation.
 
-use rye_engine::event::Compacted;
+use rye_engine::event::{Compacted, EventBody};
 use rye_engine::thread_id::ThreadId;
 
 use super::HumanRenderer;
 use crate::present::{DIM, format_count, format_spend};
 
 impl HumanRenderer {
+    /// Records the attempts that request a summary, and the cost of such an attempt of the main thread.
+    pub(super) fn follow_compaction(&mut self, thread: &ThreadId, body: &EventBody) {
+        if let EventBody::AttemptIntended(attempt) = body {
+            self.compacting.remove(thread);
+            if attempt.compacts {
+                self.compacting.insert(thread.clone());
+            }
+        }
+        if let EventBody::Settled(settled) = body
+            && self.compacting.contains(thread)
+            && self.main.as_ref() == Some(thread)
+        {
+            self.compaction_cost = Some((settled.usage, settled.amount));
+        }
+    }
+
     /// Prints the summary as a receipt with its tokens and its cost, so that it does not look like a reply. The summary
     /// of a child is not printed.
     pub(super) fn compacted(&mut self, thread: &ThreadId, compacted: &Compacted) {
