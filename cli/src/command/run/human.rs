@@ -72,10 +72,7 @@ pub struct HumanRenderer {
     unreported: u64,
     /// True if the current prompt or run calls a model without a price.
     unpriced: bool,
-    /// Threads whose current attempt requests a summary of their conversation.
-    compacting: BTreeSet<ThreadId>,
-    /// Tokens and cost, in nano-dollars, of the last attempt of the main thread that requested a summary.
-    compaction_cost: Option<(Usage, u64)>,
+    compactions: compaction::Compactions,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
@@ -138,8 +135,7 @@ impl HumanRenderer {
             worst_case: false,
             unreported: 0,
             unpriced: false,
-            compacting: BTreeSet::new(),
-            compaction_cost: None,
+            compactions: compaction::Compactions::default(),
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
@@ -468,8 +464,7 @@ impl Render for HumanRenderer {
         match live {
             StreamEvent::Event { thread, event } => self.event(thread, event),
             StreamEvent::Delta { thread, delta: Delta::Text(text) } => {
-                // The text of a summary is printed with its receipt.
-                if self.streams() && self.main.as_ref() == Some(thread) && !self.compacting.contains(thread) {
+                if self.streams() && self.main.as_ref() == Some(thread) && !self.compactions.is_running(thread) {
                     self.text(text);
                     self.streamed.push_str(text);
                 }

@@ -1,32 +1,51 @@
 //! The receipt of a compaction: a summary replaced the conversation.
 
+use std::collections::BTreeSet;
+
 use rye_engine::event::{Compacted, EventBody};
+use rye_engine::exchange::Usage;
 use rye_engine::thread_id::ThreadId;
 
 use super::HumanRenderer;
 use crate::present::{DIM, format_count, format_spend};
 
+/// The compactions of threads.
+#[derive(Debug, Default)]
+pub struct Compactions {
+    /// Threads whose current attempt requests a summary of their conversation.
+    running: BTreeSet<ThreadId>,
+    /// Tokens and cost, in nano-dollars, of the last attempt of the main thread that requested a summary.
+    cost: Option<(Usage, u64)>,
+}
+
+impl Compactions {
+    /// Returns true if the current attempt of a thread requests a summary.
+    pub fn is_running(&self, thread: &ThreadId) -> bool {
+        self.running.contains(thread)
+    }
+}
+
 impl HumanRenderer {
     /// Records the attempts that request a summary, and the cost of such an attempt of the main thread.
     pub(super) fn follow_compaction(&mut self, thread: &ThreadId, body: &EventBody) {
         if let EventBody::AttemptIntended(attempt) = body {
-            self.compacting.remove(thread);
+            self.compactions.running.remove(thread);
             if attempt.compacts {
-                self.compacting.insert(thread.clone());
+                self.compactions.running.insert(thread.clone());
             }
         }
         if let EventBody::Settled(settled) = body
-            && self.compacting.contains(thread)
+            && self.compactions.running.contains(thread)
             && self.main.as_ref() == Some(thread)
         {
-            self.compaction_cost = Some((settled.usage, settled.amount));
+            self.compactions.cost = Some((settled.usage, settled.amount));
         }
     }
 
     /// Prints the summary as a receipt with its tokens and its cost, so that it does not look like a reply. The summary
     /// of a child is not printed.
     pub(super) fn compacted(&mut self, thread: &ThreadId, compacted: &Compacted) {
-        self.compacting.remove(thread);
+        self.compactions.running.remove(thread);
         let replaced = match compacted.keep {
             0 => "this summary replaces the conversation before it".to_owned(),
             1 => "this summary replaces the conversation before the last message".to_owned(),
@@ -39,7 +58,7 @@ impl HumanRenderer {
         for line in compacted.summary.lines() {
             self.thread_line(thread, DIM, &format!("  | {line}"));
         }
-        if let Some((usage, amount)) = self.compaction_cost.take() {
+        if let Some((usage, amount)) = self.compactions.cost.take() {
             let read = format_count(usage.whole_input(), "token");
             let cost = format_spend(amount, self.unpriced);
             self.thread_line(thread, DIM, &format!("  {read} read, {} written, {cost}", usage.output));
