@@ -1,5 +1,4 @@
-//! Tests of the sessions of a project: which threads are sessions, the change from one to another, and a crash during an
-//! intake.
+//! Tests of the sessions of a project: which threads are sessions, and the change from one to another.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -103,35 +102,4 @@ fn change_of_the_session_asks_about_children_that_still_run() {
     client.end();
     let child = threads(&place).into_iter().find(|thread| thread["directive"] == "part").unwrap();
     assert_eq!(child["status"], "killed", "{child}");
-}
-
-// shows: interactive 7.13: kill −9 in intake: nothing typed is lost, no unrequested model call
-#[test]
-fn kill_during_an_input_hook_loses_no_text_and_calls_no_model() {
-    let place = project("steps: [{ text: One. }, { text: Two. }]");
-    place.write(
-        ".ai/config/agent/hooks.yaml",
-        "hooks:\n  - { id: slow, event: input, condition: \"text == 'typed words'\", action: { primary: execute, item_type: tool, item_id: team/slow } }\n",
-    );
-    place.write(".ai/tools/team/slow.sh", "#!/bin/sh\n# rye: {description: Waits.}\nread line < gate\n");
-    let gate = place.project().join("gate");
-    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
-    let mut client = ChatClient::start(&place, &["talk"]);
-    client.ask(json!({"type": "prompt", "message": "first"}));
-    client.event("prompt_ended");
-    client.ask(json!({"type": "prompt", "message": "typed words"}));
-    // The gate opens once the tool of the hook reads it.
-    let writer = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
-    client.child.kill().unwrap();
-    client.child.wait().unwrap();
-    drop(writer);
-    let opened = chat(&place, &["-c"], b"");
-    assert_eq!((opened.code, opened.stdout.as_str()), (Some(0), ""), "{}", opened.stderr);
-    assert!(opened.stderr.contains("not sent when the session ended: typed words"), "{}", opened.stderr);
-    let done = chat(&place, &["-c"], b"again\n");
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);
-    let events = place.transcript(threads(&place)[0]["thread_id"].as_str().unwrap());
-    let calls = events.iter().filter(|event| event["type"] == "attempt_intended").count();
-    assert_eq!(calls, 2, "{events:?}");
-    place.run_ok(&["threads", "verify", "--last"]);
 }
