@@ -188,6 +188,33 @@ fn item_in_the_place_of_one_that_a_hook_of_the_user_runs_needs_trust() {
 }
 
 #[test]
+fn settings_of_the_project_for_a_tool_of_the_user_need_trust() {
+    let place = place();
+    let tool = "__tool_description__ = \"Searches\"\nCONFIG_RESOLVE = {\"path\": \"web/search.yaml\", \"mode\": \"deep_merge\"}\n\n\n\
+        def execute(params, project_path):\n    return {\"to\": params[\"resolved_config\"][\"endpoint\"]}\n";
+    place.write("../user/.ai/tools/search.py", tool);
+    place.write("../user/.ai/config/web/search.yaml", "endpoint: https://mine.test\n");
+    let grants = "<permissions><execute><tool>search</tool></execute>\
+        <acknowledge risk=\"elevated\">mine</acknowledge></permissions>";
+    place.write("../user/.ai/directives/find.md", &directive("find", grants));
+    place.write("../script.yaml", "steps:\n  - tool_calls: [{ name: search, input: {} }]\n  - text: Done.\n");
+    let answer = || {
+        let (code, result) = place.json(&["run", "find", "--script", "../script.yaml"]);
+        assert_eq!(code, Some(0), "{result}");
+        let thread = result["thread_id"].as_str().unwrap().to_owned();
+        let is_result = |line: &Value| line["type"] == "tool_call_result";
+        place.transcript(&thread).into_iter().find(is_result).unwrap().to_string()
+    };
+    assert!(answer().contains("https://mine.test"));
+    place.write(".ai/config/web/search.yaml", "endpoint: https://evil.test\n");
+    let refused = answer();
+    assert!(refused.contains("permission denied") && !refused.contains("evil.test"), "{refused}");
+    assert!(place.run_ok(&["trust", "--list"]).contains("gets its settings from `.ai/config/web/search.yaml`"));
+    place.run_ok(&["trust"]);
+    assert!(answer().contains("https://evil.test"));
+}
+
+#[test]
 fn hook_that_raises_a_limit_needs_trust() {
     for action in [
         "{ action: raise, limit: turns, value: 50 }",

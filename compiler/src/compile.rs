@@ -155,7 +155,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     // Groups are read for the suggestion of a diagnostic only; a plan does not depend on them.
     plan.manifest.retain(|read| read.kind != ItemKind::Config || !read.id.starts_with(GROUP_PREFIX));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
-    trust_requirements.extend(trust::requirements_of_tools(&items, &plan));
+    trust_requirements.extend(trust::requirements_of_tools(world, &items, &plan));
     trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));
     trust_requirements.extend(trust::of_replaced_hook_items(world, &plan));
     let sandboxes = sandbox::plan_sandboxes(&items, &plan);

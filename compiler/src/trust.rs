@@ -8,17 +8,18 @@ pub(crate) mod reach;
 
 use rye_grammar::Sources;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
 use crate::model::PRICES;
-use crate::plan::{Grant, Plan, PlannedModel, SourcePlace};
+use crate::plan::{Grant, Plan, PlannedModel, SourcePlace, hex};
 use crate::sandbox::disguises_built_in;
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerSandbox, ToolKind};
-use crate::world::{ItemKind, Space};
+use crate::world::{ItemKind, Space, World};
 use command_files::CallValues;
 
 pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_of, script_requirement, user_space_of};
@@ -152,16 +153,41 @@ fn requirement_of_hook(
     }
 }
 
-/// Lists the project's tools that a plan reaches and that start programs or send requests.
-pub fn requirements_of_tools(items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
+/// Lists the project's tools that a plan reaches and that start programs or send requests, and the project's settings of
+/// tools of other spaces.
+pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
     let of_one = |id| {
         let tool = items.tool(id)?;
+        if let Some(settings) = requirement_of_settings(world, &tool) {
+            return Some(settings);
+        }
         let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
         requirement_of_tool(&tool, subject.sha256, &items.sources())
     };
     reached.filter_map(of_one).collect()
+}
+
+/// Returns the requirement of a settings file of the project that a tool of another space requests: the file could send
+/// the data and the variables of that tool to another address. `None` if there is no such file.
+pub fn requirement_of_settings(world: &dyn World, tool: &Tool) -> Option<TrustRequirement> {
+    let source = tool.spec.config.as_ref().filter(|_| tool.file.space != Space::Project)?;
+    // A list that cannot be read fails the call, which reads the same files.
+    let files = world.candidates(ItemKind::Config, &source.id).ok()?;
+    let first = files.first().filter(|first| first.space == Space::Project)?;
+    Some(TrustRequirement {
+        kind: TrustRequirementKind::Tool,
+        name: tool.file.id.to_string(),
+        what: one_line(&format!("is a tool of another space that gets its settings from `{}`", first.path)),
+        subjects: vec![Subject {
+            kind: ItemKind::Config,
+            id: source.id.to_string(),
+            sha256: hex(&Sha256::digest(&first.bytes)),
+        }],
+        programs: Vec::new(),
+        place: Some(SourcePlace { file: first.path.to_string(), line: 1, column: 1 }),
+    })
 }
 
 /// Returns the requirement of a project tool that starts a program or sends requests; `None` for any other tool.

@@ -22,6 +22,10 @@ use crate::tool::ToolOutcome;
 
 mod answer;
 
+/// Maximum size in bytes of an action with filled placeholders. Without it, a chain of hooks that each double a text
+/// would use all memory.
+const MAX_ACTION_BYTES: usize = 16 << 20;
+
 /// The compiled live hooks of a plan: the hooks that a run has to evaluate.
 #[derive(Debug)]
 pub struct HookTable {
@@ -173,6 +177,9 @@ impl HookTable {
         act: &dyn HookRunner,
         children: &mut Vec<HookChild>,
     ) -> Result<FiredHook, String> {
+        if hook.action.exceeds(facts, MAX_ACTION_BYTES) {
+            return Err(format!("its action would have more than {} MiB", MAX_ACTION_BYTES >> 20));
+        }
         let Rendered::Value(mut value) = hook.action.render(facts) else {
             return Err("a placeholder of its action has no value".into());
         };

@@ -19,9 +19,9 @@ use crate::trust::reach::{
 use crate::trust::{
     HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
     TrustRequirementKind, describe_effect, describe_steering, estimated_spend, is_redirected, model_choice,
-    requirement_of_tool, risk_table_requirement,
+    requirement_of_settings, requirement_of_tool, risk_table_requirement,
 };
-use crate::world::{ItemKind, RecordingWorld, Space, World};
+use crate::world::{Entry, ItemKind, RecordingWorld, Space, World};
 
 /// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
 /// which `rye check` reports.
@@ -150,7 +150,14 @@ impl WorkspaceScan<'_, '_> {
             let steering = || described(id.as_str(), " of directives that can use a shell or the network", subjects);
             Some(requirement_of_tool(&tool, sha256, &self.items.sources()).unwrap_or_else(steering))
         };
-        self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect()
+        let mut found: Vec<TrustRequirement> = self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect();
+        if self.items.list(ItemKind::Config).iter().any(|entry| entry.space == Space::Project) {
+            let others = self.items.list(ItemKind::Tool);
+            let others = others.iter().filter(|entry| entry.space != Space::Project);
+            let settings = |entry: &Entry| requirement_of_settings(self.recording, &*self.items.tool(&entry.id)?);
+            found.extend(others.filter_map(settings));
+        }
+        found
     }
 
     fn providers(&self) -> Vec<TrustRequirement> {

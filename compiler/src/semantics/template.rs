@@ -97,6 +97,15 @@ enum FilledPlaceholder<'a> {
     Unknown(Vec<&'a str>),
 }
 
+/// Returns the size in bytes of the text of a placeholder; 0 if its value is not known.
+fn filled_size(placeholder: &Placeholder, facts: &Facts) -> usize {
+    match fill_placeholder(placeholder, facts) {
+        FilledPlaceholder::Value(value) => inline_text(value).len(),
+        FilledPlaceholder::Fallback(text) => text.len(),
+        FilledPlaceholder::Nothing | FilledPlaceholder::Unknown(_) => 0,
+    }
+}
+
 /// Fills a placeholder. The fallback replaces missing and null values; `0`, `false` and `""` are values.
 fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> FilledPlaceholder<'a> {
     match facts.lookup(&placeholder.path) {

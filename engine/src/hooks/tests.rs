@@ -159,3 +159,23 @@ fn raise_accepts_text_values_and_fails_on_invalid_ones() {
     assert_eq!(answer, HookOutcome::None);
     assert!(considered.contains(&HookVerdict::Failed), "{considered:?}");
 }
+
+#[test]
+fn chain_that_doubles_a_text_fails_at_the_maximum_size() {
+    let mut plan = plan();
+    for _ in 0..40 {
+        let content = json!("${result.content}${result.content}");
+        with_hook(
+            &mut plan,
+            HookPoint::ToolResult,
+            HookAction::Modify { content: Some(content), details: None, is_error: None },
+        );
+    }
+    let facts = json!({"result": {"content": "x".repeat(1024)}});
+    let (verdicts, answer, _) = run_point(&plan, HookPoint::ToolResult, facts, json!(null));
+    // 1 KiB doubled 14 times is 16 MiB.
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == HookVerdict::Fired).count(), 14);
+    assert!(verdicts[14..].iter().all(|verdict| *verdict == HookVerdict::Failed), "{verdicts:?}");
+    let HookOutcome::Modify { content: Some(Value::String(text)), .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(text.len(), MAX_ACTION_BYTES);
+}

@@ -5,8 +5,9 @@ use rye_grammar::template::{InputPlaceholder, Placeholder, Template, TemplatePar
 use rye_grammar::{Parsed, SourceId, Span, SyntaxError};
 use serde_json::{Map, Value};
 
-use super::{HookText, MissingInput, Rendered, placeholders, render};
+use super::{HookText, MissingInput, Rendered, filled_size, placeholders, render};
 use crate::semantics::facts::Facts;
+use crate::semantics::value::inline_text;
 
 /// A value (list, mapping or scalar) in which every string is a template.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,6 +108,24 @@ impl TemplateTree {
         let mut pending = Vec::new();
         let value = self.fill(facts, &mut pending);
         if pending.is_empty() { Rendered::Value(value) } else { Rendered::Pending(pending) }
+    }
+
+    /// Returns true if the rendered texts and values would have more than `most` bytes together. Renders nothing.
+    pub fn exceeds(&self, facts: &Facts, most: usize) -> bool {
+        self.subtract_size(facts, most).is_none()
+    }
+
+    /// Subtracts the rendered size from the bytes that are left; `None` if they do not suffice.
+    fn subtract_size(&self, facts: &Facts, left: usize) -> Option<usize> {
+        match self {
+            Self::Value(value) => left.checked_sub(inline_text(value).len()),
+            Self::Text(template) => template.parts.iter().try_fold(left, |left, part| match part {
+                TemplatePart::Text(literal) => left.checked_sub(literal.len()),
+                TemplatePart::Placeholder(placeholder) => left.checked_sub(filled_size(placeholder, facts)),
+            }),
+            Self::List(items) => items.iter().try_fold(left, |left, item| item.subtract_size(facts, left)),
+            Self::Map(entries) => entries.iter().try_fold(left, |left, (_, tree)| tree.subtract_size(facts, left)),
+        }
     }
 
     fn fill(&self, facts: &Facts, pending: &mut Vec<String>) -> Value {

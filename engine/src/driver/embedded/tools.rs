@@ -15,7 +15,7 @@ use rye_compiler::semantics::hook_point;
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
 use rye_compiler::trust::command_files::CallValues;
-use rye_compiler::trust::{TrustRequirement, requirement_of_call};
+use rye_compiler::trust::{TrustRequirement, requirement_of_call, requirement_of_settings};
 use rye_compiler::world::{ItemKind, RecordingWorld, Space, World};
 use rye_grammar::ItemId;
 use serde_json::Value;
@@ -309,6 +309,7 @@ impl EmbeddedDriver {
                 let call = CallValues { parameters: &parameters, environment: &environment };
                 let mut executes: Vec<TrustRequirement> =
                     requirement_of_call(&tool, sha256, &items.sources(), Some(call)).into_iter().collect();
+                executes.extend(requirement_of_settings(&world, &tool));
                 #[cfg(feature = "mcp")]
                 executes.extend(server.as_ref().and_then(mcp::McpServer::trust_requirement));
                 let missing = |now: TrustSnapshot<'_>| now.missing(&executes).map(|missing| missing.len());
@@ -317,7 +318,7 @@ impl EmbeddedDriver {
                     Ok(_) => {
                         return Err(format!(
                             "permission denied: the user has not trusted the current version of the project tool \
-                         `{wanted}` or of a file that it names; the user can review it with `rye trust --list` and \
+                         `{wanted}`, or of a file of the project that it names or gets its settings from; the user can review it with `rye trust --list` and \
                          trust it with `rye trust`"
                         ));
                     }

@@ -10,7 +10,7 @@ use rye_compiler::semantics::ledger::{Account, AccountStatus, Ledger, LedgerRepl
 
 use super::changes::{insert_json, put_row};
 use super::ledger::{LedgerStep, LedgerStepKey, RecordedOperation};
-use super::unsynced::remove_stale_marks;
+use super::unsynced::{WritersExcluded, remove_stale_marks};
 use super::{Registry, ThreadRow, registry_error, tables};
 use crate::event::Event;
 use crate::store::disk::{Disk, temporary_beside};
@@ -54,15 +54,18 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     if !living.is_empty() {
         return Err(StoreError::InUse { count: living.len() });
     }
-    let (contents, mut report) = RebuiltContents::read(disk)?;
     match Registry::open_read_only(Arc::clone(disk)) {
         // The file is replaced, whatever its state.
         Ok(_)
         | Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. } | StoreError::RebuildFailed { .. }) => {}
         Err(error) => return Err(error),
     }
+    // A process that starts now waits until the new registry is in place. Otherwise it would write to the old one.
+    let excluded = WritersExcluded::acquire(disk)?;
+    let (contents, mut report) = RebuiltContents::read(disk)?;
     report.previous = contents.replace_registry(disk, Some(&Path::new(REGISTRY).with_extension(PREVIOUS_REGISTRY)))?;
     remove_stale_marks(&**disk)?;
+    excluded.map(WritersExcluded::finish).transpose()?;
     Ok(report)
 }
 

@@ -136,6 +136,35 @@ pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Keeps other processes from opening the registry for writing until the value is dropped: they wait for the lock of the
+/// mark of this boot.
+pub struct WritersExcluded {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    _lock: Box<dyn HeldLock>,
+}
+
+impl WritersExcluded {
+    /// Takes the exclusive lock; `None` if the system does not identify its boots.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`]: a process has the registry open for writing.
+    pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
+        let Some(path) = mark_of_this_boot(&**disk) else { return Ok(None) };
+        // Creates the file.
+        drop(disk.lock_shared(&path).map_err(StoreError::io("lock", &path))?);
+        match disk.try_lock(&path).map_err(StoreError::io("lock", &path))? {
+            Some(lock) => Ok(Some(Self { disk: Arc::clone(disk), path, _lock: lock })),
+            None => Err(StoreError::InUse { count: 1 }),
+        }
+    }
+
+    /// Removes the mark and releases the lock. The caller has replaced the registry by one whose writes are synced.
+    pub fn finish(self) -> Result<(), StoreError> {
+        self.disk.remove(&self.path).map_err(StoreError::io("remove", &self.path))
+    }
+}
+
 fn mark_of_this_boot(disk: &dyn Disk) -> Option<PathBuf> {
     disk.boot_id().map(|boot| Path::new(STATE).join(format!("{MARK_PREFIX}{boot}")))
 }

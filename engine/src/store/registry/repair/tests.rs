@@ -381,6 +381,20 @@ fn repair_is_refused_while_an_owner_is_alive() {
 }
 
 #[test]
+fn repair_is_refused_while_a_process_that_starts_has_opened_the_registry() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    let threads = tree(&disk, &Registry::open(Arc::clone(&disk)).unwrap());
+    // A process opens the registry before it has an owner.
+    let registry = Registry::open(Arc::clone(&disk)).unwrap();
+    assert!(matches!(repair(&disk), Err(StoreError::InUse { .. })));
+    drop(registry);
+    assert_eq!(repair(&disk).unwrap().threads, threads.len());
+    let marks = disk.list(std::path::Path::new(layout::STATE)).unwrap();
+    assert!(marks.iter().all(|entry| !entry.name.starts_with("unsynced-")), "{marks:?}");
+    Registry::open(disk).unwrap();
+}
+
+#[test]
 fn repair_reports_a_damaged_transcript_and_keeps_the_others() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let threads = tree(&disk, &Registry::open(Arc::clone(&disk)).unwrap());
