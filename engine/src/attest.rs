@@ -231,7 +231,7 @@ fn comparable_text(message: &Message) -> String {
             | ContentBlock::ToolCall(_)
             | ContentBlock::Other { .. } => None,
         });
-        return shown.chain([text_of(content)]).collect();
+        return shown.chain([text_of(content).into_string()]).collect();
     }
     serde_json::to_string(message).unwrap_or_default()
 }

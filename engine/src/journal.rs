@@ -4,15 +4,17 @@
 use std::io;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::DriveError;
 use crate::event::{Durability, Event, EventBody, event_row};
 use crate::live::{EventSink, StreamEvent};
 use crate::signer::{CheckpointPosition, Signer};
+use crate::store::event_fields::{FieldVisitor, visit_fields};
 use crate::store::spilled::SPILLED_KEY;
 use crate::store::transcript::{ChainHash, LineSigner};
-use crate::store::{Objects, StoreError, Transcript};
+use crate::store::{ObjectId, Objects, StoreError, Transcript};
 use crate::thread_count::ThreadCount;
 use crate::thread_id::ThreadId;
 
@@ -190,32 +192,77 @@ fn stage(
 /// Maximum bytes that the store adds to a line.
 const MAX_ENVELOPE_BYTES: usize = 512;
 
-/// Returns the event's fields for a line. Stores the largest fields as objects until the line fits.
+/// Returns the event's fields for a line. Stores the largest fields as objects until the line fits. A reply can have
+/// many megabytes, so a field that is stored is never copied.
 fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(&event.body) else { return Err(too_long(0)) };
-    let mut sizes: Vec<(usize, String)> = fields.iter().map(|(key, value)| (json_bytes(value), key.clone())).collect();
+    let mut measured = FieldSizes::default();
+    visit_fields(&event.body, &mut measured).map_err(|_| too_long(0))?;
+    let FieldSizes(mut sizes) = measured;
     sizes.sort();
     let mut total: usize = sizes.iter().map(|(size, key)| size + key.len() + 4).sum::<usize>() + MAX_ENVELOPE_BYTES;
     let mut spilled = Map::new();
     while total > limit {
         let Some((size, key)) = sizes.pop() else { return Err(too_long(total)) };
-        let Some(value) = fields.shift_remove(&key) else { continue };
-        let text = serde_json::to_vec(&value).map_err(|_| too_long(total))?;
-        // Frees the field before its text is stored, so that a large field is in memory only once.
-        drop(value);
-        let id = objects.put(&text)?;
+        let mut stored = StoredField { objects, name: &key, result: Err(too_long(total)) };
+        visit_fields(&event.body, &mut stored).map_err(|_| too_long(total))?;
+        let id = stored.result?;
         spilled.insert(key, json!({"sha256": id.as_str(), "bytes": size}));
         total = total.saturating_sub(size) + 128;
     }
+    let mut kept = KeptFields { spilled: &spilled, fields: Map::new() };
+    visit_fields(&event.body, &mut kept).map_err(|_| too_long(total))?;
+    let mut fields = kept.fields;
     if !spilled.is_empty() {
         fields.insert(SPILLED_KEY.into(), Value::Object(spilled));
     }
     Ok(fields)
 }
 
+/// The sizes of the fields of an event as JSON, with their names.
+#[derive(Default)]
+struct FieldSizes(Vec<(usize, String)>);
+
+impl FieldVisitor for FieldSizes {
+    fn visit_field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), serde_json::Error> {
+        self.0.push((json_bytes(value)?, name.to_owned()));
+        Ok(())
+    }
+}
+
+/// Stores the field with this name as an object.
+struct StoredField<'a> {
+    objects: &'a Objects,
+    name: &'a str,
+    result: Result<ObjectId, StoreError>,
+}
+
+impl FieldVisitor for StoredField<'_> {
+    fn visit_field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), serde_json::Error> {
+        if name == self.name {
+            self.result = self.objects.put_json(value);
+        }
+        Ok(())
+    }
+}
+
+/// Collects the fields that are not stored as objects.
+struct KeptFields<'a> {
+    spilled: &'a Map<String, Value>,
+    fields: Map<String, Value>,
+}
+
+impl FieldVisitor for KeptFields<'_> {
+    fn visit_field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), serde_json::Error> {
+        if !self.spilled.contains_key(name) {
+            self.fields.insert(name.to_owned(), serde_json::to_value(value)?);
+        }
+        Ok(())
+    }
+}
+
 /// Returns the number of bytes of a value as JSON text.
-fn json_bytes(value: &Value) -> usize {
+fn json_bytes<T: Serialize + ?Sized>(value: &T) -> Result<usize, serde_json::Error> {
     struct Counter(usize);
     impl io::Write for Counter {
         fn write(&mut self, part: &[u8]) -> io::Result<usize> {
@@ -228,6 +275,6 @@ fn json_bytes(value: &Value) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // Neither the counter nor the serialization of a JSON value can fail.
-    serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
+    serde_json::to_writer(&mut counter, value)?;
+    Ok(counter.0)
 }

@@ -119,11 +119,18 @@ impl SigningIdentity {
     /// RFC 3339.
     pub fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
         let content = without_signature_line(bytes);
-        let head = format!("rye:signed:{timestamp}:{}", hex(&Sha256::digest(content)));
-        let line = format!("{head}:{}:{}", self.sign(head.as_bytes()), self.key_id);
-        let mut out = comment.wrap(&line).into_bytes();
+        let mut out = self.signature_line(&[content], comment, timestamp).into_bytes();
         out.extend_from_slice(content);
         out
+    }
+
+    /// Returns the signature line of a file whose contents are these parts, with its line end. The contents must not
+    /// start with a signature line.
+    pub fn signature_line(&self, parts: &[&[u8]], comment: CommentSyntax, timestamp: &str) -> String {
+        let hash = parts.iter().fold(Sha256::new(), Sha256::chain_update);
+        let head = format!("rye:signed:{timestamp}:{}", hex(&hash.finalize()));
+        let line = format!("{head}:{}:{}", self.sign(head.as_bytes()), self.key_id);
+        comment.wrap(&line)
     }
 }
 

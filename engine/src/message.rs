@@ -1,6 +1,7 @@
 //! Messages of a conversation, as the transcript stores them and as a provider receives them (`engine.md` 3).
 
 mod shared;
+mod shared_text;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::image::ImageRef;
 use crate::surrogates::parse_lenient;
 pub use shared::{SharedMessage, WireEncoding};
+pub use shared_text::SharedText;
 
 /// A message as the thread stores it. Providers receive only the result of
 /// [`SharedMessage::for_provider`].
@@ -52,13 +54,13 @@ pub enum Message {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
     Text {
-        text: String,
+        text: SharedText,
     },
     /// An image by reference: its bytes stay in the object store until a request is sent.
     Image(ImageRef),
     /// Model reasoning, sent back unchanged; `signature` comes from the provider.
     Thinking {
-        text: String,
+        text: SharedText,
         signature: Option<String>,
     },
     ToolCall(ToolCall),
@@ -130,12 +132,12 @@ pub enum ProviderMessage<'m> {
 }
 
 impl Message {
-    pub fn user(text: impl Into<String>) -> Self {
+    pub fn user(text: impl Into<SharedText>) -> Self {
         Self::User { content: vec![ContentBlock::Text { text: text.into() }] }
     }
 
     /// Creates a user message with images before its text: models interpret an image better if the question follows it.
-    pub fn user_with_images(images: &[ImageRef], text: impl Into<String>) -> Self {
+    pub fn user_with_images(images: &[ImageRef], text: impl Into<SharedText>) -> Self {
         let shown = images.iter().cloned().map(ContentBlock::Image);
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }
     }
@@ -173,24 +175,33 @@ impl Message {
     }
 }
 
-/// Joins the texts of these blocks with newlines.
-pub fn text_of(content: &[ContentBlock]) -> String {
-    let texts: Vec<&str> = content
-        .iter()
-        .filter_map(|block| match block {
-            ContentBlock::Text { text } => Some(text.as_str()),
-            ContentBlock::Image { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::ToolCall(_)
-            | ContentBlock::Other { .. } => None,
-        })
-        .collect();
-    texts.join("\n")
+/// Joins the texts of these blocks with newlines. A single text is shared, not copied.
+pub fn text_of(content: &[ContentBlock]) -> SharedText {
+    let texts: Vec<&SharedText> = texts_in(content).collect();
+    if let [text] = texts.as_slice() {
+        return (*text).clone();
+    }
+    texts.iter().map(|text| text.as_str()).collect::<Vec<_>>().join("\n").into()
+}
+
+/// Returns the texts among the blocks, in order.
+fn texts_in(content: &[ContentBlock]) -> impl Iterator<Item = &SharedText> {
+    content.iter().filter_map(|block| match block {
+        ContentBlock::Text { text } => Some(text),
+        ContentBlock::Image { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::ToolCall(_)
+        | ContentBlock::Other { .. } => None,
+    })
 }
 
 /// Returns the text of a reply. Adjacent text blocks form one text: providers split a sentence where a citation ends.
-/// Other blocks separate texts by a newline.
-pub fn reply_text(content: &[ContentBlock]) -> String {
+/// Other blocks separate texts by a newline. A single text is shared, not copied.
+pub fn reply_text(content: &[ContentBlock]) -> SharedText {
+    let mut texts = texts_in(content);
+    if let (Some(text), None) = (texts.next(), texts.next()) {
+        return text.clone();
+    }
     let mut text = String::new();
     let mut separated = false;
     for block in content {
@@ -208,11 +219,11 @@ pub fn reply_text(content: &[ContentBlock]) -> String {
             | ContentBlock::Other { .. } => separated = true,
         }
     }
-    text
+    text.into()
 }
 
 /// Returns a fence longer than every run of backticks in `text`.
-fn fence_for(text: &str) -> String {
+pub(crate) fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.saturating_add(1).max(3))
 }
@@ -228,7 +239,7 @@ mod tests {
     fn seen(message: &Message) -> Option<String> {
         match SharedMessage::from(message.clone()).for_provider()? {
             ProviderMessage::User { content } => match content {
-                [ContentBlock::Text { text }] => Some(text.clone()),
+                [ContentBlock::Text { text }] => Some(text.to_string()),
                 other => panic!("one text, not {other:?}"),
             },
             other @ (ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. }) => {
@@ -281,7 +292,7 @@ mod tests {
             Message::user("a"),
             Message::Assistant {
                 content: vec![
-                    ContentBlock::Thinking { text: String::new(), signature: Some("s".to_owned()) },
+                    ContentBlock::Thinking { text: SharedText::default(), signature: Some("s".to_owned()) },
                     ContentBlock::ToolCall(ToolCall::parse("i", "n", "{\"a\":1}")),
                     ContentBlock::Other { wire: "anthropic".to_owned(), value: json!({"type": "new", "x": [1]}) },
                 ],
@@ -300,7 +311,7 @@ mod tests {
 
     #[test]
     fn adjacent_text_blocks_of_a_reply_are_one_text() {
-        let text = |text: &str| ContentBlock::Text { text: text.to_owned() };
+        let text = |text: &str| ContentBlock::Text { text: text.into() };
         let searched = ContentBlock::Other { wire: "anthropic".to_owned(), value: json!({"type": "server_tool_use"}) };
         let content = [text("Rye is "), text("a grain"), text("."), searched, text("Done.")];
         assert_eq!(reply_text(&content), "Rye is a grain.\nDone.");

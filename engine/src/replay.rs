@@ -104,7 +104,7 @@ fn reply(out: &CognitionOut, expect: Expectation, ids: &IdPlaceholders) -> Scrip
     ScriptedReply {
         expect,
         thinking: (!thinking.is_empty()).then(|| thinking.join("\n\n")),
-        text: reply_text(&out.content),
+        text: reply_text(&out.content).into_string(),
         tool_calls,
         usage: usage(&out.usage),
         stop: (out.stop != natural).then(|| out.stop.clone()),

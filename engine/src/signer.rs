@@ -83,6 +83,11 @@ impl Signer {
     pub fn file(&self, text: &str, timestamp: &str) -> Vec<u8> {
         self.identity.sign_file(text.as_bytes(), CommentSyntax::Markup, timestamp)
     }
+
+    /// Returns the signature line of a Markdown file whose contents are these parts.
+    pub fn signature_line(&self, parts: &[&[u8]], timestamp: &str) -> String {
+        self.identity.signature_line(parts, CommentSyntax::Markup, timestamp)
+    }
 }
 
 /// Returns the text that a line's seal signs. The signature is valid for no other thread, line, checkpoint or file.

@@ -5,6 +5,8 @@
 pub mod allocate;
 pub mod disk;
 mod error;
+pub(crate) mod event_fields;
+mod file_writer;
 pub mod layout;
 pub mod mailbox;
 pub mod objects;

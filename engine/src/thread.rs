@@ -5,6 +5,8 @@ use std::iter::Sum;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
+use crate::message::SharedText;
+
 /// Status of a thread (`language.md` 12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -149,7 +151,7 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The model's last text, or a tool's result.
-    pub result: Option<String>,
+    pub result: Option<SharedText>,
     pub outputs: Option<Map<String, Value>>,
     /// Required outputs that the model did not return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

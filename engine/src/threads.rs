@@ -276,7 +276,7 @@ impl Threads {
             && let Some((_, object)) = events.iter().find_map(|event| event.body.shortened_result()).filter(unchanged)
         {
             let whole = self.objects.get(&ObjectId::parse(object)?)?;
-            result.result = Some(String::from_utf8_lossy(&whole).into_owned());
+            result.result = Some(String::from_utf8_lossy(&whole).into_owned().into());
         }
         Ok(Some(result))
     }

@@ -113,7 +113,7 @@ fn content(message: &Message) -> String {
 
 fn block(block: &ContentBlock) -> Option<String> {
     match block {
-        ContentBlock::Text { text } => Some(text.clone()),
+        ContentBlock::Text { text } => Some(text.to_string()),
         ContentBlock::ToolCall(call) => Some(format!("calls {} {}", call.name, call.input)),
         ContentBlock::Thinking { .. } | ContentBlock::Image { .. } | ContentBlock::Other { .. } => None,
     }

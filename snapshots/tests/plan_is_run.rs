@@ -202,7 +202,12 @@ fn check_request(seed: u64, plan: &Plan, first: &exchange::Request, counts: &mut
     } else {
         counts.whole += 1;
         let opening = plan.prompt.render_opening(&mut NoFacts);
-        assert_eq!((&*first.system, &message), (&*opening.system, &opening.message), "{seed}: {}", plan.directive);
+        assert_eq!(
+            (&*first.system, message.as_str()),
+            (&*opening.system, opening.message.as_str()),
+            "{seed}: {}",
+            plan.directive
+        );
     }
     check_prompt(&plan.prompt, &first.system, &message).unwrap_or_else(|why| {
         panic!("{seed}: {}: {why}\nsystem: {}\nmessage: {message}", plan.directive, first.system)

@@ -7,7 +7,7 @@ use rye_engine::event::{
     ToolCallResult,
 };
 use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
-use rye_engine::message::{ContentBlock, Message, ToolCall};
+use rye_engine::message::{ContentBlock, Message, SharedText, ToolCall};
 use rye_engine::thread::Cost;
 use serde::Serialize;
 use serde_json::Value;
@@ -214,7 +214,7 @@ fn format_blocks(content: &[ContentBlock]) -> String {
     let parts: Vec<String> = content
         .iter()
         .map(|block| match block {
-            ContentBlock::Text { text } => text.clone(),
+            ContentBlock::Text { text } => text.to_string(),
             ContentBlock::Thinking { text, .. } => format!("(thinks) {text}"),
             ContentBlock::ToolCall(called) => format!("→ {}", format_call(called, 2_000)),
             ContentBlock::Image(image) => format!("({})", image.describe()),
@@ -334,7 +334,11 @@ fn end_view(ended: &Ended) -> EventView {
         parts.push(format!("; missing outputs: {}", ended.missing.join(", ")));
     }
     let outputs = ended.outputs.as_ref().map(|outputs| Value::Object(outputs.clone()).to_string());
-    EventView { line: parts.concat(), text: outputs.or_else(|| ended.result.clone()), bad: ended.error.is_some() }
+    EventView {
+        line: parts.concat(),
+        text: outputs.or_else(|| ended.result.clone().map(SharedText::into_string)),
+        bad: ended.error.is_some(),
+    }
 }
 
 fn or_placeholder(text: &str) -> &str {

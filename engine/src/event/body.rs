@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::event::{Approval, ChatMode, CommandSettings, QueuedMessage};
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, Message, ToolCall};
+use crate::message::{ContentBlock, Message, SharedText, ToolCall};
 use crate::thread::{Cost, RunError, Status};
 
 /// The start of a thread: data that the engine sets and that no argument can change.
@@ -565,7 +565,7 @@ pub struct Checkpoint {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub status: Status,
-    pub result: Option<String>,
+    pub result: Option<SharedText>,
     pub outputs: Option<Map<String, Value>>,
     /// Required outputs that are missing because the thread ended without a return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -229,7 +229,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     }
     if refused {
         let text = reply_text(&reply.content);
-        let message = if text.is_empty() { "the model refused to answer".to_owned() } else { text };
+        let message = if text.is_empty() { "the model refused to answer".to_owned() } else { text.into_string() };
         state.stop = Some(EarlyEnd { status: Status::Error, code: REFUSED_CODE.to_owned(), message });
     }
     state.position = RunPosition::After(Node::Model, outcome);

@@ -50,7 +50,7 @@ pub(super) fn point_facts(
         HookPoint::AfterStep => put("turn", state.cost.turns.into()),
         HookPoint::AgentEnd => {
             put("turn", state.cost.turns.into());
-            put("result", state.last_text().unwrap_or_default().into());
+            put("result", state.last_text().unwrap_or_default().as_str().into());
             // These are the valid outputs of the last incomplete return: after a complete return, the hooks of this
             // point do not run.
             put("outputs", state.partial_outputs.clone().map_or(Value::Null, Value::Object));

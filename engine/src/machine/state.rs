@@ -16,7 +16,7 @@ use crate::event::{
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;
-use crate::message::{Message, SharedMessage, ToolCall};
+use crate::message::{Message, SharedMessage, SharedText, ToolCall};
 use crate::thread::{Cost, Status};
 
 pub use attempt::{Attempt, PendingSettlement, UnknownOutcome};
@@ -526,7 +526,7 @@ impl ThreadState {
     }
 
     /// Returns the text of the last reply; `None` if there is no reply, or if its text is blank.
-    pub fn final_text(&self) -> Option<String> {
+    pub fn final_text(&self) -> Option<SharedText> {
         let last = self.conversation.messages.iter().rev().find(|message| message.kind() == "assistant");
         let Some(Message::Assistant { content }) = last.map(|last| &**last) else { return None };
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
@@ -534,7 +534,7 @@ impl ThreadState {
 
     /// Returns the text of the last reply that contains text, joined with the replies that it continues; `None` if no
     /// reply contains text. Replies that an `agent_end` hook refused do not count.
-    pub fn last_text(&self) -> Option<String> {
+    pub fn last_text(&self) -> Option<SharedText> {
         let last = self.last_reply_text();
         if self.conversation.cut_text.is_empty() {
             return last;
@@ -543,10 +543,10 @@ impl ThreadState {
         if let Some(last) = last.filter(|_| self.ends_with_reply() && self.final_text().is_some()) {
             joined.push_str(&last);
         }
-        Some(joined)
+        Some(joined.into())
     }
 
-    fn last_reply_text(&self) -> Option<String> {
+    fn last_reply_text(&self) -> Option<SharedText> {
         self.conversation.messages.iter().skip(self.conversation.denied).rev().find_map(|m| match &**m {
             Message::Assistant { content } => {
                 let text = crate::message::reply_text(content);

@@ -59,7 +59,7 @@ impl SharedMessage {
             | Message::Bash { .. }
             | Message::CompactionSummary { .. }
             | Message::BranchSummary { .. }) => {
-                let text = || vec![ContentBlock::Text { text: message.user_text().unwrap_or_default() }];
+                let text = || vec![ContentBlock::Text { text: message.user_text().unwrap_or_default().into() }];
                 ProviderMessage::User { content: self.0.converted.get_or_init(text) }
             }
         })

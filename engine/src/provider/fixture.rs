@@ -10,7 +10,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, SharedMessage, ToolCall};
 
 pub fn text(text: &str) -> ContentBlock {
-    ContentBlock::Text { text: text.to_owned() }
+    ContentBlock::Text { text: text.into() }
 }
 
 pub fn call(id: &str, name: &str, input: serde_json::Value) -> ContentBlock {
@@ -65,8 +65,8 @@ pub fn full_request() -> Request {
         schema: schema.clone().into(),
     };
     let image = ContentBlock::Image(test_image());
-    let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: Some("sig".to_owned()) };
-    let unsigned = ContentBlock::Thinking { text: "Hm?".to_owned(), signature: None };
+    let thinking = ContentBlock::Thinking { text: "Hm.".into(), signature: Some("sig".to_owned()) };
+    let unsigned = ContentBlock::Thinking { text: "Hm?".into(), signature: None };
     let redacted = ContentBlock::Other {
         wire: "anthropic".to_owned(),
         value: json!({"type": "redacted_thinking", "data": "b3BhcXVl"}),

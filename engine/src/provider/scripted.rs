@@ -133,11 +133,11 @@ async fn play_reply(step: &ScriptedReply, request: &Request, turn: u32, live: &(
     let mut content = Vec::new();
     if let Some(text) = &step.thinking {
         live(Delta::Thinking(text.clone()));
-        content.push(ContentBlock::Thinking { text: text.clone(), signature: None });
+        content.push(ContentBlock::Thinking { text: text.as_str().into(), signature: None });
     }
     if !step.text.is_empty() {
         play_text(&step.text, step.pace_ms, live).await;
-        content.push(ContentBlock::Text { text: step.text.clone() });
+        content.push(ContentBlock::Text { text: step.text.as_str().into() });
     }
     let ids = IdPlaceholders::of(&request.cue);
     for (n, call) in step.tool_calls.iter().enumerate() {
@@ -223,7 +223,7 @@ fn turn_text(turn: ProviderMessage<'_>) -> String {
 
 fn block_text(block: &ContentBlock) -> String {
     match block {
-        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => text.clone(),
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => text.to_string(),
         ContentBlock::ToolCall(call) => format!("{}{}", call.name, call.input),
         ContentBlock::Image(image) => format!("[{} {}]", image.media_type, image.sha256),
         ContentBlock::Other { .. } => String::new(),

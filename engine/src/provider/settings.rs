@@ -69,7 +69,7 @@ impl ApiKey {
     pub fn mask_reply(&self, reply: &mut Reply) {
         for block in &mut reply.content {
             match block {
-                ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => self.mask_exact(text),
+                ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => self.mask_exact(text.make_mut()),
                 ContentBlock::ToolCall(call) => {
                     self.mask_exact(&mut call.name);
                     self.mask_strings(&mut call.input);

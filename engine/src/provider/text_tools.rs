@@ -63,7 +63,7 @@ pub fn request_as_text(request: &Request) -> Request {
             ProviderMessage::ToolResult { call_id, name, content, is_error } => {
                 push_user_content(
                     &mut turns,
-                    vec![ContentBlock::Text { text: result_as_text(call_id, name, content, is_error) }],
+                    vec![ContentBlock::Text { text: result_as_text(call_id, name, content, is_error).into() }],
                 );
             }
         }
@@ -87,7 +87,7 @@ fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
     for block in content {
         let text = match block {
             ContentBlock::Text { text } => text.clone(),
-            ContentBlock::ToolCall(call) => call_as_text(call),
+            ContentBlock::ToolCall(call) => call_as_text(call).into(),
             ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Other { .. } => {
                 blocks.push(block.clone());
                 continue;
@@ -95,6 +95,7 @@ fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
         };
         match blocks.last_mut() {
             Some(ContentBlock::Text { text: before }) => {
+                let before = before.make_mut();
                 before.push_str("\n\n");
                 before.push_str(&text);
             }
@@ -142,7 +143,7 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
             ContentBlock::Text { text } => {
                 for piece in parse::split_reply(&text) {
                     content.push(match piece {
-                        parse::ReplyPiece::Text(text) => ContentBlock::Text { text },
+                        parse::ReplyPiece::Text(text) => ContentBlock::Text { text: text.into() },
                         parse::ReplyPiece::Call(body) => {
                             calls += 1;
                             ContentBlock::ToolCall(parse::parse_call(

@@ -49,11 +49,13 @@ impl EngineContext {
         self.write_artifact(&thread.id, "the artifacts of an ended thread", move || {
             let mut written = Ok(());
             if let Some(text) = export {
-                let bytes = match engine.signer.fallback_reason() {
-                    None => engine.signer.file(&text, &time(now)),
-                    Some(_) => text.into_bytes(),
+                let [head, result, rest] = text.parts();
+                let signature = match engine.signer.fallback_reason() {
+                    None => engine.signer.signature_line(&[head, result, rest], &time(now)),
+                    Some(_) => String::new(),
                 };
-                written = write_export(&*engine.disk, &directive, &id, &bytes).map(drop);
+                let parts = [signature.as_bytes(), head, result, rest];
+                written = write_export(&*engine.disk, &directive, &id, &parts).map(drop);
             }
             // A failed export does not prevent the snapshot.
             let sign = |bytes: &[u8]| engine.signer.sign(bytes);

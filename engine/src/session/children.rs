@@ -241,7 +241,7 @@ impl EngineContext {
             let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.as_str()));
             return Ok(HookCallResult { outcome, child });
         }
-        let text = result.result.map_or(Value::Null, Value::String);
+        let text = result.result.map_or(Value::Null, Value::from);
         Ok(HookCallResult { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 

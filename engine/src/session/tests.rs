@@ -383,7 +383,7 @@ async fn large_event_is_stored_as_object_and_read_back() {
     let engine = lab.engine();
     let result = lab.run(&engine, "hello").await;
     assert_eq!(result.result.as_deref(), Some(long.as_str()));
-    assert_eq!(engine.threads().result(&thread(&result)).unwrap().unwrap().result, Some(long));
+    assert_eq!(engine.threads().result(&thread(&result)).unwrap().unwrap().result, Some(long.into()));
 }
 
 #[tokio::test]

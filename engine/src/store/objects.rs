@@ -7,7 +7,7 @@
 //! readers also accept `<hash>.new`.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::disk::Disk;
+use super::file_writer::FileWriter;
 use super::layout::OBJECTS;
 use super::{StoreError, transcript};
 
@@ -26,7 +27,11 @@ pub struct ObjectId(Arc<str>);
 impl ObjectId {
     /// Computes the id of these contents.
     pub fn of(contents: &[u8]) -> Self {
-        let digest: [u8; 32] = Sha256::digest(contents).into();
+        Self::from_digest(Sha256::new_with_prefix(contents))
+    }
+
+    fn from_digest(hash: Sha256) -> Self {
+        let digest: [u8; 32] = hash.finalize().into();
         Self(transcript::ChainHash::from(digest).to_string().into())
     }
 
@@ -62,6 +67,9 @@ impl From<ObjectId> for String {
     }
 }
 
+/// Maximum bytes of an object that are read at once for the comparison of its hash.
+const READ_BYTES: usize = 1024 * 1024;
+
 /// The object store of a project.
 #[derive(Debug, Clone)]
 pub struct Objects {
@@ -79,6 +87,35 @@ impl Objects {
         ids.pop().map_or_else(|| Ok(ObjectId::of(contents)), Ok)
     }
 
+    /// Stores a value as JSON, as [`Self::put`] stores its text. The text is never in memory as a whole.
+    pub fn put_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<ObjectId, StoreError> {
+        let unserializable = |error: serde_json::Error| StoreError::io("write", Path::new(OBJECTS))(error.into());
+        let mut hash = HashWriter(Sha256::new());
+        serde_json::to_writer(&mut hash, value).map_err(unserializable)?;
+        let id = ObjectId::from_digest(hash.0);
+        if self.has(&id)? && self.hash_stored(&id).is_ok_and(|stored| stored == id) {
+            return Ok(id);
+        }
+        self.write(&id, |file| Ok(serde_json::to_writer(file, value)?))?;
+        let folder = Path::new(OBJECTS);
+        self.disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
+        self.rename_to_final(&id)?;
+        Ok(id)
+    }
+
+    /// Returns the id of the contents that are stored under this id, read in parts.
+    fn hash_stored(&self, id: &ObjectId) -> io::Result<ObjectId> {
+        let (path, mut hash, mut at) = (final_path(id), Sha256::new(), 0);
+        loop {
+            let part = self.disk.read_range(&path, at, READ_BYTES)?;
+            if part.is_empty() {
+                return Ok(ObjectId::from_digest(hash));
+            }
+            at += part.len() as u64;
+            hash.update(&part);
+        }
+    }
+
     /// Stores several contents with one sync of the folder; returns the ids in the order of the contents.
     pub fn put_all(&self, contents: &[&[u8]]) -> Result<Vec<ObjectId>, StoreError> {
         let mut ids = Vec::with_capacity(contents.len());
@@ -86,7 +123,7 @@ impl Objects {
         for contents in contents {
             let id = ObjectId::of(contents);
             if !fresh.contains(&id) && !self.holds(&id, contents)? {
-                self.write(&id, contents)?;
+                self.write(&id, |file| file.write_all(contents))?;
                 fresh.push(id.clone());
             }
             ids.push(id);
@@ -131,12 +168,13 @@ impl Objects {
         self.disk.exists(&path).map_err(StoreError::io("access", &path))
     }
 
-    fn write(&self, id: &ObjectId, contents: &[u8]) -> Result<(), StoreError> {
+    /// Writes an object under its `.new` name. `fill` writes the contents.
+    fn write(&self, id: &ObjectId, fill: impl FnOnce(&mut FileWriter<'_>) -> io::Result<()>) -> Result<(), StoreError> {
         let path = new_path(id);
         let temporary = super::disk::temporary_beside(&path);
-        let written = self
-            .disk
-            .create(&temporary, contents)
+        let mut file = FileWriter::new(&*self.disk, &temporary);
+        let written = fill(&mut file)
+            .and_then(|()| file.finish())
             .and_then(|()| self.disk.sync(&temporary))
             .and_then(|()| self.disk.rename(&temporary, &path));
         written.map_err(|error| {
@@ -153,6 +191,20 @@ impl Objects {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.has(id)? => Ok(()),
             renamed => renamed.map_err(StoreError::io("write", &path)),
         }
+    }
+}
+
+/// A writer that only computes the hash of what is written.
+struct HashWriter(Sha256);
+
+impl Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::disk::Disk;
+use super::file_writer::write_parts_atomic;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
@@ -87,12 +88,12 @@ pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Re
     disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))
 }
 
-/// Writes the knowledge export and returns its path; `text` includes the signature line.
+/// Writes the knowledge export and returns its path; `parts` include the signature line.
 pub fn write_export(
     disk: &dyn Disk,
     directive: &ItemId,
     thread: &ThreadId,
-    text: &[u8],
+    parts: &[&[u8]],
 ) -> Result<std::path::PathBuf, StoreError> {
     let path = layout::export(directive, thread);
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -106,7 +107,7 @@ pub fn write_export(
             Ok(()) | Err(_) => {}
         }
     }
-    disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))?;
+    write_parts_atomic(disk, &path, parts).map_err(StoreError::io("write", &path))?;
     Ok(path)
 }
 

@@ -253,7 +253,8 @@ fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
 /// Returns the text of a reply; `None` for any other event, and for a reply without text.
 pub(super) fn reply_text(body: &EventBody) -> Option<String> {
     let EventBody::CognitionOut(reply) = body else { return None };
-    let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
+    let text =
+        |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.to_string()) } else { None };
     let texts: Vec<String> = reply.content.iter().filter_map(text).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }

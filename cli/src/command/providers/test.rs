@@ -116,7 +116,7 @@ fn test_request(model: &PlannedModel) -> Request {
 
 fn test_output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
     let (usage, answered_by, text, error) = match reply {
-        Ok(reply) => (reply.usage, reply.model, Some(reply_text(&reply.content)), None),
+        Ok(reply) => (reply.usage, reply.model, Some(reply_text(&reply.content).into_string()), None),
         Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, &error))),
     };
     ProviderTestOutput {

@@ -1,6 +1,7 @@
 //! Result of a run: exit code (`language.md` 14) and JSON output.
 
 use rye_compiler::plan::ApprovalOrigin;
+use rye_engine::message::SharedText;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,7 +64,7 @@ impl From<RunResult> for RunOutput {
             status: result.status.as_str().to_owned(),
             directive: result.directive,
             tool: result.tool,
-            result: result.result,
+            result: result.result.map(SharedText::into_string),
             outputs: result.outputs,
             missing: result.missing,
             stop_reason: result.stop_reason,

@@ -1,7 +1,6 @@
 //! Human and plain output of a run: the model's text on stdout as it is streamed, progress on stderr, outputs at the
 //! end. Prints each text once.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -15,9 +14,10 @@ use rye_engine::event::{
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
-use rye_engine::message::ContentBlock;
+use rye_engine::message::{ContentBlock, SharedText};
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
+use sha2::{Digest, Sha256};
 
 use super::ask::has_terminal;
 use super::ending::RunEnd;
@@ -52,9 +52,9 @@ pub struct HumanRenderer {
     /// Thread whose text is printed: the first thread, then its continuation.
     main: Option<ThreadId>,
     /// Text of the current attempt that was printed.
-    streamed: String,
+    streamed: PrintedText,
     /// Text of the last reply, if it has been printed.
-    printed_result: Option<String>,
+    printed_result: Option<SharedText>,
     out: Stdout,
     /// Buffered lines for stderr.
     lines: String,
@@ -123,7 +123,7 @@ impl HumanRenderer {
             quiet: report.is_quiet(),
             events,
             main: None,
-            streamed: String::new(),
+            streamed: PrintedText::default(),
             printed_result: None,
             out: Stdout::default(),
             lines: String::new(),
@@ -241,7 +241,7 @@ impl HumanRenderer {
                 self.unpriced |= attempt.unpriced;
                 if self.main.as_ref() == Some(thread) {
                     // If the last attempt was interrupted, no reply has cleared its text.
-                    self.streamed.clear();
+                    self.streamed = PrintedText::default();
                 }
             }
             EventBody::Reserved(reserved) => {
@@ -382,18 +382,15 @@ impl HumanRenderer {
             return;
         }
         let text = reply_text(&reply.content);
-        let mut printed = std::mem::take(&mut self.streamed);
-        if let Some(rest) = text.strip_prefix(&printed) {
+        if let Some(rest) = std::mem::take(&mut self.streamed).rest_of(&text) {
             self.text(rest);
-            printed.push_str(rest);
         } else {
             // Some streamed pieces were dropped.
             self.out.end_line();
             self.text(&text);
-            printed = text.into_owned();
         }
         self.out.end_line();
-        self.printed_result = Some(printed);
+        self.printed_result = Some(text);
     }
 
     fn failed(&mut self, thread: &ThreadId, failed: &AttemptFailed) {
@@ -409,7 +406,7 @@ impl HumanRenderer {
             (None, None) => return,
         };
         if self.main.as_ref() == Some(thread) {
-            self.streamed.clear();
+            self.streamed = PrintedText::default();
         }
         let reason =
             format!("{}: {}", failed.classification.name, truncate_line(&failed.error.message, MAX_DETAIL_CHARS));
@@ -466,7 +463,7 @@ impl Render for HumanRenderer {
             StreamEvent::Delta { thread, delta: Delta::Text(text) } => {
                 if self.streams() && self.main.as_ref() == Some(thread) && !self.compactions.is_running(thread) {
                     self.text(text);
-                    self.streamed.push_str(text);
+                    self.streamed.add(text);
                 }
             }
             StreamEvent::Delta {
@@ -578,12 +575,35 @@ fn error_line(output: &str) -> &str {
 }
 
 /// Returns the text of a reply, without thinking and tool calls.
-fn reply_text<'a>(content: &'a [ContentBlock]) -> Cow<'a, str> {
-    let text = |block: &'a ContentBlock| if let ContentBlock::Text { text } = block { Some(&**text) } else { None };
+fn reply_text(content: &[ContentBlock]) -> SharedText {
+    let text = |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.clone()) } else { None };
     let mut texts = content.iter().filter_map(text);
     // A single block, as most replies have, is not copied.
-    let first = Cow::Borrowed(texts.next().unwrap_or_default());
-    texts.fold(first, |all, text| all + text)
+    let first = texts.next().unwrap_or_default();
+    texts.fold(first, |mut all, text| {
+        all.make_mut().push_str(&text);
+        all
+    })
+}
+
+/// The length and the hash of printed text: a reply can have many megabytes, and the text itself is not needed again.
+#[derive(Default)]
+struct PrintedText {
+    bytes: usize,
+    hash: Sha256,
+}
+
+impl PrintedText {
+    fn add(&mut self, text: &str) {
+        self.bytes += text.len();
+        self.hash.update(text);
+    }
+
+    /// Returns the part of `text` that follows the printed text; `None` if `text` does not start with the printed text.
+    fn rest_of(self, text: &str) -> Option<&str> {
+        let (start, rest) = text.split_at_checked(self.bytes)?;
+        (Sha256::digest(start) == self.hash.finalize()).then_some(rest)
+    }
 }
 
 fn format_settling(settled: &Settled, unpriced: bool) -> String {

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 
 use crate::report::printable;
 
+/// Maximum bytes of one write. The end of a reply can have many megabytes, and each write copies its text.
+const MAX_WRITE_BYTES: usize = 64 * 1024;
+
 #[derive(Debug, Default)]
 pub struct Stdout {
     /// True if the last output is not a complete line.
@@ -63,7 +66,13 @@ impl Stdout {
             return;
         }
         let mut out = anstream::stdout().lock();
-        self.write_error = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()).err();
+        let mut rest = text;
+        while !rest.is_empty() && self.write_error.is_none() {
+            let (part, after) = rest.split_at(rest.floor_char_boundary(MAX_WRITE_BYTES));
+            self.write_error = out.write_all(printable(part).as_bytes()).err();
+            rest = after;
+        }
+        self.write_error = self.write_error.take().or_else(|| out.flush().err());
     }
 
     /// Returns true if the last output is not a complete line.

@@ -142,7 +142,7 @@ fn thread_output(
         capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
         cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
-        result: ended.and_then(|ended| ended.result.clone()),
+        result: ended.and_then(|ended| ended.result.as_deref().map(str::to_owned)),
         error: thread_error(record),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
@@ -242,7 +242,8 @@ fn labeled_values(
     }
     if let Some(ended) = find_ended(&record.events) {
         facts.push(("outputs", ended.outputs.as_ref().map(json).unwrap_or_default()));
-        facts.extend(ended.result.clone().filter(|_| ended.outputs.is_none()).map(|result| ("result", one(result))));
+        let result = ended.result.as_deref().filter(|_| ended.outputs.is_none());
+        facts.extend(result.map(|result| ("result", one(result.to_owned()))));
     }
     facts.extend(thread_error(record).map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
     facts.push(("ledger", ledger_lines(ledger)));

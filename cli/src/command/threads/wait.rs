@@ -151,7 +151,7 @@ fn format_result(result: &RunResult) -> String {
     let text = match (&result.error, &result.outputs, &result.result) {
         (Some(error), _, _) => format!("{}: {}", error.code, error.message),
         (None, Some(outputs), _) => serde_json::to_string(outputs).unwrap_or_default(),
-        (None, None, Some(text)) => text.clone(),
+        (None, None, Some(text)) => text.to_string(),
         (None, None, None) => String::new(),
     };
     truncate_line(&text, 2_000)

@@ -24,10 +24,10 @@ fn block() -> impl Strategy<Value = ContentBlock> {
         Just(("morse", json!("-.-"))),
     ];
     prop_oneof![
-        3 => text.prop_map(|text| ContentBlock::Text { text: text.to_owned() }),
+        3 => text.prop_map(|text| ContentBlock::Text { text: text.into() }),
         3 => call,
         1 => any::<bool>().prop_map(|signed| ContentBlock::Thinking {
-            text: "Hm.".to_owned(),
+            text: "Hm.".into(),
             signature: signed.then(|| "sig".to_owned()),
         }),
         1 => other.prop_map(|(wire, value)| ContentBlock::Other { wire: wire.to_owned(), value }),

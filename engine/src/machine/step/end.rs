@@ -39,7 +39,7 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
             let mut facts = facts::point_facts(plan, state, point, None);
             facts.insert("status".into(), ended.status.as_str().into());
             if point != HookPoint::AfterComplete {
-                facts.insert("result".into(), ended.result.clone().map_or(Value::Null, Value::String));
+                facts.insert("result".into(), ended.result.as_deref().map_or(Value::Null, Value::from));
                 facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
                 facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
             }
@@ -76,7 +76,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     // If the thread returned outputs, the result is the text of the reply that returned them, not the text of an
     // earlier reply.
     let text = || if state.returned.is_some() { state.final_text() } else { state.last_text() };
-    let result = answer.map(|answer| answer.content.clone()).or_else(text);
+    let result = answer.map(|answer| answer.content.as_str().into()).or_else(text);
     let ended = |status, error| Ended {
         status,
         result,

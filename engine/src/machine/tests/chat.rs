@@ -56,7 +56,7 @@ pub(super) fn statuses(play: &SimulatedThread) -> Vec<(PromptStatus, Option<&str
 pub(super) fn user_texts(play: &SimulatedThread, request: usize) -> Vec<String> {
     let turns = play.requests[request].turns.iter();
     let texts = turns.filter_map(|turn| match turn.for_provider()? {
-        ProviderMessage::User { content } => Some(text_of(content)),
+        ProviderMessage::User { content } => Some(text_of(content).into_string()),
         ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
     });
     texts.collect()

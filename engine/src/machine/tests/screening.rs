@@ -26,7 +26,7 @@ fn last_user_text(play: &SimulatedThread, request: usize) -> String {
         ProviderMessage::User { content } => Some(text_of(content)),
         ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
     });
-    texts.into_iter().next().unwrap()
+    texts.into_iter().next().unwrap().into_string()
 }
 
 fn steer(text: &str) -> ControlMessage {

@@ -341,10 +341,9 @@ impl OpenBlock {
     /// Returns the finished block; `None` if it is empty.
     fn close(self) -> Option<ContentBlock> {
         match self {
-            Self::Text(text) => (!text.is_empty()).then_some(ContentBlock::Text { text }),
-            Self::Thinking { text, signature } => {
-                (!text.is_empty() || signature.is_some()).then_some(ContentBlock::Thinking { text, signature })
-            }
+            Self::Text(text) => (!text.is_empty()).then(|| ContentBlock::Text { text: text.into() }),
+            Self::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
+                .then(|| ContentBlock::Thinking { text: text.into(), signature }),
             Self::Call { id, name, input, arguments } => {
                 let whole = input.as_object().is_some_and(|map| !map.is_empty()) && arguments.is_empty();
                 let call = if whole { ToolCall { id, name, input } } else { ToolCall::parse(id, name, &arguments) };

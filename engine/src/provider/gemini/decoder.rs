@@ -83,7 +83,7 @@ impl ReplyDecoder for GeminiDecoder {
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.stop = Some(StopReason::Refusal);
             let text = format!("The prompt was blocked: {reason}");
-            self.content.push(ContentBlock::Text { text: text.clone() });
+            self.content.push(ContentBlock::Text { text: text.as_str().into() });
             return vec![Delta::Text(text)];
         }
         self.read_candidates(&value)
@@ -211,7 +211,7 @@ impl GeminiDecoder {
             return;
         }
         match self.content.last_mut() {
-            Some(ContentBlock::Text { text }) => text.push_str(more),
+            Some(ContentBlock::Text { text }) => text.make_mut().push_str(more),
             Some(
                 ContentBlock::Thinking { .. }
                 | ContentBlock::Image { .. }
@@ -219,7 +219,7 @@ impl GeminiDecoder {
                 | ContentBlock::Other { .. },
             )
             | None => {
-                self.content.push(ContentBlock::Text { text: more.to_owned() });
+                self.content.push(ContentBlock::Text { text: more.into() });
             }
         }
         deltas.push(Delta::Text(more.to_owned()));
@@ -230,7 +230,7 @@ impl GeminiDecoder {
             return;
         }
         match self.content.last_mut() {
-            Some(ContentBlock::Thinking { text, .. }) => text.push_str(more),
+            Some(ContentBlock::Thinking { text, .. }) => text.make_mut().push_str(more),
             Some(
                 ContentBlock::Text { .. }
                 | ContentBlock::Image { .. }
@@ -238,7 +238,7 @@ impl GeminiDecoder {
                 | ContentBlock::Other { .. },
             )
             | None => {
-                self.content.push(ContentBlock::Thinking { text: more.to_owned(), signature: None });
+                self.content.push(ContentBlock::Thinking { text: more.into(), signature: None });
             }
         }
         deltas.push(Delta::Thinking(more.to_owned()));

@@ -116,7 +116,7 @@ fn parallel_calls_without_ids_get_generated_ids() {
 fn thinking_is_displayed_and_unknown_parts_are_kept() {
     let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(THINKING);
     let reply = reply.unwrap();
-    assert_eq!(reply.content[0], ContentBlock::Thinking { text: "First, look.".to_owned(), signature: None });
+    assert_eq!(reply.content[0], ContentBlock::Thinking { text: "First, look.".into(), signature: None });
     assert_eq!(reply.usage, Usage { input: 12, output: 40, ..Usage::default() });
     assert_eq!(deltas[1], Delta::Thinking("look.".to_owned()));
     assert_eq!(

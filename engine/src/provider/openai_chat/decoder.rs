@@ -174,10 +174,10 @@ impl ReplyDecoder for ChatDecoder {
         };
         let mut content = Vec::new();
         if !self.thinking.is_empty() {
-            content.push(ContentBlock::Thinking { text: self.thinking, signature: None });
+            content.push(ContentBlock::Thinking { text: self.thinking.into(), signature: None });
         }
         if !self.text.is_empty() {
-            content.push(ContentBlock::Text { text: self.text });
+            content.push(ContentBlock::Text { text: self.text.into() });
         }
         content.extend(self.calls.into_iter().map(OpenCall::close));
         let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));

@@ -188,7 +188,7 @@ fn reasoning_refusals_and_stop_reasons() {
         decoder.finish().unwrap()
     };
     let thought = end(json!({"reasoning_content": "Hm.", "content": "Yes."}), "stop");
-    let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
+    let thinking = ContentBlock::Thinking { text: "Hm.".into(), signature: None };
     assert_eq!(thought.content, [thinking, text("Yes.")]);
     assert_eq!(end(json!({"refusal": "No."}), "stop").stop, StopReason::Refusal);
     assert_eq!(end(json!({"content": "a"}), "length").stop, StopReason::Length);

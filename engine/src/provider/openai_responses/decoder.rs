@@ -378,11 +378,11 @@ impl OpenItem {
 
     fn blocks(self) -> Vec<ContentBlock> {
         match self {
-            Self::Message(parts) => parts.into_values().map(|text| ContentBlock::Text { text }).collect(),
+            Self::Message(parts) => parts.into_values().map(|text| ContentBlock::Text { text: text.into() }).collect(),
             Self::Call { id, name, arguments } => vec![ContentBlock::ToolCall(ToolCall::parse(id, name, &arguments))],
             Self::Other { value, thinking } => {
                 let text = thinking.into_values().collect::<Vec<_>>().join("\n\n");
-                let shown = (!text.is_empty()).then_some(ContentBlock::Thinking { text, signature: None });
+                let shown = (!text.is_empty()).then_some(ContentBlock::Thinking { text: text.into(), signature: None });
                 let kept = value.is_object().then(|| ContentBlock::Other { wire: WIRE.to_owned(), value });
                 shown.into_iter().chain(kept).collect()
             }

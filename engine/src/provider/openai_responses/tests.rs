@@ -89,7 +89,7 @@ fn parallel_calls_whose_pieces_interleave() {
 fn reasoning_and_unknown_items_round_trip() {
     let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(THINKING);
     let reply = reply.unwrap();
-    let thought = ContentBlock::Thinking { text: "First, look.\n\nThen answer.".to_owned(), signature: None };
+    let thought = ContentBlock::Thinking { text: "First, look.\n\nThen answer.".into(), signature: None };
     assert_eq!(reply.content[0], thought);
     assert_eq!(deltas.iter().filter(|delta| matches!(delta, Delta::Thinking(_))).count(), 3);
     let request = Request { turns: vec![user(vec![text("Hi")]), assistant(reply.content)], ..minimal_request() };

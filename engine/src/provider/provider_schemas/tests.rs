@@ -24,7 +24,7 @@ fn sent(wire: Wire, request: &Request) -> Value {
 #[test]
 fn every_wire_sends_schema_valid_bodies() {
     let bare = Request { system: "".into(), ..minimal_request() };
-    let foreign = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
+    let foreign = ContentBlock::Thinking { text: "Hm.".into(), signature: None };
     let odd = Request {
         turns: vec![
             assistant(vec![text("Left over.")]),

@@ -98,7 +98,7 @@ async fn reply_has_all_scripted_fields() {
     assert_eq!(
         reply.content,
         [
-            ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None },
+            ContentBlock::Thinking { text: "Hm.".into(), signature: None },
             text("two"),
             tool_call_block("call_2_1", "read", json!({"path": "a"})),
             tool_call_block("call_2_2", "read", json!({MALFORMED_KEY: "{\"path"})),

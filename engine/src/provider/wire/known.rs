@@ -109,7 +109,7 @@ fn chat_content_in_parts_is_read() {
         json!({"content": [{"type": "text", "text": "Yes"}, {"type": "reference", "reference_ids": [1]}]}),
         json!({"content": ", indeed."}),
     ]);
-    let thinking = ContentBlock::Thinking { text: "Hm.".to_owned(), signature: None };
+    let thinking = ContentBlock::Thinking { text: "Hm.".into(), signature: None };
     assert_eq!(reply.content, [thinking, text("Yes, indeed.")]);
     assert_eq!(reply.unread, ["content.reference"]);
 }

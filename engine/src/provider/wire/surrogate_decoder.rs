@@ -91,7 +91,7 @@ impl<D> SurrogateDecoder<D> {
 
 fn join_in_block(block: &mut ContentBlock) {
     match block {
-        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => *text = join_halves(text),
+        ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => *text = join_halves(text).into(),
         ContentBlock::ToolCall(ToolCall { input: value, .. }) | ContentBlock::Other { value, .. } => {
             join_in_value(value);
         }

@@ -7,7 +7,7 @@ use rye_compiler::diagnostics::breaks_line;
 
 use crate::driver::DrivenThread;
 use crate::event::Ended;
-use crate::message::{ContentBlock, Message, SharedMessage};
+use crate::message::{ContentBlock, Message, SharedMessage, SharedText, fence_for};
 use crate::store::layout;
 use crate::thread::dollars;
 
@@ -16,11 +16,22 @@ const MAX_RESULT_BYTES: usize = 4 * 1024;
 /// Maximum bytes that an export quotes of all messages together: half from the start of the conversation, half from its
 /// end. The text of a single message that exceeds one half is cut.
 const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
-/// Expected bytes of the heading and the fences around the result.
-const RESULT_MARKUP_BYTES: usize = 64;
+
+/// The text of an export in three parts: a result can have many megabytes, so it is not copied.
+pub(super) struct ExportText {
+    head: String,
+    result: SharedText,
+    rest: String,
+}
+
+impl ExportText {
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [self.head.as_bytes(), self.result.trim_end_matches('\n').as_bytes(), self.rest.as_bytes()]
+    }
+}
 
 /// Renders the knowledge file that exports a thread, without its signature line. `now` is RFC 3339.
-pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> String {
+pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> ExportText {
     let (id, directive, status) = (&thread.id, &thread.plan.directive, ended.status.as_str());
     let capabilities = layout::capabilities(id);
     let mut text = format!(
@@ -43,15 +54,13 @@ pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> 
     }
     let mut quotes = String::from("\n## Conversation\n");
     conversation(&mut quotes, &thread.state.conversation.messages);
-    if let Some(result) = &ended.result {
-        // A result can have many megabytes: the text is allocated once and never moved.
-        text.reserve_exact(result.len().saturating_add(quotes.len()).saturating_add(RESULT_MARKUP_BYTES));
-        text.push_str("\n## Result\n\n");
-        push_fenced(&mut text, result, "");
-        text.push('\n');
-    }
-    text.push_str(&quotes);
-    text
+    let Some(result) = &ended.result else {
+        text.push_str(&quotes);
+        return ExportText { head: text, result: SharedText::default(), rest: String::new() };
+    };
+    let fence = fence_for(result);
+    text.extend(["\n## Result\n\n", fence.as_str(), "\n"]);
+    ExportText { head: text, result: result.clone(), rest: format!("\n{fence}\n{quotes}") }
 }
 
 /// Renders the messages, without the middle of a long conversation.
@@ -144,17 +153,8 @@ fn render_blocks(who: &str, content: &[ContentBlock]) -> String {
 
 /// Wraps a text in a code fence that is longer than any run of backticks inside.
 fn fenced(text: &str, language: &str) -> String {
-    let mut fenced = String::new();
-    push_fenced(&mut fenced, text, language);
-    fenced
-}
-
-/// Appends a text in a code fence that is longer than any run of backticks inside.
-fn push_fenced(to: &mut String, text: &str, language: &str) {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(longest.saturating_add(1).max(3));
-    let text = text.trim_end_matches('\n');
-    to.extend([&fence, language, "\n", text, "\n", &fence]);
+    let fence = fence_for(text);
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
 /// States the number of bytes that a quote leaves out.

@@ -137,7 +137,7 @@ async fn export_has_the_whole_result_once_and_cuts_the_quote_of_a_long_reply() {
     lab.directive("long", "", "");
     let engine = lab.engine();
     let result = lab.run(&engine, "long").await;
-    assert_eq!(result.result.as_ref(), Some(&reply));
+    assert_eq!(result.result.as_deref(), Some(reply.as_str()));
     let export = layout::export(&"test/long".parse_id(), &thread(&result));
     let text = fs::read_to_string(lab.path().join(export)).unwrap();
     assert!(text.contains(&format!("## Result\n\n```\n{reply}```\n")));

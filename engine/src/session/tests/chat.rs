@@ -82,7 +82,7 @@ fn known_texts(events: &[Event]) -> Vec<String> {
         match &event.body {
             EventBody::CognitionIn(input) if input.source == MessageSource::Prompt => {
                 if let Message::User { content } = &input.message {
-                    known.push(crate::message::text_of(content));
+                    known.push(crate::message::text_of(content).into_string());
                 }
             }
             EventBody::PromptEnded(ended) => known.extend(ended.unsent.iter().cloned()),
@@ -378,7 +378,9 @@ fn every_changed_byte_of_a_prompt_is_found_at_its_place() {
     let mut changed = 0;
     for (n, event) in recorded.iter().enumerate() {
         let text = match &event.body {
-            EventBody::CognitionIn(CognitionIn { message: Message::User { content }, .. }) => text_of(content),
+            EventBody::CognitionIn(CognitionIn { message: Message::User { content }, .. }) => {
+                text_of(content).into_string()
+            }
             EventBody::UserInput(input) => input.text.clone(),
             _ => continue,
         };

@@ -69,7 +69,7 @@ async fn prompt(handle: &ThreadHandle, text: &str, number: u64) {
 fn user_texts(request: &Request) -> Vec<String> {
     let turns = request.turns.iter();
     let texts = turns.filter_map(|turn| match turn.for_provider()? {
-        ProviderMessage::User { content } => Some(text_of(content)),
+        ProviderMessage::User { content } => Some(text_of(content).into_string()),
         ProviderMessage::Assistant { .. } | ProviderMessage::ToolResult { .. } => None,
     });
     texts.collect()

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
-use crate::store::disk::{SimulatedDisk, Survival};
+use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
 use crate::store::layout;
 
 fn objects() -> (Arc<SimulatedDisk>, Objects) {
@@ -20,6 +20,40 @@ fn ids_are_the_hash() {
     assert_eq!(objects.get(&id).unwrap(), b"abc");
     let names: Vec<String> = disk.list(Path::new(OBJECTS)).unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, [id.to_string()]);
+}
+
+#[test]
+fn json_in_parts_is_the_object_of_its_whole_text() {
+    let (disk, objects) = objects();
+    let value = serde_json::json!(["a line\n".repeat(400_000), 1]);
+    let text = serde_json::to_vec(&value).unwrap();
+    let id = objects.put_json(&value).unwrap();
+    assert_eq!((&id, objects.get(&id).unwrap() == text), (&ObjectId::of(&text), true));
+    let before = disk.counters();
+    assert_eq!((objects.put(&text).unwrap(), objects.put_json(&value).unwrap()), (id.clone(), id.clone()));
+    assert_eq!(disk.counters().since(&before).all_syncs(), 0);
+    // A repository can ship another file under the name of the object.
+    disk.write_atomic(&final_path(&id), b"other").unwrap();
+    assert_eq!(objects.put_json(&value).unwrap(), id);
+    assert!(objects.get(&id).unwrap() == text);
+}
+
+#[test]
+fn json_in_parts_survives_a_power_failure() {
+    let (disk, objects) = objects();
+    let value = serde_json::json!("a line\n".repeat(400_000));
+    let id = objects.put_json(&value).unwrap();
+    disk.restart(Survival::Nothing);
+    assert!(objects.get(&id).unwrap() == serde_json::to_vec(&value).unwrap());
+}
+
+#[test]
+fn full_disk_leaves_no_part_of_an_object() {
+    let (disk, objects) = objects();
+    let value = serde_json::json!("x".repeat(3 * 1024 * 1024));
+    disk.fail_at(disk.operations() + 1, DiskFault::Full);
+    assert!(objects.put_json(&value).is_err());
+    assert_eq!(disk.list(Path::new(OBJECTS)).unwrap(), []);
 }
 
 #[test]

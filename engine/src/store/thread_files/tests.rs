@@ -103,7 +103,7 @@ fn export_is_written_as_a_knowledge_item() {
     let disk = disk();
     let directive = ItemId::parse("agency-kiwi/discover_leads").unwrap();
     for text in ["first", "second"] {
-        let path = write_export(&disk, &directive, &thread(), text.as_bytes()).unwrap();
+        let path = write_export(&disk, &directive, &thread(), &[text.as_bytes()]).unwrap();
         let expected =
             ".ai/knowledge/agent/threads/agency-kiwi/discover_leads/agency-kiwi/discover_leads-1739820456.md";
         assert_eq!(path, Path::new(expected));

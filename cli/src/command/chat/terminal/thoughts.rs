@@ -42,7 +42,7 @@ impl Thoughts {
     /// Reads the thoughts of a recorded reply, which may not have been streamed. Returns the text to print.
     fn read_reply(&mut self, content: &[ContentBlock]) -> String {
         let text = |block: &ContentBlock| {
-            if let ContentBlock::Thinking { text, .. } = block { Some(text.clone()) } else { None }
+            if let ContentBlock::Thinking { text, .. } = block { Some(text.to_string()) } else { None }
         };
         let text = content.iter().filter_map(text).collect::<Vec<_>>().join("\n");
         let rest = self.complete();
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(thoughts.push("one\ntw"), "one\n");
         assert_eq!(thoughts.push("o"), "");
         assert_eq!(thoughts.complete(), "two");
-        let block = |text: &str| ContentBlock::Thinking { text: text.to_owned(), signature: None };
+        let block = |text: &str| ContentBlock::Thinking { text: text.into(), signature: None };
         assert_eq!(thoughts.read_reply(&[block("one\ntwo")]), "");
         // The next reply was not streamed.
         assert_eq!(thoughts.read_reply(&[block("three")]), "three");

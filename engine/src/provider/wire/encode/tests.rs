@@ -30,12 +30,12 @@ fn call_id() -> impl Strategy<Value = String> {
 
 fn block() -> impl Strategy<Value = ContentBlock> {
     prop_oneof![
-        3 => text().prop_map(|text| ContentBlock::Text { text }),
+        3 => text().prop_map(|text| ContentBlock::Text { text: text.into() }),
         3 => (call_id(), text(), text()).prop_map(|(id, name, value)| {
             ContentBlock::ToolCall(ToolCall { id, name, input: json!({"path": value, "n": 1.5}) })
         }),
         1 => (text(), proptest::option::of(text()))
-            .prop_map(|(text, signature)| ContentBlock::Thinking { text, signature }),
+            .prop_map(|(text, signature)| ContentBlock::Thinking { text: text.into(), signature }),
         1 => Just(ContentBlock::Image(test_image())),
         1 => prop_oneof![Just("anthropic"), Just("openai-responses"), Just("gemini")].prop_map(|wire| {
             ContentBlock::Other { wire: wire.to_owned(), value: json!({"type": "reasoning", "thoughtSignature": "s"}) }
@@ -162,7 +162,7 @@ fn repeated_call_ids_are_encoded_once() {
 #[test]
 fn seven_kinds_reach_every_wire_and_an_excluded_command_reaches_none() {
     let call = ToolCall { id: "call".to_owned(), name: "read".to_owned(), input: json!({}) };
-    let text = |text: &str| vec![ContentBlock::Text { text: text.to_owned() }];
+    let text = |text: &str| vec![ContentBlock::Text { text: text.into() }];
     let bash = |output: &str, excluded| Message::Bash {
         command: "run".to_owned(),
         output: output.to_owned(),
