@@ -320,7 +320,6 @@ enum Step {
     Reserve(usize, Option<i64>),
     SetParentReserve(usize, i64),
     Attempt(usize, i64, i64),
-    Move(usize, usize),
     HandOff(usize, i64),
     Drain(usize),
     Release(usize),
@@ -333,7 +332,6 @@ fn step() -> impl Strategy<Value = Step> {
         (thread.clone(), prop::option::of(amount.clone())).prop_map(|(t, a)| Step::Reserve(t, a)),
         (thread.clone(), 0..10i64).prop_map(|(t, a)| Step::SetParentReserve(t, a)),
         (thread.clone(), amount.clone(), 0..100i64).prop_map(|(t, a, part)| Step::Attempt(t, a, part)),
-        (thread.clone(), thread.clone()).prop_map(|(t, to)| Step::Move(t, to)),
         (thread.clone(), amount.clone()).prop_map(|(t, a)| Step::HandOff(t, a)),
         thread.clone().prop_map(Step::Drain),
         thread.clone().prop_map(Step::Release),
@@ -371,7 +369,6 @@ proptest! {
                     settled += spent;
                     Operation::Settle { thread: name(t), attempt: Some(attempt), spent: Nanos(spent) }
                 }
-                Step::Move(t, to) => Operation::Move { thread: name(t), to: name(to) },
                 Step::HandOff(t, a) => Operation::HandOff { thread: name(t), next: name(threads), most: Nanos(a) },
                 Step::Drain(t) => Operation::Drain { thread: name(t) },
                 Step::Release(t) => Operation::Release { thread: name(t) },

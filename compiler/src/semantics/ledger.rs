@@ -3,7 +3,7 @@
 
 mod account;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,17 +35,16 @@ pub enum Operation {
     /// Books an amount that was spent. If `attempt` is set, the worst case that [`Operation::Issue`] reserved for this
     /// attempt is released.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
-    /// Sets a new total for an account. An increase is reserved from the parent.
+    /// Sets a new total for an account. An increase is reserved from the parent; below an ended parent, from every
+    /// account up to the nearest ancestor that has not ended.
     Raise { thread: String, spend: Nanos },
-    /// Moves a live child, with its reservation, to an ancestor of its parent.
-    Move { thread: String, to: String },
     /// Ends a thread and opens the account of its continuation below the same parent, if there is one. The continuation
-    /// gets the thread's remaining amount, at most `most`. The parent is allowed to be draining, because its
-    /// reservation already contains the money.
+    /// gets the thread's remaining amount, at most `most`, and the thread's reservation decreases by this amount. The
+    /// parent is allowed to be draining, because its reservation already contains the money.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
     /// Ends a thread that has live children. The thread can no longer spend or reserve, and its account is released
-    /// after the release of its last child.
+    /// after the release of its last child. Until then the account occupies only the amount that it uses.
     Drain { thread: String },
     /// Closes an account: the parent books the account's spend, and the rest of the reservation is free again.
     Release { thread: String },
@@ -96,8 +95,6 @@ pub enum Refusal {
     NoRaise { thread: String },
     #[error("children are still live")]
     LiveChildren { children: u64 },
-    #[error("the new parent is not an ancestor of the thread's parent")]
-    NotAnAncestor { thread: String, to: String },
 }
 
 impl Ledger {
@@ -122,7 +119,6 @@ impl Ledger {
             Operation::Issue { thread, attempt, worst_case } => self.issue(thread, attempt, *worst_case),
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
-            Operation::Move { thread, to } => self.move_account(thread, to),
             Operation::HandOff { thread, next, most } => self.hand_off(thread, next, *most),
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
@@ -214,40 +210,18 @@ impl Ledger {
         if requested.is_negative() {
             return Err(Refusal::NoRaise { thread: thread.to_owned() });
         }
-        if let Some(parent) = account.parent() {
-            let left = self.account_of(parent)?.available_to_children();
+        let mut next = account.parent();
+        while let Some(parent) = next {
+            let ancestor = self.account_of(parent)?;
+            let left = ancestor.available_to_children();
             if requested > left {
                 return Err(Refusal::MoreThanIsLeft { requested, left });
             }
+            // An ended ancestor occupies what it uses, so the accounts above it must have the amount too.
+            next = ancestor.parent().filter(|_| ancestor.status() == AccountStatus::Draining);
         }
         self.update(thread, |account| account.set_reserved(spend))?;
         Ok(LedgerReply::Done)
-    }
-
-    fn move_account(&mut self, thread: &str, to: &str) -> Result<LedgerReply, Refusal> {
-        let account = self.live_account(thread)?;
-        let held = account.occupied();
-        let refused = || Refusal::NotAnAncestor { thread: thread.to_owned(), to: to.to_owned() };
-        let old = account.parent().ok_or_else(refused)?.to_owned();
-        let mut between = Vec::new();
-        let mut at = old.clone();
-        while at != to {
-            let parent = self.account_of(&at)?.parent().ok_or_else(refused)?.to_owned();
-            between.push(std::mem::replace(&mut at, parent));
-        }
-        self.live_account(to)?;
-        if between.is_empty() {
-            return Ok(LedgerReply::Done);
-        }
-        // The reservation moves with the thread, so the reservation of every account in between decreases by its
-        // amount.
-        self.update(&old, |account| account.remove_child(held))?;
-        for account in &between {
-            self.update(account, |account| account.set_reserved(account.reserved().saturating_sub(held)))?;
-        }
-        self.update(to, |account| account.add_child(held))?;
-        self.update(thread, |account| account.set_parent(to))?;
-        self.release_if_drained(&old)
     }
 
     fn hand_off(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
@@ -255,11 +229,8 @@ impl Ledger {
         let account = self.open_account(thread)?;
         let parent = account.parent().map(str::to_owned);
         let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
-        // An account with live children is not released yet: its reservation decreases by the amount for the
-        // continuation.
-        if account.children() > 0 {
-            self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
-        }
+        // The reservation decreases in any case: the result must not depend on the children that live at this moment.
+        self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         self.accounts.insert(next.to_owned(), Account::new(parent.clone(), amount));
         // The continuation is added first, so that a draining parent is not released with the child that ends.
         if let Some(parent) = parent {
@@ -348,6 +319,65 @@ impl Ledger {
             parent = account.parent().map(str::to_owned);
         }
         Ok(())
+    }
+}
+
+/// The history of one account, without the order of its operations: that order changes no amount of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountHistory {
+    pub thread: String,
+    pub parent: Option<String>,
+    /// The reservation after all raises and the handoff of the thread.
+    pub reserved: Nanos,
+    /// The amount that the thread itself has settled.
+    pub spent: Nanos,
+    /// Worst cases of the attempts without a settlement.
+    pub issued: BTreeMap<String, Nanos>,
+    pub has_ended: bool,
+}
+
+impl Ledger {
+    /// Rebuilds the accounts from their histories. An account whose parent has no history keeps its amounts.
+    pub fn from_histories(histories: Vec<AccountHistory>) -> Self {
+        let mut children: BTreeMap<String, usize> = BTreeMap::new();
+        for parent in histories.iter().filter_map(|history| history.parent.clone()) {
+            *children.entry(parent).or_default() += 1;
+        }
+        let is_leaf = |history: &AccountHistory| !children.contains_key(&history.thread);
+        let mut ready: Vec<String> =
+            histories.iter().filter(|history| is_leaf(history)).map(|history| history.thread.clone()).collect();
+        let mut ended: BTreeSet<String> = BTreeSet::new();
+        let mut ledger = Self::new();
+        for history in histories {
+            if history.has_ended {
+                ended.insert(history.thread.clone());
+            }
+            ledger.accounts.insert(history.thread.clone(), Account::from_history(history));
+        }
+        // Each account is closed after all of its children, so that their amounts are known. Accounts of a damaged
+        // store that are their own ancestors stay open.
+        while let Some(thread) = ready.pop() {
+            let Some(account) = ledger.accounts.get_mut(&thread) else { continue };
+            if ended.contains(&thread) {
+                if account.children() == 0 { account.release() } else { account.drain() }
+            }
+            let is_released = account.status() == AccountStatus::Released;
+            let (held, spent) = (account.occupied(), account.spent());
+            let Some(parent) = account.parent().map(str::to_owned) else { continue };
+            if let Some(account) = ledger.accounts.get_mut(&parent) {
+                account.add_child(held);
+                if is_released {
+                    account.settle_child(held, spent);
+                }
+            }
+            if let Some(open) = children.get_mut(&parent) {
+                *open -= 1;
+                if *open == 0 {
+                    ready.push(parent);
+                }
+            }
+        }
+        ledger
     }
 }
 

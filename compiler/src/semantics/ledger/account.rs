@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::AccountHistory;
 use crate::semantics::money::Nanos;
 
 /// The money of one thread. Each child has an account of its own, so that an account stays small. INVARIANT: `children`
@@ -77,6 +78,12 @@ impl Account {
         }
     }
 
+    /// Creates an open account without children.
+    pub(super) fn from_history(history: AccountHistory) -> Self {
+        let AccountHistory { thread: _, parent, reserved, spent, issued, has_ended: _ } = history;
+        Self { spent, issued, ..Self::new(parent, reserved) }
+    }
+
     pub fn parent(&self) -> Option<&str> {
         self.parent.as_deref()
     }
@@ -117,9 +124,12 @@ impl Account {
     }
 
     /// Returns the part of the parent's amount that the account occupies: the reservation, or the used amount if that
-    /// is higher.
+    /// is higher. After the end of its thread, an account occupies the used amount.
     pub fn occupied(&self) -> Nanos {
-        self.reserved.max(self.used())
+        match self.status {
+            AccountStatus::Open => self.reserved.max(self.used()),
+            AccountStatus::Draining | AccountStatus::Released => self.used(),
+        }
     }
 
     /// Returns the amount that the thread could still spend or reserve for children; negative if overspent.
@@ -153,10 +163,6 @@ impl Account {
 
     pub(super) fn set_reserved(&mut self, reserved: Nanos) {
         self.reserved = reserved.max(Nanos::ZERO);
-    }
-
-    pub(super) fn set_parent(&mut self, parent: &str) {
-        self.parent = Some(parent.to_owned());
     }
 
     /// Closes the account to new attempts and children. An ended thread needs no reserve for a last turn.

@@ -1,7 +1,7 @@
 //! Ledger operations and updates of the thread's row: one registry commit per step. The fold determines the key of each
 //! operation.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::machine::effect::ContinuationRow;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
@@ -10,8 +10,10 @@ use super::EmbeddedDriver;
 use crate::error::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
+use crate::session::stored_plan;
 use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, ThreadRow};
 use crate::thread::{Cost, Status};
+use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 /// Maximum age of the registry row of a session that serves an MCP client, in milliseconds, while calls arrive.
@@ -107,8 +109,8 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end of the thread: books open settlements, writes the end status, moves surviving children to an
-    /// ancestor, and closes the account. The account of a suspended thread or of a closed session stays open. A
+    /// Commits the end of the thread: books open settlements, writes the end status, and closes the
+    /// account, which stays draining while children live. The account of a suspended thread or of a closed session stays open. A
     /// continuation gets its row and account in the same commit, so that after a crash one of the two threads can be
     /// resumed.
     pub(super) async fn finish(
@@ -134,9 +136,6 @@ impl EmbeddedDriver {
         }));
         let mut lists = vec![changes];
         if !ended.status.is_parked() {
-            // A child may end at this moment, so that the registry refuses to move it. Each move is a list of its own,
-            // so that a refusal does not affect the other changes.
-            lists.extend(self.moves_of_survivors().await?.into_iter().map(|moved| vec![moved]));
             match &next {
                 Some((next, row)) => lists.extend(self.continuation(next, row).await?),
                 None => lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]),
@@ -171,29 +170,19 @@ impl EmbeddedDriver {
             plan_id: plan_id.clone().or(row.plan_id.clone()),
             ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, ..row }
         };
+        let most = match plan_id.clone() {
+            Some(plan_id) => limits.spend.min(self.spend_limit_of(plan_id).await?),
+            None => limits.spend,
+        };
         let put = Change::PutContinuation { thread: self.id.clone(), row: Box::new(row) };
-        Ok(vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, limits.spend)), put]])
+        Ok(vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, most)), put]])
     }
 
-    /// Returns the changes that move surviving children and their reservations to the nearest living ancestor. If no
-    /// ancestor lives, the children move to the root, whose account stays open for them.
-    async fn moves_of_survivors(&self) -> Result<Vec<Change>, DriveError> {
-        let Some(link) = &self.launch.parent else { return Ok(Vec::new()) };
-        let (id, mut above) = (self.id.clone(), ThreadId::parse(&link.thread_id).ok());
-        self.engine
-            .read_registry(move |registry| {
-                let children = registry.accounts_below(&id)?;
-                let mut to = None;
-                while let Some(thread) = above.take().filter(|_| !children.is_empty()) {
-                    let Some(row) = registry.thread(&thread)? else { break };
-                    above = row.parent.filter(|_| row.status.has_ended());
-                    to = Some(thread);
-                }
-                let moved =
-                    |child: &ThreadId| to.as_ref().map(|to| Change::Ledger(LedgerStep::move_child(&id, child, to)));
-                Ok(children.iter().filter_map(moved).collect())
-            })
-            .await
+    /// Returns the spend limit of the plan with which a session continues, in nano-dollars. The continuation gets no
+    /// more, so that its transcript states the amount of its account.
+    async fn spend_limit_of(&self, plan_id: String) -> Result<u64, DriveError> {
+        let engine = Arc::clone(&self.engine);
+        blocking(move || Ok(stored_plan(&engine, &plan_id)?.thread_limits().spend)).await
     }
 
     pub(crate) fn settlements(&self, settle: &[Settled]) -> Vec<Change> {

@@ -13,6 +13,7 @@ use provider::{ModelBehavior, behavior};
 use tree::{KINDS, OVERSPENT, Played, play};
 
 mod provider;
+mod repair;
 mod tree;
 
 /// The number of cases from which on every kind of event must occur, whatever the seed.
@@ -140,6 +141,25 @@ fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again()
         }
         every_booked_amount_is_in_the_account_of_a_root(played)
     });
+}
+
+/// A repair reads the transcripts only, which do not order the operations of different threads.
+#[test]
+fn repair_restores_the_accounts_and_rows_of_random_trees() {
+    let cases = setting("RYE_REPAIR_CASES").unwrap_or(24);
+    let seed: u64 = setting("RYE_MONEY_SEED").unwrap_or_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut bytes = [1; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(config.rng_algorithm, &bytes);
+    let trees = (behavior(seed % 4 == 3), any::<u64>());
+    let outcome = TestRunner::new_with_rng(config, rng).run(&trees, |(behavior, seed)| {
+        let found = runtime.block_on(repair::differences_after_repair(behavior, seed));
+        prop_assert!(found.is_empty(), "{}", found.join("\n"));
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn every_booked_amount_is_in_the_account_of_a_root(played: &Played) -> Result<(), TestCaseError> {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rye_compiler::semantics::ledger::AccountStatus;
 use serde_json::json;
 
 use super::{Lab, Status, calls, names, permit, reply_text, thread};
@@ -9,6 +10,7 @@ use crate::event::{EventBody, ResultKind};
 use crate::exchange::{CallError, FailedStage, Request};
 use crate::store::ThreadRow;
 use crate::thread::RunResult;
+use crate::thread_id::ThreadId;
 
 fn child() -> (&'static str, serde_json::Value) {
     ("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}))
@@ -354,7 +356,7 @@ async fn a_parent_learns_of_the_end_of_a_child_it_does_not_wait_for() {
 }
 
 #[tokio::test]
-async fn surviving_children_move_to_the_nearest_live_ancestor() {
+async fn surviving_child_is_paid_by_its_ancestors_after_its_parent_ends() {
     let mut lab = Lab::new(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/parent", 0) => calls(&[child()]),
@@ -384,9 +386,12 @@ async fn surviving_children_move_to_the_nearest_live_ancestor() {
         }
     };
     let account = engine.account(&grandchild).unwrap().unwrap();
-    assert_eq!(account.parent(), Some(handle.thread_id.as_str()));
+    let parent = engine.account(&ThreadId::parse(account.parent().unwrap()).unwrap()).unwrap().unwrap();
+    assert_eq!((parent.parent(), parent.status()), (Some(handle.thread_id.as_str()), AccountStatus::Draining));
+    // The ended parent holds only what it has spent, and what the grandchild holds.
+    assert_eq!(parent.occupied(), parent.spent().saturating_add(account.occupied()));
     let above = engine.account(&handle.thread_id).unwrap().unwrap();
-    assert_eq!(above.children(), 1);
+    assert_eq!((above.children(), above.children_hold()), (1, parent.occupied()));
     assert_eq!(handle.join().await.status, Status::Completed);
     quiet(&engine).await;
     let spent = engine.account(&handle.thread_id).unwrap().unwrap().spent().to_u64();

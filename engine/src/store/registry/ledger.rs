@@ -34,7 +34,7 @@ pub enum LedgerStepKey {
     Settle { turn: u64, attempt: u32 },
     /// Reserves spend for the n-th child.
     Child(u64),
-    /// Any other operation that is applied once, such as `raise.2` or `move.hello-1739820456`.
+    /// Any other operation that is applied once, such as `raise.2`.
     Other(String),
     /// Closes the account.
     End,
@@ -117,12 +117,6 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
-    /// Creates the step that moves a child that outlives its parent to an ancestor of the parent.
-    pub fn move_child(parent: &ThreadId, child: &ThreadId, to: &ThreadId) -> Self {
-        let operation = Operation::Move { thread: child.to_string(), to: to.to_string() };
-        Self { thread: parent.clone(), step: LedgerStepKey::Other(format!("move.{child}")), operation }
-    }
-
     /// Creates the step that drains a thread's account: the account closes now or, if children are alive, after the
     /// last child has ended.
     pub fn end(thread: &ThreadId) -> Self {
@@ -166,8 +160,7 @@ pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> R
             | Operation::SetParentReserve { .. }
             | Operation::Issue { .. }
             | Operation::Settle { .. }
-            | Operation::Raise { .. }
-            | Operation::Move { .. },
+            | Operation::Raise { .. },
         ) => true,
     };
     if !lasting {
@@ -217,9 +210,7 @@ fn named_threads(operation: &Operation) -> Vec<&str> {
         | Operation::Drain { thread }
         | Operation::Release { thread }
         | Operation::Remaining { thread } => vec![thread],
-        Operation::Reserve { thread, parent: other, .. }
-        | Operation::Move { thread, to: other }
-        | Operation::HandOff { thread, next: other, .. } => {
+        Operation::Reserve { thread, parent: other, .. } | Operation::HandOff { thread, next: other, .. } => {
             vec![thread, other]
         }
     }

@@ -1,9 +1,7 @@
 //! Reads of the registry. Each call sees a consistent snapshot.
 
-use std::collections::BTreeSet;
-
 use redb::{ReadableTable, TableDefinition};
-use rye_compiler::semantics::ledger::{Account, AccountStatus};
+use rye_compiler::semantics::ledger::Account;
 use serde::de::DeserializeOwned;
 
 use super::{Registry, ThreadRow, registry_error, tables};
@@ -74,34 +72,6 @@ impl Registry {
     /// Returns a thread's ledger account; `None` if it has none.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.row(tables::ACCOUNTS, thread.as_str())
-    }
-
-    /// Returns the threads whose live accounts are directly below a thread's account, by id: children, their
-    /// continuations, and descendants that outlived their parents. Reads the tree below the thread only if the thread
-    /// has such accounts.
-    pub fn accounts_below(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
-        let live = self.account(thread)?.map_or(0, |account| account.children());
-        let live = usize::try_from(live).unwrap_or(usize::MAX);
-        let (mut found, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![thread.clone()]);
-        while found.len() < live
-            && let Some(id) = next.pop()
-        {
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            next.extend(self.children(&id)?.into_iter().map(|(_, child)| child));
-            if id == *thread {
-                continue;
-            }
-            next.extend(self.thread(&id)?.and_then(|row| row.continued_by));
-            let is_below = |account: &Account| {
-                account.parent() == Some(thread.as_str()) && account.status() != AccountStatus::Released
-            };
-            if self.account(&id)?.as_ref().is_some_and(is_below) {
-                found.insert(id);
-            }
-        }
-        Ok(found.into_iter().collect())
     }
 
     fn row<T: DeserializeOwned>(

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redb::WriteTransaction;
-use rye_compiler::semantics::ledger::{Account, AccountStatus, Ledger, LedgerReply, Operation, Refusal};
+use rye_compiler::semantics::ledger::{AccountHistory, Ledger, LedgerReply, Operation, Refusal};
+use rye_compiler::semantics::money::Nanos;
 
 use super::changes::{insert_json, put_row};
-use super::ledger::{LedgerStep, LedgerStepKey, RecordedOperation};
+use super::ledger::{LedgerStep, RecordedOperation};
 use super::unsynced::{WritersExcluded, remove_stale_marks};
 use super::{Registry, ThreadRow, registry_error, tables};
-use crate::event::Event;
+use crate::event::{Event, ThreadOrigin};
 use crate::store::disk::{Disk, temporary_beside};
 use crate::store::layout::{self, REGISTRY, THREADS};
 use crate::store::spilled::restore_event;
@@ -36,8 +37,7 @@ pub struct RepairReport {
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// Operations of transcripts that the rebuilt ledger refused, with their threads. The accounts of these threads are
-    /// therefore not exact.
+    /// Threads below an account that no transcript records, so that no account above them counts their spend.
     pub refused: Vec<(ThreadId, Refusal)>,
     /// The replaced registry, relative to the project; `None` if there was none.
     pub previous: Option<PathBuf>,
@@ -88,6 +88,7 @@ pub(super) fn rebuild(disk: &Arc<dyn Disk>) -> Result<(), StoreError> {
 /// The contents of a registry, folded from the transcripts.
 struct RebuiltContents {
     folds: BTreeMap<ThreadId, FoldedThread>,
+    handoffs: Handoffs,
     ledger: Ledger,
     answers: LedgerAnswers,
 }
@@ -107,13 +108,25 @@ impl RebuiltContents {
             }
         }
         set_continued_by(&mut folds);
-        reopen_handoffs(&mut folds);
-        hand_off(&mut folds);
-        open_unrecorded(&mut folds);
-        count_descendants(&mut folds);
-        let (ledger, answers, refused) = replay_ledger(&folds);
-        (report.threads, report.refused) = (folds.len(), refused);
-        Ok((Self { folds, ledger, answers }, report))
+        let handoffs = Handoffs::find(&folds);
+        handoffs.reopen_lost(&mut folds);
+        count_descendants(&mut folds, &handoffs);
+        let unreadable = report.unreadable.iter().map(|(thread, _)| thread).collect();
+        let ledger = rebuild_ledger(&folds, &handoffs, &unreadable);
+        let has_lost_parent = |folded: &&FoldedThread| {
+            folded.row.parent.as_ref().is_some_and(|parent| ledger.account(parent.as_str()).is_none())
+        };
+        report.refused = folds
+            .values()
+            .filter(has_lost_parent)
+            .filter_map(|folded| {
+                let thread = folded.row.parent.as_ref()?.to_string();
+                Some((folded.row.id.clone(), Refusal::NoSuchThread { thread }))
+            })
+            .collect();
+        report.threads = folds.len();
+        let answers = ledger_answers(&folds, &handoffs);
+        Ok((Self { folds, handoffs, ledger, answers }, report))
     }
 
     fn write(&self, registry: &Registry) -> Result<(), StoreError> {
@@ -122,7 +135,7 @@ impl RebuiltContents {
             for folded in self.folds.values() {
                 put_row(transaction, &folded.row)?;
             }
-            fill_edges(transaction, &self.folds)?;
+            fill_edges(transaction, &self.folds, &self.handoffs)?;
             fill_ledger(transaction, &self.ledger, &self.answers)
         })
     }
@@ -157,11 +170,17 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
+/// Folds a thread's events into the amount that it took over from the thread that it continues, in nano-dollars. `None`
+/// if it has an account of its own.
+pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u64> {
+    fold::fold(thread, events).filter(|folded| folded.can_take_over).map(|folded| folded.opened.1)
+}
+
 /// Folds a thread's events into its spend limit at the start, in nano-dollars. `None` if the events do not start with
 /// `opened`, or if the limit was raised later: the ledger may have refused the raise.
 pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
-    let raised = folded.steps.iter().any(|(_, step)| matches!(step.operation, Operation::Raise { .. }));
+    let raised = folded.steps.iter().any(|step| matches!(step.operation, Operation::Raise { .. }));
     (!raised).then_some(folded.opened.1)
 }
 
@@ -180,89 +199,85 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` from the `continues` fields of other threads.
+/// Sets `continued_by` from the `continues` fields of other threads. A later resume replaces an earlier one; a fork
+/// sets nothing.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let links: Vec<(ThreadId, ThreadId)> =
-        folds.values().filter_map(|folded| Some((folded.row.continues.clone()?, folded.row.id.clone()))).collect();
-    for (earlier, later) in links {
+    let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
+    let mut links: Vec<(i64, ThreadId, ThreadId)> = folds
+        .values()
+        .filter(is_linked)
+        .filter_map(|folded| Some((folded.opened.0, folded.row.continues.clone()?, folded.row.id.clone())))
+        .collect();
+    links.sort();
+    for (_, earlier, later) in links {
         if let Some(folded) = folds.get_mut(&earlier) {
             folded.row.continued_by = Some(later);
         }
     }
 }
 
-/// Reopens threads that handed off to a thread without a transcript. Their recovery commits the end again, which
-/// creates the continuation and its account.
-fn reopen_handoffs(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let is_lost = |row: &ThreadRow| row.status == Status::Continued && row.continued_by.is_none();
-    for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
-        folded.row.status = Status::Running;
-        folded.steps.retain(|(_, step)| step.step != LedgerStepKey::End);
-    }
-}
+/// The threads that handed over, each with the thread that took over its account.
+struct Handoffs(BTreeMap<ThreadId, ThreadId>);
 
-/// Closes the account of each thread that was handed off, and opens the account of the thread's continuation.
-fn hand_off(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let handed: Vec<(ThreadId, LedgerStep)> = folds
-        .values()
-        .filter_map(|next| {
-            let earlier = next.row.continues.as_ref()?;
-            Some((earlier.clone(), LedgerStep::hand_off(earlier, &next.row.id, next.handed_off?)))
-        })
-        .collect();
-    for (earlier, step) in handed {
-        let Some(folded) = folds.get_mut(&earlier).filter(|folded| folded.row.status == Status::Continued) else {
-            continue;
-        };
-        if let Some((_, end)) = folded.steps.iter_mut().find(|(_, step)| step.step == LedgerStepKey::End) {
-            *end = step;
+impl Handoffs {
+    /// Finds the first thread that continues each thread with the status `continued`.
+    fn find(folds: &BTreeMap<ThreadId, FoldedThread>) -> Self {
+        let has_handed_over =
+            |thread: &ThreadId| folds.get(thread).is_some_and(|folded| folded.row.status == Status::Continued);
+        let mut later: Vec<(i64, &ThreadId, &ThreadId)> = folds
+            .values()
+            .filter(|folded| folded.can_take_over)
+            .filter_map(|folded| Some((folded.opened.0, folded.row.continues.as_ref()?, &folded.row.id)))
+            .filter(|(_, earlier, _)| has_handed_over(earlier))
+            .collect();
+        later.sort();
+        let mut handoffs = BTreeMap::new();
+        for (_, earlier, next) in later {
+            handoffs.entry(earlier.clone()).or_insert_with(|| next.clone());
+        }
+        Self(handoffs)
+    }
+
+    /// Reopens threads that handed off to a thread without a transcript. Their recovery commits the end again, which
+    /// creates the continuation and its account.
+    fn reopen_lost(&self, folds: &mut BTreeMap<ThreadId, FoldedThread>) {
+        let is_lost = |row: &ThreadRow| row.status == Status::Continued && !self.0.contains_key(&row.id);
+        for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
+            folded.row.status = Status::Running;
+            folded.has_ended = false;
         }
     }
-}
 
-/// Opens the accounts that no other thread records: of children started with `rye run --parent`, of children whose line
-/// in the parent's transcript was lost, and of continuations whose first thread is missing. The first line of such a
-/// thread names the parent and the amount.
-fn open_unrecorded(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let opened = |step: &LedgerStep| match &step.operation {
-        Operation::Register { thread, .. }
-        | Operation::Reserve { thread, .. }
-        | Operation::HandOff { next: thread, .. } => Some(thread.clone()),
-        Operation::SetParentReserve { .. }
-        | Operation::Issue { .. }
-        | Operation::Settle { .. }
-        | Operation::Raise { .. }
-        | Operation::Move { .. }
-        | Operation::Drain { .. }
-        | Operation::Release { .. }
-        | Operation::Remaining { .. } => None,
-    };
-    let steps = folds.values().flat_map(|folded| &folded.steps);
-    let known: BTreeSet<String> = steps.filter_map(|(_, step)| opened(step)).collect();
-    for folded in folds.values_mut().filter(|folded| !known.contains(folded.row.id.as_str())) {
-        let (ts, spend) = folded.opened;
-        let step = match (&folded.row.parent, folded.row.spawn) {
-            (Some(parent), Some(spawn)) => LedgerStep::child(parent, spawn, &folded.row.id, Some(spend), 0),
-            _ => LedgerStep::register(&folded.row.id, spend),
-        };
-        folded.steps.insert(0, (ts, step));
+    /// Returns the continuation of a thread, with the amount that it took over, in nano-dollars.
+    fn of<'f>(
+        &self,
+        thread: &ThreadId,
+        folds: &'f BTreeMap<ThreadId, FoldedThread>,
+    ) -> Option<(&'f FoldedThread, u64)> {
+        let next = folds.get(self.0.get(thread)?)?;
+        Some((next, next.opened.1))
+    }
+
+    /// Returns true if the thread took over the account of the thread that it continues.
+    fn has_taken_over(&self, folded: &FoldedThread) -> bool {
+        folded.row.continues.as_ref().is_some_and(|earlier| self.0.get(earlier) == Some(&folded.row.id))
     }
 }
 
-/// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant that
-/// started after a handoff counts for the continuation, not for the thread before.
-fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
-    let spawned = folds.values().filter(|folded| folded.handed_off.is_none());
+/// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant counts for
+/// its parent. Above its parent, a descendant that started after a handoff counts for the continuation.
+fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) {
+    let spawned = folds.values().filter(|folded| !handoffs.has_taken_over(folded));
     let spawned: Vec<(ThreadId, i64)> =
         spawned.filter_map(|folded| Some((folded.row.parent.clone()?, folded.opened.0))).collect();
     for (parent, opened) in spawned {
-        let (mut next, mut seen) = (Some(parent), BTreeSet::new());
+        let (mut next, mut seen, mut is_parent) = (Some(parent), BTreeSet::new(), true);
         while let Some(thread) = next.take().filter(|thread| seen.insert(thread.clone())) {
             let Some(row) = folds.get(&thread).map(|folded| &folded.row) else { break };
-            let continued_by = row.continued_by.as_ref().filter(|_| row.status == Status::Continued);
-            let later = continued_by.filter(|by| folds.get(by).is_some_and(|next| next.opened.0 < opened)).cloned();
-            if later.is_some() {
-                next = later;
+            let later = handoffs.of(&thread, folds).filter(|(next, _)| !is_parent && next.opened.0 < opened);
+            is_parent = false;
+            if let Some((later, _)) = later {
+                next = Some(later.row.id.clone());
                 continue;
             }
             next.clone_from(&row.parent);
@@ -271,104 +286,113 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
             }
         }
     }
+    // The spawn limit of a continuation after a full context is the rest at the handoff, and so states how many
+    // descendants had started. Times of different threads cannot decide this near the handoff.
+    let mut chained: Vec<(i64, ThreadId)> =
+        handoffs.0.keys().filter_map(|thread| Some((folds.get(thread)?.opened.0, thread.clone()))).collect();
+    chained.sort();
+    for (_, thread) in chained {
+        let Some((next, _)) = handoffs.of(&thread, folds).filter(|(next, _)| next.origin == ThreadOrigin::Handoff)
+        else {
+            continue;
+        };
+        let (next, rest) = (next.row.id.clone(), next.opened_spawns);
+        let Some(folded) = folds.get_mut(&thread) else { continue };
+        let before = folded.row.spawned;
+        folded.row.spawned = folded.row.spawns.unwrap_or(rest).saturating_sub(rest);
+        let started = folded.row.spawned;
+        if let Some(next) = folds.get_mut(&next) {
+            next.row.spawned = next.row.spawned.saturating_add(before).saturating_sub(started);
+        }
+    }
+}
+
+/// Rebuilds all accounts. Transcripts do not order the operations of different threads, and no amount depends on that
+/// order.
+fn rebuild_ledger(
+    folds: &BTreeMap<ThreadId, FoldedThread>,
+    handoffs: &Handoffs,
+    unreadable: &BTreeSet<&ThreadId>,
+) -> Ledger {
+    let mut histories = Vec::with_capacity(folds.len());
+    let reserved_by_parent: BTreeMap<&ThreadId, u64> =
+        folds.values().flat_map(|folded| folded.children.values()).map(|child| (&child.thread, child.spend)).collect();
+    for (thread, folded) in folds {
+        // The record of the parent states the amount that the ledger answered.
+        let first = reserved_by_parent.get(thread).copied().filter(|_| folded.reserved == folded.opened.1);
+        let reserved = first.unwrap_or(folded.reserved);
+        let handed_over = handoffs.of(thread, folds).map_or(0, |(_, amount)| amount);
+        let issued = folded.issued.iter();
+        histories.push(AccountHistory {
+            thread: thread.to_string(),
+            parent: folded.row.parent.as_ref().map(ToString::to_string),
+            reserved: Nanos::from_u64(reserved.saturating_sub(handed_over)),
+            spent: Nanos::from_u64(folded.spent),
+            issued: issued
+                .map(|((turn, attempt), worst)| (format!("{turn}.{attempt}"), Nanos::from_u64(*worst)))
+                .collect(),
+            has_ended: folded.has_ended,
+        });
+        // A child without a transcript never started. Its reservation stays while its parent can start it, or if its
+        // transcript cannot be read, because its spend is then unknown.
+        for child in folded.children.values().filter(|child| !folds.contains_key(&child.thread)) {
+            let is_unreadable = unreadable.contains(&child.thread);
+            histories.push(AccountHistory {
+                thread: child.thread.to_string(),
+                parent: Some(thread.to_string()),
+                reserved: Nanos::from_u64(child.spend),
+                spent: Nanos::ZERO,
+                issued: BTreeMap::new(),
+                has_ended: !is_unreadable && (child.has_ended || folded.has_ended),
+            });
+        }
+    }
+    Ledger::from_histories(histories)
 }
 
 /// The stored answers of each thread, by step.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Replays all ledger steps: the steps of one thread in the order of its transcript, the steps of different threads by
-/// time. Clocks differ, and a parent records a child after the child has started, so a refused step may depend on a
-/// step of another thread. The thread of a refused step therefore waits until no other thread can proceed; only then is
-/// the step refused for good. A handoff also waits while descendants of the thread still hold money that the
-/// continuation received.
-fn replay_ledger(folds: &BTreeMap<ThreadId, FoldedThread>) -> (Ledger, LedgerAnswers, Vec<(ThreadId, Refusal)>) {
-    let mut ledger = Ledger::new();
-    let (mut answers, mut refused) = (LedgerAnswers::new(), Vec::new());
-    let mut waiting: Vec<&[(i64, LedgerStep)]> = folds.values().map(|folded| folded.steps.as_slice()).collect();
-    let mut handoffs_wait = true;
-    while !waiting.is_empty() {
-        // `ready` holds the remaining steps of each thread, by the time of the first step.
-        let mut ready = BTreeMap::new();
-        for (index, steps) in waiting.drain(..).enumerate() {
-            if let Some((ts, _)) = steps.first() {
-                ready.insert((*ts, index), steps);
-            }
-        }
-        let mut refusals = Vec::new();
-        let (mut is_stuck, mut is_delayed) = (true, false);
-        while let Some(((_, index), steps)) = ready.pop_first() {
-            let Some(((_, step), rest)) = steps.split_first() else { continue };
-            if handoffs_wait && is_early_handoff(&ledger, &step.operation) {
-                waiting.push(steps);
-                is_delayed = true;
-                continue;
-            }
-            if step.step == LedgerStepKey::End {
-                move_survivors(&mut ledger, step.thread.as_str());
-            }
-            match ledger.apply(&step.operation) {
-                LedgerReply::Refused { refusal } => {
-                    waiting.push(steps);
-                    refusals.push((step.thread.clone(), refusal));
+/// Returns the answers to the operations that a recovery may repeat. An ended thread repeats only its end.
+fn ledger_answers(folds: &BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) -> LedgerAnswers {
+    let mut answers = LedgerAnswers::new();
+    let mut record = |LedgerStep { thread, step, operation }: LedgerStep, answer: LedgerReply| {
+        answers.entry(thread).or_default().push((step.to_string(), RecordedOperation { operation, answer }));
+    };
+    for (thread, folded) in folds {
+        let is_open = |thread: &ThreadId| folds.get(thread).is_some_and(|folded| !folded.has_ended);
+        let reserved = LedgerReply::Reserved { amount: Nanos::from_u64(folded.opened.1) };
+        if !handoffs.has_taken_over(folded) {
+            match (&folded.row.parent, folded.row.spawn) {
+                (Some(parent), Some(spawn)) if is_open(parent) => {
+                    record(LedgerStep::child(parent, spawn, thread, Some(folded.opened.1), 0), reserved);
                 }
-                answer @ (LedgerReply::Done | LedgerReply::Reserved { .. } | LedgerReply::Remaining { .. }) => {
-                    is_stuck = false;
-                    let known = answers.entry(step.thread.clone()).or_default();
-                    // The answers of a closed account are never requested again, except the answer for its end.
-                    if step.step == LedgerStepKey::End {
-                        known.clear();
-                    }
-                    let operation = step.operation.clone();
-                    known.push((step.step.to_string(), RecordedOperation { operation, answer }));
-                    if let Some((ts, _)) = rest.first() {
-                        ready.insert((*ts, index), rest);
-                    }
+                (None, _) if is_open(thread) => {
+                    record(LedgerStep::register(thread, folded.opened.1), LedgerReply::Done);
                 }
+                (Some(_) | None, _) => {}
             }
         }
-        // If nothing else can proceed, the continuation gets what is left.
-        handoffs_wait = !(is_stuck && is_delayed);
-        if is_stuck && handoffs_wait {
-            refused.append(&mut refusals);
-            for steps in &mut waiting {
-                *steps = steps.split_first().map_or(&[], |(_, rest)| rest);
+        if !folded.has_ended {
+            for step in &folded.steps {
+                let answer = if let Operation::Reserve { amount: Some(amount), .. } = &step.operation {
+                    LedgerReply::Reserved { amount: *amount }
+                } else {
+                    LedgerReply::Done
+                };
+                record(step.clone(), answer);
             }
+            continue;
+        }
+        match handoffs.of(thread, folds) {
+            Some((next, most)) => {
+                let answer = LedgerReply::Reserved { amount: Nanos::from_u64(most) };
+                record(LedgerStep::hand_off(thread, &next.row.id, most), answer);
+            }
+            None => record(LedgerStep::end(thread), LedgerReply::Done),
         }
     }
-    (ledger, answers, refused)
-}
-
-/// Returns true for a handoff that must wait: the thread still has live children in `ledger`, because their ends are
-/// not replayed yet, and its account has less money than the continuation had received.
-fn is_early_handoff(ledger: &Ledger, operation: &Operation) -> bool {
-    let Operation::HandOff { thread, most, .. } = operation else { return false };
-    ledger.account(thread).is_some_and(|account| account.children() > 0 && account.remaining() < *most)
-}
-
-/// Moves the live children of a thread that ends to its nearest open ancestor, or to the root if no ancestor is open,
-/// as the end of a thread does. Transcripts do not record these moves.
-fn move_survivors(ledger: &mut Ledger, thread: &str) {
-    if ledger.account(thread).is_none_or(|account| account.children() == 0) {
-        return;
-    }
-    let parent_of = |ledger: &Ledger, id: &str| ledger.account(id).and_then(Account::parent).map(str::to_owned);
-    let (mut to, mut next, mut seen) = (None, parent_of(ledger, thread), BTreeSet::new());
-    while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
-        let is_open = ledger.account(&id).is_some_and(|account| account.status() == AccountStatus::Open);
-        next = parent_of(ledger, &id).filter(|_| !is_open);
-        to = Some(id);
-    }
-    let Some(to) = to else { return };
-    let is_live = |account: &Account| account.parent() == Some(thread) && account.status() != AccountStatus::Released;
-    let live: Vec<String> =
-        ledger.accounts().filter(|(_, account)| is_live(account)).map(|(id, _)| id.to_owned()).collect();
-    for child in live {
-        // The child keeps its place below the ended thread if the move is refused; no money is lost.
-        let moved = ledger.apply(&Operation::Move { thread: child.clone(), to: to.clone() });
-        if let LedgerReply::Refused { refusal } = moved {
-            tracing::debug!(child, ?refusal, "a child was not moved in the rebuilt ledger");
-        }
-    }
+    answers
 }
 
 fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
@@ -382,15 +406,19 @@ fn clear_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
 
 /// Writes the spawn edges as the parents recorded them, or as the children did if the line in the parent's transcript
 /// was lost.
-fn fill_edges(transaction: &WriteTransaction, folds: &BTreeMap<ThreadId, FoldedThread>) -> Result<(), StoreError> {
+fn fill_edges(
+    transaction: &WriteTransaction,
+    folds: &BTreeMap<ThreadId, FoldedThread>,
+    handoffs: &Handoffs,
+) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
     // The continuation of a child has the same parent and number.
-    let by_child = folds.values().filter(|folded| folded.handed_off.is_none()).filter_map(|folded| {
+    let by_child = folds.values().filter(|folded| !handoffs.has_taken_over(folded)).filter_map(|folded| {
         let ThreadRow { id, parent, spawn, .. } = &folded.row;
         Some((parent.clone()?, (*spawn)?, id.clone()))
     });
     let by_parent = folds.iter().flat_map(|(parent, folded)| {
-        folded.children.iter().map(|(spawn, child)| (parent.clone(), *spawn, child.clone()))
+        folded.children.iter().map(|(spawn, child)| (parent.clone(), *spawn, child.thread.clone()))
     });
     for (parent, spawn, child) in by_child.chain(by_parent) {
         table.insert((parent.as_str(), spawn), child.as_str()).map_err(registry_error(DOING))?;

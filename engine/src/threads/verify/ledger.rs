@@ -10,11 +10,9 @@ use rye_compiler::semantics::ledger::{Account, AccountStatus};
 use super::super::Threads;
 use super::Verifier;
 use crate::event::{Event, EventBody};
-use crate::store::registry::fold_spend_limit;
+use crate::store::registry::{fold_handed_over, fold_spend_limit};
 use crate::store::{Objects, StoreError, ThreadRow, layout, transcript};
-use crate::thread::Cost;
-use crate::thread::FIRST_HOOK_SPAWN;
-use crate::thread::FIRST_OUTSIDE_SPAWN;
+use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
 /// The money of the threads of one tree. INVARIANT: no thread of the tree runs, so that the ledger contains everything
@@ -30,11 +28,10 @@ struct ThreadMoney {
     own: u64,
     /// Cost of the thread when it last ended.
     ended: Option<Cost>,
-    /// True if every child had ended before the thread did. A surviving child moves to an ancestor, with its money.
-    is_complete: bool,
-    /// Spend limit of the thread at its start, in nano-dollars, to compare with the reservation of its account. `None`
-    /// if the limit was raised later: the ledger may have refused the raise, so the expected reservation is unknown.
-    limit: Option<u64>,
+    /// The reservation that the account should have, in nano-dollars: the spend limit of the thread at its start, minus
+    /// the amount that its continuation took over. `None` if the limit was raised later: the ledger may have refused
+    /// the raise, so the expected reservation is unknown.
+    reserved: Option<u64>,
 }
 
 impl Threads {
@@ -45,9 +42,27 @@ impl Threads {
         for row in rows.iter().filter(|row| row.root == *root) {
             let Some(events) = self.whole_transcript(row)?.filter(|_| row.status.has_ended()) else { return Ok(None) };
             let account = registry.account(&row.id)?;
-            threads.insert(row.id.clone(), ThreadMoney::new(row.clone(), account, &events));
+            let mut money = ThreadMoney::new(row.clone(), account, &events);
+            money.reserved = match self.handed_over(row, rows)? {
+                Some(amount) => money.reserved.map(|limit| limit.saturating_sub(amount)),
+                None => None,
+            };
+            threads.insert(row.id.clone(), money);
         }
         Ok(Some(TreeMoney { threads }))
+    }
+
+    /// Returns the amount that the continuation of a thread took over, 0 without a continuation after a handoff; `None`
+    /// if the amount is unknown.
+    fn handed_over(&self, row: &ThreadRow, rows: &[ThreadRow]) -> Result<Option<u64>, StoreError> {
+        if row.status != Status::Continued {
+            return Ok(Some(0));
+        }
+        let next = rows.iter().find(|next| row.continued_by.as_ref() == Some(&next.id));
+        let Some(events) = next.map(|next| self.whole_transcript(next)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        Ok(next.and_then(|next| fold_handed_over(&next.id, &events)))
     }
 
     /// Returns the events of a thread, empty if it recorded none; `None` if they cannot be read.
@@ -66,20 +81,16 @@ impl Threads {
 
 impl ThreadMoney {
     fn new(row: ThreadRow, account: Option<Account>, events: &[Event]) -> Self {
-        let (mut own, mut ended, mut living) = (0u64, None, 0i64);
+        let (mut own, mut ended) = (0u64, None);
         for event in events {
             if let EventBody::Settled(settled) = &event.body {
                 own = own.saturating_add(settled.amount);
-            } else if let EventBody::ChildSpawned(_) = &event.body {
-                living += 1;
-            } else if let EventBody::ChildEnded(_) = &event.body {
-                living -= 1;
             } else if let EventBody::Ended(end) = &event.body {
                 ended = Some(end.cost);
             }
         }
-        let limit = fold_spend_limit(&row.id, events);
-        Self { row, account, own, ended, is_complete: living == 0, limit }
+        let reserved = fold_spend_limit(&row.id, events);
+        Self { row, account, own, ended, reserved }
     }
 }
 
@@ -105,15 +116,6 @@ impl TreeMoney {
         self.threads.values().filter(move |one| one.row.parent == parent)
     }
 
-    /// Returns true if every descendant of this thread is known to have ended before its parent. The account of a
-    /// thread that outlives its parent moves to an ancestor. A child started with `rye run --parent` is not in its
-    /// parent's transcript, so its end is unknown.
-    fn outlives_children(&self, thread: &ThreadMoney) -> bool {
-        let recorded = |spawn: u64| !(FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
-        let kept = |child: &ThreadMoney| child.row.spawn.is_some_and(recorded) && self.outlives_children(child);
-        thread.is_complete && self.children(thread).all(kept)
-    }
-
     /// Returns true if a thread of the tree is suspended or is a closed session, so that its account is open.
     fn is_suspended(&self) -> bool {
         self.threads.values().any(|one| one.row.status.is_parked())
@@ -133,20 +135,16 @@ impl Verifier<'_> {
         let Some(account) = thread.account.as_ref().filter(|_| !money.is_suspended()) else { return };
         let dollars = |nanos: u64| format!("${}", crate::thread::dollars(nanos));
         let (spent, reserved) = (account.spent().to_u64(), account.reserved().to_u64());
-        let is_whole = money.outlives_children(thread);
         let expected = money.expected_spend(thread);
-        if spent != expected && (is_whole || thread.row.parent.is_none()) {
+        if spent != expected {
             let (spent, expected) = (dollars(spent), dollars(expected));
             let reason = format!("the account has spent {spent}, but the transcripts of its tree add up to {expected}");
             self.fault(path, None, reason);
         }
-        if let Some(limit) = thread.limit.filter(|limit| is_whole && *limit != reserved) {
-            let (reserved, limit) = (dollars(reserved), dollars(limit));
-            self.fault(
-                path,
-                None,
-                format!("the account has reserved {reserved}, but the spend limit in the transcript is {limit}"),
-            );
+        if let Some(expected) = thread.reserved.filter(|expected| *expected != reserved) {
+            let (reserved, expected) = (dollars(reserved), dollars(expected));
+            let reason = format!("the account has reserved {reserved}, but the transcripts state {expected}");
+            self.fault(path, None, reason);
         }
         if account.status() != AccountStatus::Released {
             self.fault(path, None, "the account is still open, although every thread of its tree has ended");

@@ -70,7 +70,7 @@ const MODELS: &str = "models:\n  - { id: scripted, context_window: 200000, max_o
     prices: { input: \"3\", output: \"7\", cache_read: \"0.2\", cache_write: \"4\" } }\n";
 
 /// A project, and the plans compiled from its files so far. The files never change.
-struct Project {
+pub struct Project {
     lab: Lab,
     plans: Mutex<BTreeMap<String, Checked<Compilation>>>,
 }
@@ -98,9 +98,13 @@ impl Project {
         Self { lab, plans: Mutex::default() }
     }
 
-    fn of(behavior: ModelBehavior) -> &'static Self {
+    pub fn of(behavior: ModelBehavior) -> &'static Self {
         static PROJECTS: [OnceLock<Project>; 2] = [OnceLock::new(), OnceLock::new()];
         PROJECTS[usize::from(behavior.hooked)].get_or_init(|| Self::new(behavior.hooked))
+    }
+
+    pub fn world(&self) -> Box<dyn rye_compiler::world::World> {
+        (self.lab.options().world)().unwrap()
     }
 
     fn compiled(&self, request: &CompileRequest, make: impl FnOnce() -> Checked<Compilation>) -> Checked<Compilation> {
@@ -116,7 +120,7 @@ impl Project {
         made
     }
 
-    fn root(&self, behavior: ModelBehavior) -> Compilation {
+    pub fn root(&self, behavior: ModelBehavior) -> Compilation {
         let mut request = CompileRequest::new(ItemId::parse("test/root").unwrap()).with_inputs(serde_json::Map::new());
         let spend = crate::thread::dollars(LIMITS[behavior.limit]).to_string();
         request.limits = vec![("spend".into(), LimitValue::Text(spend))];
@@ -125,7 +129,7 @@ impl Project {
     }
 
     /// Opens an engine on a disk in memory.
-    fn open(
+    pub fn open(
         &'static self,
         behavior: ModelBehavior,
         disk: &Arc<SimulatedDisk>,

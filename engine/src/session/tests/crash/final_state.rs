@@ -361,7 +361,12 @@ impl EventNormalizer<'_> {
         }
         book.insert("of".into(), json!(named(account.parent())));
         book.insert("spent".into(), self.less(account.spent().to_u64(), self.booked(self.name, false))?.into());
-        book.insert("reserved".into(), (account.reserved().to_u64() + self.booked_before()).into());
+        // After a handoff, a thread keeps only what it has used of its reservation, cut calls included.
+        let reserved = match row.status {
+            Status::Continued => self.less(account.reserved().to_u64(), self.booked(self.name, false))?,
+            _ => account.reserved().to_u64() + self.booked_before(),
+        };
+        book.insert("reserved".into(), reserved.into());
         book.insert("children".into(), account.children().into());
         if account.spent() > account.reserved() {
             return Err(format!("{} spent {} of {}", self.name, account.spent(), account.reserved()));

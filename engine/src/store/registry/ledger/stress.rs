@@ -61,9 +61,8 @@ impl KnownForest {
             80..84 => Operation::Raise { thread, spend: amount(rng, 2_000_000) },
             84..87 => Operation::SetParentReserve { thread, amount: amount(rng, 50_000) },
             87..91 => Operation::Drain { thread },
-            91..94 => Operation::HandOff { thread, next: self.name(), most: amount(rng, 300_000) },
-            94..96 => Operation::Release { thread },
-            96..98 => Operation::Move { thread, to: any(rng) },
+            91..95 => Operation::HandOff { thread, next: self.name(), most: amount(rng, 300_000) },
+            95..98 => Operation::Release { thread },
             _ => Operation::Remaining { thread },
         }
     }
@@ -92,7 +91,6 @@ impl KnownForest {
             }
             Operation::SetParentReserve { .. }
             | Operation::Raise { .. }
-            | Operation::Move { .. }
             | Operation::Drain { .. }
             | Operation::Release { .. }
             | Operation::Remaining { .. } => {}

@@ -182,8 +182,7 @@ fn continuation_of_a_root_gets_no_more_than_the_ledger_has_left() {
     ask(&registry, LedgerStep::register(&root, 1_000));
     ask(&registry, LedgerStep::child(&root, 1, &child, Some(600), 0));
     ask(&registry, LedgerStep::child(&child, 1, &grandchild, Some(500), 0));
-    // The child ends before the grandchild, which moves to the root with its reservation.
-    ask(&registry, LedgerStep::move_child(&child, &grandchild, &root));
+    // The child ends before the grandchild, and then holds only the reservation of the grandchild.
     ask(&registry, LedgerStep::end(&child));
     // The transcript of the root records neither the grandchild nor its reservation.
     let answer = ask(&registry, LedgerStep::hand_off(&root, &next, 1_000));
@@ -253,7 +252,6 @@ fn operation() -> impl Strategy<Value = Operation> {
             spent
         }),
         (thread(), amount()).prop_map(|(thread, spend)| Operation::Raise { thread, spend }),
-        (thread(), thread()).prop_map(|(thread, to)| Operation::Move { thread, to }),
         (thread(), thread(), amount()).prop_map(|(thread, next, most)| Operation::HandOff { thread, next, most }),
         thread().prop_map(|thread| Operation::Drain { thread }),
         thread().prop_map(|thread| Operation::Release { thread }),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rye_compiler::plan::PlanLimits;
+
 use super::super::{LedgerStep, ThreadRow};
 use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadOrigin};
 use crate::exchange::Usage;
@@ -13,28 +15,55 @@ use crate::thread_id::ThreadId;
 pub struct FoldedThread {
     pub row: ThreadRow,
     /// Children by spawn number.
-    pub children: BTreeMap<u64, ThreadId>,
-    /// Ledger steps of the thread, each with its time in milliseconds since 1970.
-    pub steps: Vec<(i64, LedgerStep)>,
-    /// The reservation of a thread that continues another one after a handoff, in nano-dollars; `None` for any other
-    /// thread.
-    pub handed_off: Option<u64>,
+    pub children: BTreeMap<u64, RecordedChild>,
+    /// Ledger steps of the thread, without those that open and close its account.
+    pub steps: Vec<LedgerStep>,
+    /// Amounts in nano-dollars: the reservation after all accepted raises, the settled amounts, and the worst cases of
+    /// attempts without a settlement.
+    pub reserved: u64,
+    pub spent: u64,
+    pub issued: BTreeMap<(u64, u32), u64>,
+    /// True if the account was closed: a suspended thread and a closed session keep their accounts.
+    pub has_ended: bool,
+    pub origin: ThreadOrigin,
+    /// True if the thread can have taken over the account of the thread that it continues. A fork and a handoff that a
+    /// command starts have an account of their own.
+    pub can_take_over: bool,
     /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
+    /// Spawn limit at that time.
+    pub opened_spawns: u64,
+}
+
+/// A child as the transcript of its parent records it.
+#[derive(Debug)]
+pub struct RecordedChild {
+    pub thread: ThreadId,
+    /// Nano-dollars reserved for the child.
+    pub spend: u64,
+    pub has_ended: bool,
 }
 
 struct RegistryFold {
     row: ThreadRow,
-    children: BTreeMap<u64, ThreadId>,
-    steps: Vec<(i64, LedgerStep)>,
-    /// The current spend limit.
-    spend: u64,
-    /// The highest value to which the spend limit can be raised.
-    ceiling: u64,
-    /// Attempts that are only known to be intended: the model call may have been made. Each has the time of its intent,
-    /// and its worst case in nano-dollars.
-    intended: BTreeMap<(u64, u32), (i64, u64)>,
-    ended_at: Option<i64>,
+    children: BTreeMap<u64, RecordedChild>,
+    steps: Vec<LedgerStep>,
+    /// The spend and spawn limits with all requested raises. The ledger applies a raise when it reserves the next
+    /// attempt.
+    limits: (u64, u64),
+    /// The highest values to which the spend and spawn limits can be raised.
+    ceiling: (u64, u64),
+    is_raised: bool,
+    /// True if the thread is a chat, where a raise concerns the limits of a prompt only.
+    is_chat: bool,
+    reserved: u64,
+    spent: u64,
+    issued: BTreeMap<(u64, u32), u64>,
+    /// Attempts that are only known to be intended: the model call may have been made. Each has its worst case in
+    /// nano-dollars.
+    intended: BTreeMap<(u64, u32), u64>,
+    has_message: bool,
+    has_ended: bool,
 }
 
 /// Folds the events of a thread; `None` if they do not start with `opened`.
@@ -49,23 +78,48 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         row.parent = Some(ThreadId::parse(&link.thread_id).ok()?);
         row.spawn = Some(link.spawn);
     }
+    let PlanLimits { spend, spawns, .. } = opened.limits;
     let mut fold = RegistryFold {
         row,
         children: BTreeMap::new(),
         steps: Vec::new(),
-        spend: opened.limits.spend,
-        ceiling: opened.ceiling.map_or(u64::MAX, |ceiling| ceiling.spend),
+        limits: (spend, spawns),
+        ceiling: opened.ceiling.map_or((u64::MAX, u64::MAX), |ceiling| (ceiling.spend, ceiling.spawns)),
+        is_raised: false,
+        is_chat: opened.origin == ThreadOrigin::Chat,
+        reserved: spend,
+        spent: 0,
+        issued: BTreeMap::new(),
         intended: BTreeMap::new(),
-        ended_at: None,
+        has_message: false,
+        has_ended: false,
     };
-    let handed_off = (opened.origin == ThreadOrigin::Handoff).then_some(opened.limits.spend);
-    if opened.parent.is_none() && handed_off.is_none() {
-        fold.steps.push((first.ts, LedgerStep::register(thread, opened.limits.spend)));
-    }
     for event in events {
         fold.event(event);
     }
-    Some(FoldedThread { handed_off, opened: (first.ts, opened.limits.spend), ..fold.end() })
+    fold.issue_intended();
+    let can_take_over = match opened.origin {
+        ThreadOrigin::Handoff => true,
+        // The message of a fork or of a new plan that a command starts is its first prompt.
+        ThreadOrigin::Fork | ThreadOrigin::Replan => !fold.has_message,
+        ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Resume => false,
+    };
+    let RegistryFold { row, children, steps, reserved, spent, issued, has_ended, .. } = fold;
+    let opened_at = (first.ts, spend);
+    let (origin, has_ended) = (opened.origin, has_ended && !row.status.is_parked());
+    Some(FoldedThread {
+        row,
+        children,
+        steps,
+        reserved,
+        spent,
+        issued,
+        has_ended,
+        origin,
+        can_take_over,
+        opened: opened_at,
+        opened_spawns: spawns,
+    })
 }
 
 impl RegistryFold {
@@ -77,22 +131,30 @@ impl RegistryFold {
             EventBody::Continues(continues) => {
                 let before = continues.after.as_ref().unwrap_or(&continues.thread);
                 self.row.continues = ThreadId::parse(before).ok();
+                self.has_message = continues.message.is_some();
+                self.is_chat |= continues.prompt.is_some();
             }
             EventBody::AttemptIntended(attempt) => {
                 self.mark_running();
-                self.intended.insert((attempt.turn, attempt.attempt), (ts, attempt.worst_case));
+                self.intended.insert((attempt.turn, attempt.attempt), attempt.worst_case);
             }
             EventBody::Reserved(reserved) => {
                 self.intended.remove(&(reserved.turn, reserved.attempt));
-                self.issue(ts, (reserved.turn, reserved.attempt), reserved.amount);
+                self.issue((reserved.turn, reserved.attempt), reserved.amount);
             }
             EventBody::Settled(settled) => {
-                self.intended.remove(&(settled.turn, settled.attempt));
+                let attempt = (settled.turn, settled.attempt);
+                if let Some(worst_case) = self.intended.remove(&attempt) {
+                    self.issue(attempt, worst_case);
+                }
+                self.issued.remove(&attempt);
+                self.spent = self.spent.saturating_add(settled.amount);
                 self.row.cost.spend = self.row.cost.spend.saturating_add(settled.amount);
                 self.add(settled.usage);
                 let step = LedgerStep::settle(&self.row.id, settled.turn, settled.attempt, settled.amount);
-                self.steps.push((ts, step));
+                self.steps.push(step);
             }
+            EventBody::PromptStarted(_) => self.is_chat = true,
             EventBody::CognitionOut(_) => {
                 self.mark_running();
                 self.row.cost.turns += 1;
@@ -100,10 +162,13 @@ impl RegistryFold {
             EventBody::ChildSpawned(child) => {
                 let Ok(id) = ThreadId::parse(&child.thread_id) else { return };
                 let step = LedgerStep::child(&self.row.id, child.spawn, &id, Some(child.spend), 0);
-                self.steps.push((ts, step));
-                self.children.insert(child.spawn, id);
+                self.steps.push(step);
+                self.children.insert(child.spawn, RecordedChild { thread: id, spend: child.spend, has_ended: false });
             }
             EventBody::ChildEnded(child) => {
+                if let Some(recorded) = self.children.get_mut(&child.spawn) {
+                    recorded.has_ended = !child.status.is_parked();
+                }
                 let cost = &mut self.row.cost;
                 cost.input_tokens = cost.input_tokens.saturating_add(child.cost.input_tokens);
                 cost.output_tokens = cost.output_tokens.saturating_add(child.cost.output_tokens);
@@ -112,12 +177,12 @@ impl RegistryFold {
             }
             EventBody::Mail(mail) => {
                 if let ControlMessage::Raise { limit, value } = &mail.message {
-                    self.raise(ts, limit, *value);
+                    self.raise(limit, *value);
                 }
             }
             EventBody::HookPoint(run) => {
                 if let HookOutcome::Raise { limit, value } = &run.answer {
-                    self.raise(ts, limit, *value);
+                    self.raise(limit, *value);
                 }
             }
             // An intended attempt that a limit stopped was never made.
@@ -126,7 +191,7 @@ impl RegistryFold {
                 self.intended.clear();
                 self.row.status = ended.status;
                 self.row.cost = ended.cost;
-                self.ended_at = Some(ts);
+                self.has_ended = true;
             }
             EventBody::Recovered(_)
             | EventBody::ApprovalGiven(_)
@@ -149,31 +214,47 @@ impl RegistryFold {
             | EventBody::ShellRan(_)
             | EventBody::FileChanged(_)
             | EventBody::CommandRan(_)
-            | EventBody::PromptStarted(_)
             | EventBody::PromptEnded(_) => {}
         }
     }
 
-    /// Applies a raised limit: the ledger tracks spend, the row tracks spawns.
-    fn raise(&mut self, ts: i64, limit: &str, value: u64) {
-        if limit == "spawns" {
-            self.row.spawns = self.row.spawns.max(Some(value));
-        }
-        let value = value.min(self.ceiling);
-        if limit == "spend" && value > self.spend {
-            self.spend = value;
-            self.steps.push((ts, LedgerStep::raise(&self.row.id, value)));
+    /// Records a requested raise.
+    fn raise(&mut self, limit: &str, value: u64) {
+        let (spend, spawns) = &mut self.limits;
+        let (limit, most) = match limit {
+            "spend" => (spend, self.ceiling.0),
+            "spawns" => (spawns, self.ceiling.1),
+            _ => {
+                self.is_raised = true;
+                return;
+            }
+        };
+        if value.min(most) > *limit {
+            *limit = value.min(most);
+            self.is_raised = true;
         }
     }
 
     /// Marks the thread as running, possibly again after a suspension.
     fn mark_running(&mut self) {
         self.row.status = Status::Running;
-        self.ended_at = None;
+        self.has_ended = false;
     }
 
-    fn issue(&mut self, ts: i64, (turn, attempt): (u64, u32), amount: u64) {
-        self.steps.push((ts, LedgerStep::issue(&self.row.id, turn, attempt, amount)));
+    /// Reserves the worst case of an attempt. The same commit applies raised limits.
+    fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
+        if self.is_raised && !self.is_chat {
+            (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));
+            self.steps.push(LedgerStep::raise(&self.row.id, self.reserved));
+        }
+        self.issued.insert((turn, attempt), amount);
+        self.steps.push(LedgerStep::issue(&self.row.id, turn, attempt, amount));
+    }
+
+    fn issue_intended(&mut self) {
+        for (attempt, worst_case) in std::mem::take(&mut self.intended) {
+            self.issue(attempt, worst_case);
+        }
     }
 
     fn add(&mut self, usage: Usage) {
@@ -182,18 +263,5 @@ impl RegistryFold {
         cost.input_tokens = cost.input_tokens.saturating_add(input);
         cost.output_tokens = cost.output_tokens.saturating_add(usage.output);
         cost.cached_tokens = cost.cached_tokens.saturating_add(usage.cache_read);
-    }
-
-    fn end(mut self) -> FoldedThread {
-        for (attempt, (ts, worst_case)) in std::mem::take(&mut self.intended) {
-            self.issue(ts, attempt, worst_case);
-        }
-        // A suspended thread and a closed session keep their accounts, because both can continue.
-        if let Some(ts) = self.ended_at
-            && !self.row.status.is_parked()
-        {
-            self.steps.push((ts, LedgerStep::end(&self.row.id)));
-        }
-        FoldedThread { row: self.row, children: self.children, steps: self.steps, handed_off: None, opened: (0, 0) }
     }
 }

@@ -418,7 +418,7 @@ fn repair_links_continuations_and_ignores_limited_attempts() {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
         let mut first = FakeThread::start(&disk, &registry, "top-1", None, 100);
         first.end(&registry, Status::Continued, cost(0, 0));
-        let mut second = FakeThread::start(&disk, &registry, "top-2", None, 200);
+        let mut second = FakeThread::open(&disk, &registry, "top-2", None, 200, "handoff", 1_000);
         second.record(&[
             json!({"type": "continues", "thread": "top-1", "at_seq": 2, "at_h": "00"}),
             json!({"type": "attempt_intended", "turn": 1, "attempt": 0, "model": "m", "input_bound": 10,

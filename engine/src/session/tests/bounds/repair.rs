@@ -1,0 +1,145 @@
+//! Repairs of the registries of random trees: after the end of a tree, and after a process died at any operation.
+
+use std::sync::{Arc, Mutex};
+
+use rye_compiler::compile::{CompileRequest, SpawnParent, compile};
+use rye_compiler::semantics::ledger::Account;
+use rye_grammar::ItemId;
+
+use super::provider::{CallLog, ModelBehavior};
+use super::tree::Project;
+use crate::context::StartOptions;
+use crate::engine::Engine;
+use crate::event::ControlMessage;
+use crate::keys::TrustStore;
+use crate::store::ThreadRow;
+use crate::store::disk::{Disk, SimulatedDisk, SplitMix};
+use crate::store::registry::{Liveness, Registry, repair};
+use crate::thread_id::ThreadId;
+use crate::threads::Threads;
+
+/// Number of actions of a user on a tree.
+const ACTIONS: usize = 6;
+/// The operation before which the process dies is one of so many.
+const MAX_OPERATIONS: u64 = 240;
+/// Maximum number of recoveries after the death of a process.
+const MAX_RECOVERIES: usize = 40;
+
+/// Plays a random tree with a user who cancels, kills, hands over and starts threads. Returns the differences between
+/// the registries before and after a repair.
+pub async fn differences_after_repair(behavior: ModelBehavior, seed: u64) -> Vec<String> {
+    let project = Project::of(behavior);
+    let mut random = SplitMix::new(seed);
+    let disk = Arc::new(SimulatedDisk::new());
+    let killed: Arc<Mutex<Option<SimulatedDisk>>> = Arc::default();
+    let (at, copy) = (random.next(MAX_OPERATIONS), Arc::clone(&killed));
+    disk.before_operations(move |operation, before| {
+        if operation == at {
+            *copy.lock().unwrap() = Some(before);
+        }
+    });
+    let engine = project.open(behavior, &disk, &Arc::<CallLog>::default()).unwrap();
+    let handle = engine.start(&project.root(behavior), StartOptions::default()).await.unwrap();
+    for _ in 0..ACTIONS {
+        for _ in 0..random.next(60) {
+            tokio::task::yield_now().await;
+        }
+        act(project, &engine, &mut random).await;
+    }
+    handle.join().await;
+    engine.wait_idle().await;
+    let mut found = differences(disk.fork(), true);
+    let Some(killed) = killed.lock().unwrap().take() else { return found };
+    // A handoff may have an account whose thread never started; all other booked amounts stay.
+    found.extend(differences(killed.fork(), false).into_iter().map(|fault| format!("killed: {fault}")));
+    let disk = Arc::new(killed);
+    repair(&(Arc::clone(&disk) as Arc<dyn Disk>)).unwrap();
+    let engine = project.open(behavior, &disk, &Arc::<CallLog>::default()).unwrap();
+    for _ in 0..MAX_RECOVERIES {
+        let listed = engine.threads().list().unwrap();
+        let orphan = listed.into_iter().find(|listed| listed.liveness == Liveness::Orphaned);
+        let Some(orphan) = orphan else { break };
+        // A thread that cannot be recovered is finalized.
+        if let Ok(handle) = engine.recover(&orphan.row.id).await {
+            handle.join().await;
+        }
+        engine.wait_idle().await;
+    }
+    found.extend(differences(disk.fork(), true).into_iter().map(|fault| format!("recovered: {fault}")));
+    found
+}
+
+/// Cancels, kills or hands over a random thread, or starts a child below it as `rye run --parent` does.
+async fn act(project: &'static Project, engine: &Engine, random: &mut SplitMix) {
+    let running = engine.running_threads();
+    if running.is_empty() {
+        return;
+    }
+    let thread = &running[usize::try_from(random.next(running.len() as u64)).unwrap()];
+    let is_root = engine.threads().show(thread).unwrap().is_none_or(|shown| shown.row.parent.is_none());
+    match random.next(6) {
+        0 if !is_root => _ = engine.send_to(thread, &ControlMessage::Cancel),
+        1 if !is_root => _ = engine.send_to(thread, &ControlMessage::Kill),
+        2 => _ = engine.send_to(thread, &ControlMessage::Handoff),
+        3..6 => {
+            let Ok(Some(parent)) = engine.inspect(thread).await else { return };
+            let mut request =
+                CompileRequest::new(ItemId::parse("test/child").unwrap()).with_inputs(serde_json::Map::new());
+            let (limits, capabilities) = (parent.launch.limits, parent.plan.capabilities.clone());
+            request.parent = Some(SpawnParent { limits, capabilities });
+            let Some(compiled) = compile(&*project.world(), &request).value else { return };
+            // A parent without money, or one that has ended meanwhile, refuses the child.
+            _ = engine.start(&compiled, StartOptions { parent: Some(parent), ..StartOptions::default() }).await;
+        }
+        _ => {}
+    }
+}
+
+/// The registry's data about a thread, without the times, the owner and the progress of its writer.
+struct Recorded {
+    row: ThreadRow,
+    account: Option<Account>,
+}
+
+fn recorded(disk: &Arc<dyn Disk>) -> Vec<Recorded> {
+    let registry = Registry::open(Arc::clone(disk)).unwrap();
+    let threads = Threads::new(Arc::clone(disk), None);
+    let rows = registry.threads().unwrap().into_iter();
+    // A thread without an event is unknown after a repair.
+    let rows = rows.filter(|row| threads.transcript(&row.id).is_ok_and(|events| !events.is_empty()));
+    rows.map(|row| {
+        let account = registry.account(&row.id).unwrap();
+        Recorded { row: ThreadRow { created_at: 0, updated_at: 0, owner: None, synced: 0, ..row }, account }
+    })
+    .collect()
+}
+
+fn differences(disk: SimulatedDisk, has_ended: bool) -> Vec<String> {
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let before = recorded(&disk);
+    let repaired = repair(&disk).unwrap();
+    let mut found: Vec<String> =
+        repaired.refused.iter().map(|(thread, refusal)| format!("{thread}: {refusal:?}")).collect();
+    let after = recorded(&disk);
+    for Recorded { row, account } in &before {
+        let Some(now) = after.iter().find(|now| now.row.id == row.id) else {
+            found.push(format!("{}: no row", row.id));
+            continue;
+        };
+        if has_ended && (row, account) != (&now.row, &now.account) {
+            found.push(format!("before {row:?} {account:?}\nafter {:?} {:?}", now.row, now.account));
+        }
+        let spent = |account: &Option<Account>| account.as_ref().map(Account::spent);
+        if spent(account) > spent(&now.account) {
+            found.push(format!("{}: booked less: {account:?}, now {:?}", row.id, now.account));
+        }
+    }
+    if has_ended {
+        let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());
+        let threads = Threads::new(disk, Some(registry));
+        let ids: Vec<ThreadId> = before.iter().map(|recorded| recorded.row.id.clone()).collect();
+        let verified = threads.verify_all(&ids, &TrustStore::default()).unwrap();
+        found.extend(verified.into_iter().flat_map(|one| one.faults).map(|fault| fault.reason));
+    }
+    found
+}
