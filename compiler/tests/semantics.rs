@@ -321,6 +321,8 @@ enum Step {
     SetParentReserve(usize, i64),
     Attempt(usize, i64, i64),
     HandOff(usize, i64),
+    Suspend(usize),
+    Reopen(usize),
     Drain(usize),
     Release(usize),
     Raise(usize, i64),
@@ -333,6 +335,8 @@ fn step() -> impl Strategy<Value = Step> {
         (thread.clone(), 0..10i64).prop_map(|(t, a)| Step::SetParentReserve(t, a)),
         (thread.clone(), amount.clone(), 0..100i64).prop_map(|(t, a, part)| Step::Attempt(t, a, part)),
         (thread.clone(), amount.clone()).prop_map(|(t, a)| Step::HandOff(t, a)),
+        thread.clone().prop_map(Step::Suspend),
+        thread.clone().prop_map(Step::Reopen),
         thread.clone().prop_map(Step::Drain),
         thread.clone().prop_map(Step::Release),
         (thread, amount).prop_map(|(t, a)| Step::Raise(t, a)),
@@ -370,6 +374,8 @@ proptest! {
                     Operation::Settle { thread: name(t), attempt: Some(attempt), spent: Nanos(spent) }
                 }
                 Step::HandOff(t, a) => Operation::HandOff { thread: name(t), next: name(threads), most: Nanos(a) },
+                Step::Suspend(t) => Operation::Suspend { thread: name(t) },
+                Step::Reopen(t) => Operation::Reopen { thread: name(t) },
                 Step::Drain(t) => Operation::Drain { thread: name(t) },
                 Step::Release(t) => Operation::Release { thread: name(t) },
                 // Never raise the root: `check_books` compares the total with the root's first limit.

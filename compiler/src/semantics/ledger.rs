@@ -43,6 +43,10 @@ pub enum Operation {
     /// parent is allowed to be draining, because its reservation already contains the money.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
+    /// Suspends a thread: until it continues, its account occupies only the amount that it uses.
+    Suspend { thread: String },
+    /// Reserves the whole amount of a suspended thread again, before it continues. An account that is open stays open.
+    Reopen { thread: String },
     /// Ends a thread that has live children. The thread can no longer spend or reserve, and its account is released
     /// after the release of its last child. Until then the account occupies only the amount that it uses.
     Drain { thread: String },
@@ -93,6 +97,8 @@ pub enum Refusal {
     Draining { thread: String },
     #[error("the new limit is below the current one")]
     NoRaise { thread: String },
+    #[error("the thread is suspended, and its reservation is not open again")]
+    Suspended { thread: String },
     #[error("children are still live")]
     LiveChildren { children: u64 },
 }
@@ -120,6 +126,8 @@ impl Ledger {
             Operation::Settle { thread, attempt, spent } => self.settle(thread, attempt.as_deref(), *spent),
             Operation::Raise { thread, spend } => self.raise(thread, *spend),
             Operation::HandOff { thread, next, most } => self.hand_off(thread, next, *most),
+            Operation::Suspend { thread } => self.suspend(thread),
+            Operation::Reopen { thread } => self.reopen(thread),
             Operation::Drain { thread } => self.drain(thread),
             Operation::Release { thread } => self.release(thread),
             Operation::Remaining { thread } => {
@@ -210,6 +218,13 @@ impl Ledger {
         if requested.is_negative() {
             return Err(Refusal::NoRaise { thread: thread.to_owned() });
         }
+        self.check_ancestors_have(account, requested)?;
+        self.update(thread, |account| account.set_reserved(spend))?;
+        Ok(LedgerReply::Done)
+    }
+
+    /// Refuses an amount that an ancestor cannot reserve for the account.
+    fn check_ancestors_have(&self, account: &Account, requested: Nanos) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(parent) = next {
             let ancestor = self.account_of(parent)?;
@@ -217,18 +232,46 @@ impl Ledger {
             if requested > left {
                 return Err(Refusal::MoreThanIsLeft { requested, left });
             }
-            // An ended ancestor occupies what it uses, so the accounts above it must have the amount too.
-            next = ancestor.parent().filter(|_| ancestor.status() == AccountStatus::Draining);
+            // An ended or suspended ancestor occupies what it uses, so the accounts above it must have the amount too.
+            next = ancestor.parent().filter(|_| ancestor.status() != AccountStatus::Open);
         }
-        self.update(thread, |account| account.set_reserved(spend))?;
+        Ok(())
+    }
+
+    fn suspend(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
+        if self.live_account(thread)?.status() == AccountStatus::Draining {
+            return Err(Refusal::Draining { thread: thread.to_owned() });
+        }
+        self.update(thread, |account| account.set_status(AccountStatus::Suspended))?;
+        Ok(LedgerReply::Done)
+    }
+
+    fn reopen(&mut self, thread: &str) -> Result<LedgerReply, Refusal> {
+        let account = self.live_account(thread)?;
+        match account.status() {
+            AccountStatus::Open => return Ok(LedgerReply::Done),
+            AccountStatus::Suspended => {}
+            AccountStatus::Draining | AccountStatus::Released => {
+                return Err(Refusal::Draining { thread: thread.to_owned() });
+            }
+        }
+        self.check_ancestors_have(account, account.remaining().max(Nanos::ZERO))?;
+        self.update(thread, |account| account.set_status(AccountStatus::Open))?;
         Ok(LedgerReply::Done)
     }
 
     fn hand_off(&mut self, thread: &str, next: &str, most: Nanos) -> Result<LedgerReply, Refusal> {
         self.check_unregistered(next)?;
-        let account = self.open_account(thread)?;
+        let account = self.live_account(thread)?;
         let parent = account.parent().map(str::to_owned);
-        let amount = non_negative(most)?.min(account.remaining()).max(Nanos::ZERO);
+        let amount = match account.status() {
+            AccountStatus::Open => non_negative(most)?.min(account.remaining()).max(Nanos::ZERO),
+            // The rest of a suspended account is not reserved any more.
+            AccountStatus::Suspended => Nanos::ZERO,
+            AccountStatus::Draining | AccountStatus::Released => {
+                return Err(Refusal::Draining { thread: thread.to_owned() });
+            }
+        };
         // The reservation decreases in any case: the result must not depend on the children that live at this moment.
         self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         self.accounts.insert(next.to_owned(), Account::new(parent.clone(), amount));
@@ -290,7 +333,7 @@ impl Ledger {
     fn live_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.account_of(thread)?;
         match account.status() {
-            AccountStatus::Open | AccountStatus::Draining => Ok(account),
+            AccountStatus::Open | AccountStatus::Suspended | AccountStatus::Draining => Ok(account),
             AccountStatus::Released => Err(Refusal::Released { thread: thread.to_owned() }),
         }
     }
@@ -300,6 +343,7 @@ impl Ledger {
         let account = self.live_account(thread)?;
         match account.status() {
             AccountStatus::Open => Ok(account),
+            AccountStatus::Suspended => Err(Refusal::Suspended { thread: thread.to_owned() }),
             AccountStatus::Draining | AccountStatus::Released => Err(Refusal::Draining { thread: thread.to_owned() }),
         }
     }
@@ -334,6 +378,7 @@ pub struct AccountHistory {
     /// Worst cases of the attempts without a settlement.
     pub issued: BTreeMap<String, Nanos>,
     pub has_ended: bool,
+    pub is_suspended: bool,
 }
 
 impl Ledger {

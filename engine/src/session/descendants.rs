@@ -38,10 +38,10 @@ impl EngineContext {
     ) -> Result<(), DriveError> {
         let id = thread.clone();
         let unfinished = self.read_registry(move |registry| unfinished_descendants(registry, &id)).await?;
-        let was_stopped = matches!(status, Status::Killed | Status::Cancelled);
+        let has_failed = matches!(status, Status::Killed | Status::Cancelled | Status::Error);
         for Descendant { row, liveness, is_outside } in unfinished {
-            // A suspended thread waits for its approval, also after its parent failed.
-            let waits = row.status.is_parked() && !was_stopped;
+            // After the end of a completed parent, a suspended thread still waits for its approval.
+            let waits = row.status.is_parked() && !has_failed;
             if waits && is_outside {
                 self.post_message(&row.id, end_message(status)).await?;
             }

@@ -27,10 +27,15 @@ impl EngineContext {
         let row = self.read_registry(move |registry| registry.thread(&id)).await?.ok_or_else(unknown)?;
         let now = self.clock.now();
         let update = Box::new(RowUpdate { status: Some(Status::Running), ..RowUpdate::default() });
-        let own = vec![
+        let mut own = vec![
             Change::Own { thread: thread.clone(), owner: self.owner.id().clone(), now },
             Change::Update { thread: thread.clone(), update, now },
         ];
+        if row.status == Status::Suspended && row.parent.is_some() {
+            // If the parent has spent the money meanwhile, the thread continues without it: an answered call runs, and
+            // the ledger refuses the next model call.
+            own.push(Change::Ledger(LedgerStep::reopen(thread, row.synced)));
+        }
         match self.writer.commit(own).await?.into_iter().next() {
             Some(ChangeResult::OwnedBy(owner)) => {
                 let disk = Arc::clone(&self.disk);

@@ -52,6 +52,7 @@ mod load;
 mod orchestra;
 mod orphaned_children;
 mod succession;
+mod suspended;
 mod tampered;
 mod trees;
 mod turns;

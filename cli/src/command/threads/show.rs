@@ -89,7 +89,7 @@ pub struct AccountOutput {
     /// reserved.
     #[schemars(with = "f64")]
     pub remaining: Value,
-    /// Status of the account: `open`, `draining` or `released`.
+    /// Status of the account: `open`, `suspended`, `draining` or `released`.
     #[serde(rename = "standing")]
     pub status: String,
 }
@@ -205,6 +205,7 @@ impl AccountOutput {
 fn account_status_name(status: AccountStatus) -> &'static str {
     match status {
         AccountStatus::Open => "open",
+        AccountStatus::Suspended => "suspended",
         AccountStatus::Draining => "draining",
         AccountStatus::Released => "released",
     }

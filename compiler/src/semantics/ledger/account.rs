@@ -35,6 +35,8 @@ pub struct Account {
 #[serde(rename_all = "snake_case")]
 pub enum AccountStatus {
     Open,
+    /// The thread waits for an approval and has a parent. The rest of its reservation is free again until it continues.
+    Suspended,
     /// The thread has ended, but has live children.
     Draining,
     Released,
@@ -78,10 +80,11 @@ impl Account {
         }
     }
 
-    /// Creates an open account without children.
+    /// Creates an open or suspended account without children.
     pub(super) fn from_history(history: AccountHistory) -> Self {
-        let AccountHistory { thread: _, parent, reserved, spent, issued, has_ended: _ } = history;
-        Self { spent, issued, ..Self::new(parent, reserved) }
+        let AccountHistory { thread: _, parent, reserved, spent, issued, has_ended: _, is_suspended } = history;
+        let status = if is_suspended { AccountStatus::Suspended } else { AccountStatus::Open };
+        Self { spent, issued, status, ..Self::new(parent, reserved) }
     }
 
     pub fn parent(&self) -> Option<&str> {
@@ -124,11 +127,11 @@ impl Account {
     }
 
     /// Returns the part of the parent's amount that the account occupies: the reservation, or the used amount if that
-    /// is higher. After the end of its thread, an account occupies the used amount.
+    /// is higher. While its thread is suspended and after its end, an account occupies the used amount.
     pub fn occupied(&self) -> Nanos {
         match self.status {
             AccountStatus::Open => self.reserved.max(self.used()),
-            AccountStatus::Draining | AccountStatus::Released => self.used(),
+            AccountStatus::Suspended | AccountStatus::Draining | AccountStatus::Released => self.used(),
         }
     }
 
@@ -159,6 +162,10 @@ impl Account {
             self.issued.remove(attempt);
         }
         self.spent = self.spent.saturating_add(spent);
+    }
+
+    pub(super) fn set_status(&mut self, status: AccountStatus) {
+        self.status = status;
     }
 
     pub(super) fn set_reserved(&mut self, reserved: Nanos) {

@@ -117,6 +117,19 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
+    /// Creates the step that frees the rest of the reservation of a suspended thread. `synced` is the length of its transcript, which names the
+    /// suspension.
+    pub fn suspend(thread: &ThreadId, synced: u64) -> Self {
+        let operation = Operation::Suspend { thread: thread.to_string() };
+        Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
+    }
+
+    /// Creates the step that reserves the rest of a suspended thread again.
+    pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
+        let operation = Operation::Reopen { thread: thread.to_string() };
+        Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }
+    }
+
     /// Creates the step that drains a thread's account: the account closes now or, if children are alive, after the
     /// last child has ended.
     pub fn end(thread: &ThreadId) -> Self {
@@ -160,6 +173,8 @@ pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> R
             | Operation::SetParentReserve { .. }
             | Operation::Issue { .. }
             | Operation::Settle { .. }
+            | Operation::Suspend { .. }
+            | Operation::Reopen { .. }
             | Operation::Raise { .. },
         ) => true,
     };
@@ -207,6 +222,8 @@ fn named_threads(operation: &Operation) -> Vec<&str> {
         | Operation::Issue { thread, .. }
         | Operation::Settle { thread, .. }
         | Operation::Raise { thread, .. }
+        | Operation::Suspend { thread }
+        | Operation::Reopen { thread }
         | Operation::Drain { thread }
         | Operation::Release { thread }
         | Operation::Remaining { thread } => vec![thread],

@@ -332,6 +332,7 @@ fn rebuild_ledger(
                 .map(|((turn, attempt), worst)| (format!("{turn}.{attempt}"), Nanos::from_u64(*worst)))
                 .collect(),
             has_ended: folded.has_ended,
+            is_suspended: folded.row.status == Status::Suspended && folded.row.parent.is_some(),
         });
         // A child without a transcript never started. Its reservation stays while its parent can start it, or if its
         // transcript cannot be read, because its spend is then unknown.
@@ -344,6 +345,7 @@ fn rebuild_ledger(
                 spent: Nanos::ZERO,
                 issued: BTreeMap::new(),
                 has_ended: !is_unreadable && (child.has_ended || folded.has_ended),
+                is_suspended: false,
             });
         }
     }

@@ -62,7 +62,9 @@ impl KnownForest {
             84..87 => Operation::SetParentReserve { thread, amount: amount(rng, 50_000) },
             87..91 => Operation::Drain { thread },
             91..95 => Operation::HandOff { thread, next: self.name(), most: amount(rng, 300_000) },
-            95..98 => Operation::Release { thread },
+            95..97 => Operation::Release { thread },
+            97 => Operation::Suspend { thread },
+            98 => Operation::Reopen { thread },
             _ => Operation::Remaining { thread },
         }
     }
@@ -91,6 +93,8 @@ impl KnownForest {
             }
             Operation::SetParentReserve { .. }
             | Operation::Raise { .. }
+            | Operation::Suspend { .. }
+            | Operation::Reopen { .. }
             | Operation::Drain { .. }
             | Operation::Release { .. }
             | Operation::Remaining { .. } => {}

@@ -253,6 +253,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         (thread(), amount()).prop_map(|(thread, spend)| Operation::Raise { thread, spend }),
         (thread(), thread(), amount()).prop_map(|(thread, next, most)| Operation::HandOff { thread, next, most }),
+        thread().prop_map(|thread| Operation::Suspend { thread }),
+        thread().prop_map(|thread| Operation::Reopen { thread }),
         thread().prop_map(|thread| Operation::Drain { thread }),
         thread().prop_map(|thread| Operation::Release { thread }),
         thread().prop_map(|thread| Operation::Remaining { thread }),
