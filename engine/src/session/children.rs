@@ -350,14 +350,10 @@ impl EngineContext {
                 let Some(thread) = registry.child(&parent, spawn)? else { return Ok(None) };
                 let path = layout::transcript(&thread);
                 let started = engine.disk.exists(&path).map_err(StoreError::io("access", &path))?;
-                // A handoff of the child reduces the reservation of its account. The child's first line states the first
-                // amount; damage of its transcript is reported to the call that waits for it.
-                let events =
-                    if started { engine.threads().transcript(&thread).unwrap_or_default() } else { Vec::new() };
-                let spend = match ThreadHead::of(&events).opened {
-                    Some(opened) => opened.limits.spend,
-                    None => registry.account(&thread)?.map_or(0, |account| account.reserved().to_u64()),
-                };
+                // A handoff reduces the reservation, so the first line of the child states the amount that the child got.
+                let events = engine.threads().transcript(&thread).unwrap_or_default();
+                let account = || registry.account(&thread).map(|one| one.map_or(0, |one| one.reserved().to_u64()));
+                let spend = ThreadHead::of(&events).opened.map_or_else(account, |opened| Ok(opened.limits.spend))?;
                 Ok(Some(CreatedChild { thread, spend, started }))
             };
             spawns.into_iter().map(known).collect()

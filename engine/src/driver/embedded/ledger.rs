@@ -4,14 +4,14 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::machine::effect::ContinuationRow;
+use rye_compiler::plan::Plan;
 use rye_compiler::semantics::ledger::{LedgerReply, Refusal};
 
 use super::EmbeddedDriver;
 use crate::error::DriveError;
 use crate::event::{Ended, Settled};
 use crate::machine::{Fact, Reservation};
-use crate::session::stored_plan;
-use crate::store::{Change, ChangeResult, LedgerStep, RowUpdate, StoreError, ThreadRow};
+use crate::store::{Change, ChangeResult, LedgerStep, ObjectId, RowUpdate, StoreError, ThreadRow};
 use crate::thread::{Cost, Status};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
@@ -186,7 +186,12 @@ impl EmbeddedDriver {
     /// more, so that its transcript states the amount of its account.
     async fn spend_limit_of(&self, plan_id: String) -> Result<u64, DriveError> {
         let engine = Arc::clone(&self.engine);
-        blocking(move || Ok(stored_plan(&engine, &plan_id)?.thread_limits().spend)).await
+        blocking(move || {
+            let bytes = engine.objects.get(&ObjectId::parse(&plan_id)?)?;
+            let plan: Plan = serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))?;
+            Ok(plan.thread_limits().spend)
+        })
+        .await
     }
 
     pub(crate) fn settlements(&self, settle: &[Settled]) -> Vec<Change> {
