@@ -45,7 +45,7 @@ mod providers;
 pub use approvals::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use capabilities::CapabilitiesCache;
 use live_threads::RunningThreads;
-pub(crate) use live_threads::TaskEnd;
+pub(crate) use live_threads::{RecoveryGuard, TaskEnd};
 pub(crate) use plans::SharedPlans;
 pub(crate) use providers::PlanProviders;
 

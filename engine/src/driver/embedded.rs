@@ -359,13 +359,19 @@ impl Driver for EmbeddedDriver {
                     std::future::pending().await
                 }
                 Effect::Done { settle, ended, cancel, leaves } => {
-                    if cancel.is_some() {
+                    let ends_children = cancel.is_some();
+                    if ends_children {
                         Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;
                     }
                     let message =
                         if ended.status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel };
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
                     self.forward(&cancel.unwrap_or_default(), &message);
+                    if ends_children {
+                        // A child may have been reserved before the account closed. The closed account refuses all
+                        // later children.
+                        Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;
+                    }
                     done
                 }
             };

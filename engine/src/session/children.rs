@@ -15,11 +15,11 @@ use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::task::JoinSet;
 
 use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
+use crate::context::RecoveryGuard;
 use crate::context::{EngineContext, RunningThread};
-use crate::driver::embedded::EmbeddedDriver;
+use crate::driver::embedded::{EmbeddedDriver, HookChildGuard};
 use crate::error::DriveError;
 use crate::event::{LimitHit, Opened, ParentLink, Settled, ThreadHead, ThreadOrigin};
 use crate::hooks::HookCallResult;
@@ -37,6 +37,7 @@ use crate::thread_id::ThreadId;
 use crate::tool::ToolOutcome;
 
 mod money;
+mod start;
 
 /// A child that a call or a hook requests.
 pub(super) struct ChildRequest {
@@ -86,6 +87,16 @@ pub(super) struct ChildPlan {
     pub requested_spend: Option<u64>,
     /// The tool call that the child runs instead of a directive.
     pub call: Option<Box<ToolCall>>,
+}
+
+/// A group of children with plans and thread ids.
+struct PlannedChildren {
+    children: Vec<IdentifiedChild>,
+    /// The results of the requests that need no start.
+    results: Vec<(u64, Result<CreatedChild, ChildRefusal>)>,
+    /// Guards that keep other tasks of this process from recovering the children before they run. Control messages for
+    /// these children wait until then.
+    guards: Vec<RecoveryGuard>,
 }
 
 /// A child with a plan and a thread id.
@@ -155,7 +166,8 @@ impl EngineContext {
         };
         let pid = std::process::id();
         let detached: Vec<u64> = list.iter().filter(|one| one.start.detached).map(|one| one.spawn).collect();
-        for (spawn, made) in self.make_children(parent, list, &terms).await? {
+        let planned = self.plan_children(parent, list).await?;
+        for (spawn, made) in self.start_children(parent, planned, terms).await? {
             spawned.push(match made {
                 Ok(CreatedChild { thread, spend, .. }) => {
                     if detached.contains(&spawn) {
@@ -224,9 +236,13 @@ impl EngineContext {
         let HookBounds { turn_reserve, unsettled, prompt_spend, .. } = run.bounds.clone();
         let remaining_ms = Some(remaining_ms);
         let terms = ChildFunding { unsettled, siblings: 1, turn_reserve, prompt_spend, grants, remaining_ms };
-        let made = self.make_children(parent, vec![ChildRequest { spawn, start, call: None }], &terms).await;
-        let made = made.map_err(|error| error.to_string())?.into_iter().next();
-        let made = match made {
+        let planned = self.plan_children(parent, vec![ChildRequest { spawn, start, call: None }]).await;
+        let planned = planned.map_err(|error| error.to_string())?;
+        // Registered before the start, so that a cancellation or kill during the start reaches the child.
+        let _starting: Vec<HookChildGuard<'_>> =
+            planned.children.iter().map(|child| parent.register_hook_child(&child.id)).collect();
+        let made = self.start_children(parent, planned, terms).await;
+        let made = match made.map_err(|error| error.to_string())?.into_iter().next() {
             Some((_, Ok(made))) => made,
             Some((_, Err(refused))) => return Err(refused.reason),
             None => return Err("the child was not created".into()),
@@ -245,19 +261,18 @@ impl EngineContext {
         Ok(HookCallResult { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 
-    /// Compiles the plans of a group of calls, reserves their money and starts them. Keeps the order of the calls.
-    async fn make_children(
+    /// Compiles the plans of a group of children, and allocates ids for the children that have none. Nothing is reserved
+    /// yet.
+    async fn plan_children(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
         wanted: Vec<ChildRequest>,
-        terms: &ChildFunding,
-    ) -> Result<Vec<(u64, Result<CreatedChild, ChildRefusal>)>, DriveError> {
+    ) -> Result<PlannedChildren, DriveError> {
         let spawns: Vec<u64> = wanted.iter().map(|one| one.spawn).collect();
         let known = self.known_children(&parent.id, &spawns).await?;
         let mut results: Vec<(u64, Result<CreatedChild, ChildRefusal>)> = Vec::with_capacity(wanted.len());
         let (mut fresh, mut names) = (Vec::new(), Vec::new());
-        // Guards that keep other tasks of this process from recovering the children meanwhile.
-        let mut taking = Vec::new();
+        let mut guards = Vec::new();
         for (one, known) in wanted.into_iter().zip(known) {
             let name = match known {
                 Some(made) if made.started => {
@@ -265,11 +280,11 @@ impl EngineContext {
                     continue;
                 }
                 Some(made) => {
-                    let Some(mine) = self.reserve_recovery(&made.thread) else {
+                    let Some(guard) = self.reserve_recovery(&made.thread) else {
                         results.push((one.spawn, Ok(CreatedChild { started: true, ..made })));
                         continue;
                     };
-                    taking.push(mine);
+                    guards.push(guard);
                     Some(made.thread)
                 }
                 None => None,
@@ -291,50 +306,8 @@ impl EngineContext {
             }
         }
         let children = self.allocate_ids(planned).await?;
-        let set_aside = self.reserve_for_children(parent, &children, terms).await?;
-        let mut started: JoinSet<Result<(u64, CreatedChild), DriveError>> = JoinSet::new();
-        for (child, answer) in children.into_iter().zip(set_aside) {
-            let IdentifiedChild { spawn, id, known, planned } = child;
-            match answer {
-                Ok(made) if made.thread == id && !made.started => {
-                    let init = spawn_init(parent, spawn, planned, made.spend, terms)?;
-                    let engine = Arc::clone(self);
-                    started.spawn(async move {
-                        let running: RunningThread = engine.start_thread(id, init, RowsToWrite::Existing).await?;
-                        drop(running);
-                        Ok((spawn, made))
-                    });
-                }
-                // Another task made a child for the same spawn first; that child is used.
-                Ok(made) => {
-                    if made.thread != id {
-                        self.discard_child(id).await?;
-                    }
-                    results.push((spawn, Ok(made)));
-                }
-                Err(refused) => {
-                    if known {
-                        self.finalize_row(&id, Status::Error).await?;
-                    } else {
-                        self.discard_child(id).await?;
-                    }
-                    results.push((spawn, Err(refused)));
-                }
-            }
-        }
-        // Await every child, even if another one could not start.
-        let mut failed = None;
-        while let Some(done) = started.join_next().await {
-            match done.map_err(DriveError::from).flatten() {
-                Ok((spawn, made)) => results.push((spawn, Ok(made))),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        results.sort_by_key(|(spawn, _)| *spawn);
-        Ok(results)
+        guards.extend(children.iter().filter_map(|child| self.reserve_recovery(&child.id)));
+        Ok(PlannedChildren { children, results, guards })
     }
 
     /// Finds the children that these spawns created before a crash; `None` for each spawn that created none.
@@ -507,11 +480,6 @@ impl EngineContext {
         self.start_thread(id, init, RowsToWrite::Existing).await.map(Some)
     }
 
-    async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
-        let engine = Arc::clone(self);
-        blocking(move || Ok(engine.ids.release(&id)?)).await
-    }
-
     /// Builds the result of a thread that never started.
     pub(super) fn never_started_result(thread: &ThreadId) -> RunResult {
         RunResult { thread_id: thread.to_string(), ..RunResult::engine_failure("the child never started") }
@@ -530,24 +498,6 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         mode: PlanMode::Run,
         omitted: Vec::new(),
     }
-}
-
-fn spawn_init(
-    parent: &EmbeddedDriver,
-    spawn: u64,
-    planned: ChildPlan,
-    spend: u64,
-    terms: &ChildFunding,
-) -> Result<ThreadInit, DriveError> {
-    let link = ParentLink { thread_id: parent.id.to_string(), spawn };
-    let mut below =
-        child_init(&parent.narrowed_launch(), link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
-    if let Some(remaining_ms) = terms.remaining_ms.filter(|_| below.call.is_none()) {
-        // The deadline of the parent also ends the child.
-        let seconds = remaining_ms.div_ceil(1000).max(1);
-        below.limits.duration_seconds = below.limits.duration_seconds.min(seconds);
-    }
-    Ok(ThreadInit { queue: Some(Arc::clone(&parent.running)), ..below })
 }
 
 /// Builds a child's start parameters from its parent's launch, its plan and its reservation.

@@ -22,14 +22,27 @@ const MAX_ATTEMPTS: usize = 3;
 struct Descendant {
     row: ThreadRow,
     liveness: Liveness,
-    /// True if `rye run --parent` started the descendant, so that no transcript of a parent names the descendant.
-    is_outside: bool,
+    /// The number of its spawn.
+    spawn: u64,
+}
+
+impl Descendant {
+    /// Returns true if `rye run --parent` started the descendant.
+    fn is_outside(&self) -> bool {
+        (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&self.spawn)
+    }
+
+    /// Returns true if the transcript of the parent does not name the descendant before its end: a command or a hook
+    /// started it.
+    fn is_unrecorded(&self) -> bool {
+        self.spawn >= FIRST_OUTSIDE_SPAWN
+    }
 }
 
 impl EngineContext {
     /// Ends the unfinished descendants of a thread before the end of the thread is committed, so that no reservation
     /// below the thread remains. If the process dies in between, recovery of the thread repeats this step. The driver
-    /// ends children that run in this process, except children started with `rye run --parent`.
+    /// ends children that run in this process, except children of hooks and children started with `rye run --parent`.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -39,13 +52,15 @@ impl EngineContext {
         let id = thread.clone();
         let unfinished = self.read_registry(move |registry| unfinished_descendants(registry, &id)).await?;
         let has_failed = matches!(status, Status::Killed | Status::Cancelled | Status::Error);
-        for Descendant { row, liveness, is_outside } in unfinished {
+        for descendant in unfinished {
+            let (is_outside, is_unrecorded) = (descendant.is_outside(), descendant.is_unrecorded());
+            let Descendant { row, liveness, .. } = descendant;
             // After the end of a completed parent, a suspended thread still waits for its approval.
             let waits = row.status.is_parked() && !has_failed;
             if waits && is_outside {
                 self.post_message(&row.id, end_message(status)).await?;
             }
-            if !waits && (is_outside || !self.runs_here(&row.id)) {
+            if !waits && (is_unrecorded || !self.runs_here(&row.id)) {
                 self.end_descendant(&row.id, liveness, status, sink).await?;
             }
         }
@@ -136,8 +151,7 @@ fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<
             let row = last_of_handoffs(registry, row)?;
             if !row.status.has_ended() || row.status.is_parked() {
                 let liveness = registry.liveness(&row)?;
-                let is_outside = (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&spawn);
-                unfinished.push(Descendant { row, liveness, is_outside });
+                unfinished.push(Descendant { row, liveness, spawn });
             }
         }
         // A predecessor that ended without a handoff has already ended its descendants.

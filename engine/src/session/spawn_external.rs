@@ -108,21 +108,45 @@ impl EngineContext {
         let seconds = remaining_ms.div_ceil(1000);
         init.limits.duration_seconds = init.limits.duration_seconds.min(seconds);
         let root = ThreadId::parse(&launch.root).map_err(|error| DriveError::Plan(error.reason))?;
+        let link = ParentLink { thread_id: above.to_string(), spawn: number()? };
+        let context = ParentContext { link, root, limits: launch.limits };
         let id = self.allocate(&init.plan).await?;
-        let spawn = number()?;
+        // A control message that ends the child waits until the child runs.
+        let guard = self.reserve_recovery(&id);
+        let (engine, starting) = (Arc::clone(self), self.await_child_guard());
+        let (above, linked) = (above.clone(), linked.cloned());
+        // The start is a task of its own: if the caller is dropped, the child does not keep a reservation without a task
+        // that ends it.
+        let start = tokio::spawn(async move {
+            let (_starting, _guard) = (starting, guard);
+            let running = engine.reserve_and_start_child((&above, context), &id, init, named, linked).await?;
+            Ok((id, running))
+        });
+        start.await.map_err(DriveError::from)?
+    }
+
+    async fn reserve_and_start_child(
+        self: &Arc<Self>,
+        (above, parent): (&ThreadId, ParentContext),
+        id: &ThreadId,
+        mut init: ThreadInit,
+        named: Option<u64>,
+        linked: Option<ThreadId>,
+    ) -> Result<RunningThread, EngineError> {
+        let spawn = parent.link.spawn;
         let mut row = ThreadRow::new(id.clone(), init.plan.directive.as_str(), self.clock.now());
         row.owner = Some(self.owner.id().clone());
-        row.root = root.clone();
+        row.root = parent.root.clone();
         row.plan_id = Some(init.plan_id.clone());
         row.status = Status::Running;
         row.spawns = Some(init.limits.spawns);
         row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
         let mut changes = vec![
             Change::SpawnLimit { parent: above.clone(), spawn },
-            Change::Ledger(LedgerStep::child(above, spawn, &id, named, init.limits.spend)),
+            Change::Ledger(LedgerStep::child(above, spawn, id, named, init.limits.spend)),
             Change::Spawn { parent: above.clone(), spawn, child: Box::new(row) },
         ];
-        changes.extend(linked.map(|before| self.link_continuation(before, &id)));
+        changes.extend(linked.map(|before| self.link_continuation(&before, id)));
         for answer in self.writer.commit(changes).await.map_err(DriveError::from)? {
             let refused = |refusal: String| EngineError::NotReserved { parent: above.to_string(), refusal };
             match answer {
@@ -138,13 +162,12 @@ impl EngineContext {
                 | ChangeResult::Ledger(LedgerReply::Done | LedgerReply::Remaining { .. }) => {}
             }
         }
-        let link = ParentLink { thread_id: above.to_string(), spawn };
-        init.parent = Some(ParentContext { link, root, limits: launch.limits });
+        init.parent = Some(parent);
         match self.start_thread(id.clone(), init, RowsToWrite::Existing).await {
-            Ok(running) => Ok((id, running)),
+            Ok(running) => Ok(running),
             Err(error) => {
                 // The caller gets the error, and no other thread waits for the child.
-                self.finalize_row(&id, Status::Error).await?;
+                self.finalize_row(id, Status::Error).await?;
                 Err(error.into())
             }
         }

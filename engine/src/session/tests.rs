@@ -48,6 +48,7 @@ mod disk;
 mod faults;
 mod foreign_transcripts;
 mod hooks;
+mod interrupted_starts;
 mod load;
 mod orchestra;
 mod orphaned_children;

@@ -109,10 +109,9 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end of the thread: books open settlements, writes the end status, and closes the
-    /// account, which stays draining while children live. The account of a suspended root or of a closed session stays open. A
-    /// continuation gets its row and account in the same commit, so that after a crash one of the two threads can be
-    /// resumed.
+    /// Commits the end of the thread: books open settlements, writes the end status, and closes the account, which stays
+    /// draining while children live. The account of a suspended root or of a closed session stays open. A continuation
+    /// gets its row and account in the same commit, so that after a crash one of the two threads can be resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -141,7 +140,7 @@ impl EmbeddedDriver {
                 None => lists.push(vec![Change::Ledger(LedgerStep::end(&self.id))]),
             }
         }
-        // The parent of a suspended thread goes on, and needs the money that the thread does not use.
+        // The parent of a suspended thread keeps running and needs the money that the thread does not use.
         if ended.status == Status::Suspended && self.launch.parent.is_some() {
             lists.push(vec![Change::Ledger(LedgerStep::suspend(&self.id, synced))]);
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rye_compiler::semantics::ledger::{LedgerReply as LedgerAnswer, Operation, Refusal};
 use rye_compiler::semantics::money::Nanos;
 
+use super::start::SpawningThread;
 use super::{ChildFunding, ChildRefusal, CreatedChild, IdentifiedChild};
 use crate::context::EngineContext;
-use crate::driver::embedded::EmbeddedDriver;
 use crate::error::DriveError;
 use crate::store::registry::LedgerStepKey;
 use crate::store::{Change, ChangeResult, LedgerStep, ThreadRow};
@@ -18,7 +18,7 @@ impl EngineContext {
     /// Commits the rows and the reservations of the children. Returns one result for each child, in order.
     pub(super) async fn reserve_for_children(
         self: &Arc<Self>,
-        parent: &EmbeddedDriver,
+        parent: &SpawningThread,
         children: &[IdentifiedChild],
         terms: &ChildFunding,
     ) -> Result<Vec<Result<CreatedChild, ChildRefusal>>, DriveError> {
@@ -29,7 +29,7 @@ impl EngineContext {
         let ids: Vec<ThreadId> = children.iter().map(|child| child.id.clone()).collect();
         let (left, held) = self.available_for_children(&parent.id, terms, ids).await?;
         let mut left_in_prompt = terms.prompt_spend.map(|_| left);
-        let mut lists = vec![parent.settlements(&terms.unsettled)];
+        let mut lists = vec![parent.settlements.clone()];
         let mut answers: Vec<Option<Result<CreatedChild, ChildRefusal>>> = Vec::with_capacity(children.len());
         for (child, held) in children.iter().zip(held) {
             let (plan, named) = (&child.planned.plan, child.planned.requested_spend);

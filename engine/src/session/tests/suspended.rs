@@ -1,4 +1,4 @@
-//! Tests of suspended children: their parents go on, and the end of a failed parent ends them.
+//! Tests of suspended children: their parents keep running, and the end of a failed parent ends them.
 
 use serde_json::json;
 
@@ -53,7 +53,7 @@ fn answers() -> Vec<ControlMessage> {
 }
 
 #[tokio::test]
-async fn parent_of_a_suspended_child_goes_on_with_the_money_that_the_child_does_not_use() {
+async fn parent_of_a_suspended_child_runs_with_the_money_that_the_child_does_not_use() {
     let lab = lab(false);
     let engine = lab.engine();
     let result = lab.run(&engine, "parent").await;

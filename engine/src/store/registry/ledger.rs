@@ -117,8 +117,8 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
-    /// Creates the step that frees the rest of the reservation of a suspended thread. `synced` is the length of its transcript, which names the
-    /// suspension.
+    /// Creates the step that frees the rest of the reservation of a suspended thread. `synced` is the length of its
+    /// transcript, which names the suspension.
     pub fn suspend(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Suspend { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }

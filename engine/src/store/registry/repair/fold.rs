@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rye_compiler::plan::PlanLimits;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadOrigin};
+use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadHead, ThreadOrigin};
 use crate::exchange::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -62,7 +62,6 @@ struct RegistryFold {
     /// Attempts that are only known to be intended: the model call may have been made. Each has its worst case in
     /// nano-dollars.
     intended: BTreeMap<(u64, u32), u64>,
-    has_message: bool,
     has_ended: bool,
 }
 
@@ -91,7 +90,6 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         spent: 0,
         issued: BTreeMap::new(),
         intended: BTreeMap::new(),
-        has_message: false,
         has_ended: false,
     };
     for event in events {
@@ -101,7 +99,9 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
     let can_take_over = match opened.origin {
         ThreadOrigin::Handoff => true,
         // The message of a fork or of a new plan that a command starts is its first prompt.
-        ThreadOrigin::Fork | ThreadOrigin::Replan => !fold.has_message,
+        ThreadOrigin::Fork | ThreadOrigin::Replan => {
+            ThreadHead::of(events).continues.is_none_or(|continues| continues.message.is_none())
+        }
         ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Resume => false,
     };
     let RegistryFold { row, children, steps, reserved, spent, issued, has_ended, .. } = fold;
@@ -131,7 +131,6 @@ impl RegistryFold {
             EventBody::Continues(continues) => {
                 let before = continues.after.as_ref().unwrap_or(&continues.thread);
                 self.row.continues = ThreadId::parse(before).ok();
-                self.has_message = continues.message.is_some();
                 self.is_chat |= continues.prompt.is_some();
             }
             EventBody::AttemptIntended(attempt) => {

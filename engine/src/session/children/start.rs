@@ -1,0 +1,134 @@
+//! The start of a group of children: one commit of their rows and reservations, then a task for each child.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::{
+    ChildFunding, ChildPlan, ChildRefusal, CreatedChild, IdentifiedChild, PlannedChildren, RowsToWrite, ThreadInit,
+    child_init,
+};
+use crate::context::{EngineContext, RunningThread};
+use crate::driver::embedded::EmbeddedDriver;
+use crate::error::DriveError;
+use crate::event::{Opened, ParentLink};
+use crate::live::EventSink;
+use crate::store::Change;
+use crate::thread::Status;
+use crate::thread_count::blocking;
+use crate::thread_id::ThreadId;
+
+/// The data of a thread that starts children. The start outlives an effect of the thread, so it borrows nothing.
+pub(super) struct SpawningThread {
+    pub id: ThreadId,
+    /// The data of the event `opened`, with the grant sets of the current prompt.
+    pub launch: Arc<Opened>,
+    pub sink: Arc<EventSink>,
+    /// Permits for concurrent children.
+    pub queue: Arc<Semaphore>,
+    /// Open settlements of the thread.
+    pub settlements: Vec<Change>,
+}
+
+impl EngineContext {
+    /// Reserves the money of the children and starts them. Keeps the order of the requests.
+    ///
+    /// The start is a task of its own. A kill drops the effect that starts a child, and the child must not keep a
+    /// reservation without a task that ends it.
+    pub(super) async fn start_children(
+        self: &Arc<Self>,
+        parent: &EmbeddedDriver,
+        PlannedChildren { children, mut results, guards }: PlannedChildren,
+        terms: ChildFunding,
+    ) -> Result<Vec<(u64, Result<CreatedChild, ChildRefusal>)>, DriveError> {
+        if !children.is_empty() {
+            let spawning = SpawningThread {
+                id: parent.id.clone(),
+                launch: parent.narrowed_launch(),
+                sink: Arc::clone(&parent.sink),
+                queue: Arc::clone(&parent.running),
+                settlements: parent.settlements(&terms.unsettled),
+            };
+            let (engine, starting) = (Arc::clone(self), self.await_child_guard());
+            let start = tokio::spawn(async move {
+                let (_starting, _guards) = (starting, guards);
+                engine.reserve_and_start(&spawning, children, &terms).await
+            });
+            results.extend(start.await??);
+        }
+        results.sort_by_key(|(spawn, _)| *spawn);
+        Ok(results)
+    }
+
+    async fn reserve_and_start(
+        self: &Arc<Self>,
+        parent: &SpawningThread,
+        children: Vec<IdentifiedChild>,
+        terms: &ChildFunding,
+    ) -> Result<Vec<(u64, Result<CreatedChild, ChildRefusal>)>, DriveError> {
+        let mut results = Vec::with_capacity(children.len());
+        let set_aside = self.reserve_for_children(parent, &children, terms).await?;
+        let mut started: JoinSet<Result<(u64, CreatedChild), DriveError>> = JoinSet::new();
+        for (child, answer) in children.into_iter().zip(set_aside) {
+            let IdentifiedChild { spawn, id, known, planned } = child;
+            match answer {
+                Ok(made) if made.thread == id && !made.started => {
+                    let init = spawn_init(parent, spawn, planned, made.spend, terms)?;
+                    let engine = Arc::clone(self);
+                    started.spawn(async move {
+                        let running: RunningThread = engine.start_thread(id, init, RowsToWrite::Existing).await?;
+                        drop(running);
+                        Ok((spawn, made))
+                    });
+                }
+                // Another task made a child for the same spawn first; that child is used.
+                Ok(made) => {
+                    if made.thread != id {
+                        self.discard_child(id).await?;
+                    }
+                    results.push((spawn, Ok(made)));
+                }
+                Err(refused) => {
+                    if known {
+                        self.finalize_row(&id, Status::Error).await?;
+                    } else {
+                        self.discard_child(id).await?;
+                    }
+                    results.push((spawn, Err(refused)));
+                }
+            }
+        }
+        // Await every child, even if another one could not start.
+        let mut failed = None;
+        while let Some(done) = started.join_next().await {
+            match done.map_err(DriveError::from).flatten() {
+                Ok((spawn, made)) => results.push((spawn, Ok(made))),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(results), Err)
+    }
+
+    async fn discard_child(self: &Arc<Self>, id: ThreadId) -> Result<(), DriveError> {
+        let engine = Arc::clone(self);
+        blocking(move || Ok(engine.ids.release(&id)?)).await
+    }
+}
+
+fn spawn_init(
+    parent: &SpawningThread,
+    spawn: u64,
+    planned: ChildPlan,
+    spend: u64,
+    terms: &ChildFunding,
+) -> Result<ThreadInit, DriveError> {
+    let link = ParentLink { thread_id: parent.id.to_string(), spawn };
+    let mut below = child_init(&parent.launch, link, planned, spend, &terms.grants, Arc::clone(&parent.sink))?;
+    if let Some(remaining_ms) = terms.remaining_ms.filter(|_| below.call.is_none()) {
+        // The deadline of the parent also ends the child.
+        let seconds = remaining_ms.div_ceil(1000).max(1);
+        below.limits.duration_seconds = below.limits.duration_seconds.min(seconds);
+    }
+    Ok(ThreadInit { queue: Some(Arc::clone(&parent.queue)), ..below })
+}
