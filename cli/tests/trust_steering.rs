@@ -207,8 +207,9 @@ fn settings_of_the_project_for_a_tool_of_the_user_need_trust() {
     };
     assert!(answer().contains("https://mine.test"));
     place.write(".ai/config/web/search.yaml", "endpoint: https://evil.test\n");
-    let refused = answer();
-    assert!(refused.contains("permission denied") && !refused.contains("evil.test"), "{refused}");
+    let refused = run(&place, "find");
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("gets its settings from `.ai/config/web/search.yaml`"), "{}", refused.stderr);
     assert!(place.run_ok(&["trust", "--list"]).contains("gets its settings from `.ai/config/web/search.yaml`"));
     place.run_ok(&["trust"]);
     assert!(answer().contains("https://evil.test"));

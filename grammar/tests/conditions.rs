@@ -232,3 +232,44 @@ fn path_segments_are_names_or_plain_numbers() {
     assert_eq!(show(&read("a-b == 1").unwrap()), show(&read("a - b == 1").unwrap()));
     assert_eq!(show(&read("a.in.not == true").unwrap()), "(a.in.not == true)");
 }
+
+/// Returns the help of the first error of a condition in mapping form.
+fn help_of(text: &str) -> String {
+    let (_, errors) = from_yaml(text);
+    errors.first().and_then(|error| error.help.clone()).unwrap_or_default()
+}
+
+#[test]
+fn suggestions_never_turn_a_condition_into_its_opposite() {
+    for (word, meant) in [
+        ("and", "all"),
+        ("AND", "all"),
+        ("or", "any"),
+        ("&&", "all"),
+        ("operator", "op"),
+        ("valeu", "value"),
+        ("All", "all"),
+    ] {
+        assert_eq!(help_of(&format!("{{ \"{word}\": [] }}")), format!("did you mean `{meant}`?"), "{word}");
+    }
+    for (word, meant) in [
+        ("neq", "ne"),
+        ("!=", "ne"),
+        ("==", "eq"),
+        ("equals", "eq"),
+        ("ge", "gte"),
+        (">=", "gte"),
+        ("le", "lte"),
+        ("<", "lt"),
+        ("EQ", "eq"),
+        ("contians", "contains"),
+        ("regexp", "regex"),
+    ] {
+        let help = help_of(&format!("{{ path: a, op: \"{word}\", value: 1 }}"));
+        assert_eq!(help, format!("did you mean `{meant}`?"), "{word}");
+    }
+    for word in ["like", "none", "nin", "not_in", "gtt", "between"] {
+        let help = help_of(&format!("{{ path: a, op: \"{word}\", value: 1 }}"));
+        assert!(help.starts_with("the operators are"), "{word}: {help}");
+    }
+}

@@ -14,6 +14,45 @@ use crate::text::{closest_word, shorten};
 pub const OPERATORS: [&str; 11] =
     ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
 
+/// The keys of the mapping form.
+const KEYS: [&str; 6] = ["path", "op", "value", "any", "all", "not"];
+
+/// Words of other languages for the keys, as pairs of the words and the key.
+const KEY_SYNONYMS: &[(&str, &str)] = &[
+    ("and every && allof", "all"),
+    ("or some || anyof", "any"),
+    ("operator comparison", "op"),
+    ("fact field key", "path"),
+];
+
+/// Words of other languages for the operators, as pairs of the words and the operator.
+const OPERATOR_SYNONYMS: &[(&str, &str)] = &[
+    ("= == === equal equals is", "eq"),
+    ("!= !== <> neq not_eq not_equal not_equals", "ne"),
+    ("> greater greater_than", "gt"),
+    (">= => ge greater_or_equal", "gte"),
+    ("< less less_than", "lt"),
+    ("<= =< le less_or_equal", "lte"),
+    ("one_of any_of", "in"),
+    ("contain includes has", "contains"),
+    ("regexp =~", "regex"),
+    ("present defined", "exists"),
+];
+
+/// Returns the word that an unknown word means: by a synonym, or by one slip in a longer word. One slip in a short word
+/// leads to another word with another meaning (`neq` and `eq`), and such a condition would hold for the wrong calls.
+fn meant_word<'w>(word: &str, words: &[&'w str], synonyms: &[(&str, &'w str)]) -> Option<&'w str> {
+    const MIN_LENGTH: usize = 4;
+    let lower = word.to_ascii_lowercase();
+    let synonym = synonyms.iter().find(|(others, _)| others.split(' ').any(|other| other == lower));
+    let same = || words.iter().copied().find(|known| *known == lower);
+    let long: Vec<&str> = words.iter().copied().filter(|known| known.len() >= MIN_LENGTH).collect();
+    synonym
+        .map(|(_, meant)| *meant)
+        .or_else(same)
+        .or_else(|| closest_word(&lower, &long).filter(|_| lower.len() >= MIN_LENGTH))
+}
+
 /// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). The tree is `None` for
 /// `null`, `{}` (always true) and an invalid condition, which has errors.
 pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
@@ -127,7 +166,7 @@ impl ConditionReader {
     fn comparison(&mut self, node: &Node, entries: &[Entry]) -> Option<Expr> {
         let before = self.errors.len();
         for entry in entries.iter().filter(|e| !matches!(e.key.node.as_str(), "path" | "op" | "value")) {
-            let help = closest_word(&entry.key.node, &["path", "op", "value", "any", "all", "not"]).map_or_else(
+            let help = meant_word(&entry.key.node, &KEYS, KEY_SYNONYMS).map_or_else(
                 || "the keys of a condition are `path`, `op`, `value`, or `any`, `all`, `not`".to_owned(),
                 |word| format!("did you mean `{word}`?"),
             );
@@ -227,7 +266,7 @@ impl ConditionReader {
         match node.as_str() {
             Some(op) if OPERATORS.contains(&op) => Some(op),
             Some(op) => {
-                let help = closest_word(op, &OPERATORS).map_or_else(
+                let help = meant_word(op, &OPERATORS, OPERATOR_SYNONYMS).map_or_else(
                     || format!("the operators are `{}`", OPERATORS.join("`, `")),
                     |o| format!("did you mean `{o}`?"),
                 );
