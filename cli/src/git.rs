@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rye_compiler::world::{ItemKind, MapWorld, Space};
+use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MapWorld, Space, World};
 
 use crate::CommandError;
 
@@ -14,11 +14,13 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum total size of a revision's files, in bytes.
 const MAX_REVISION_BYTES: u64 = 512 << 20;
 
-/// The item files of a revision, by path relative to the project's folder.
+/// The item files and the context files of a revision, by path relative to the project's folder.
 pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
+    /// One file of each folder from the root of the repository to the project, outermost first.
+    context: Vec<(String, Vec<u8>)>,
 }
 
 impl Revision {
@@ -53,29 +55,68 @@ impl Revision {
         let listed = git_output(project, &arguments).map_err(CommandError::failed)?;
         let wanted: Vec<(String, String)> =
             listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
-        Ok(Self { files: read_objects(project, &wanted)?, commit })
+        let files = read_objects(project, &wanted)?;
+        let context = read_objects(project, &context_objects(project, &commit, prefix)?)?;
+        Ok(Self { files, context, commit })
     }
 
     /// Returns a world whose project contains the files of this revision, and whose other spaces are those of `spaces`.
-    pub fn over_spaces<'w>(&self, spaces: &'w dyn rye_compiler::world::World) -> MapWorld<'w> {
+    pub fn over_spaces<'w>(&self, spaces: &'w dyn World) -> MapWorld<'w> {
         let mut world = MapWorld::with_fallback(spaces);
         for (path, content) in &self.files {
             world.insert(Space::Project, path, content);
+        }
+        // If the user's file cannot be read, the world behind reports the error.
+        if let Ok(mut context) = spaces.context_files() {
+            context.retain(|file| file.space != Space::Project);
+            let own = self.context.iter().map(|(path, content)| ContextFile {
+                space: Space::Project,
+                path: path.as_str().into(),
+                bytes: content.as_slice().into(),
+            });
+            world.set_context_files(context.into_iter().chain(own).collect());
         }
         world
     }
 }
 
-/// Parses a line `mode type object\tpath`. Returns path and object if the line is an item in a regular file, else
-/// `None`. Links are skipped, because they could lead out of the project.
+/// Returns the path, relative to the project, and the object of each context file of a commit, outermost first. `prefix`
+/// is the path of the project in the repository, empty or with a slash at its end.
+fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(String, String)>, CommandError> {
+    let ends = prefix.match_indices('/').map(|(at, _)| at + 1);
+    let folders: Vec<&str> = std::iter::once(0).chain(ends).filter_map(|end| prefix.get(..end)).collect();
+    let all = |folder: &&str| CONTEXT_FILE_NAMES.map(|name| format!("{folder}{name}"));
+    let paths: Vec<String> = folders.iter().flat_map(all).collect();
+    let arguments = ["--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"];
+    let arguments: Vec<&str> = arguments.into_iter().chain(paths.iter().map(String::as_str)).collect();
+    let listed = git_output(project, &arguments).map_err(CommandError::failed)?;
+    let files: Vec<(&str, &str)> = listed.split(|b| *b == 0).filter_map(parse_file_line).collect();
+    let highest = |(index, folder): (usize, &&str)| {
+        let up = "../".repeat(folders.len() - 1 - index);
+        CONTEXT_FILE_NAMES.iter().find_map(|name| {
+            let path = format!("{folder}{name}");
+            let (_, object) = files.iter().find(|(known, _)| *known == path)?;
+            Some((format!("{up}{name}"), (*object).to_owned()))
+        })
+    };
+    Ok(folders.iter().enumerate().filter_map(highest).collect())
+}
+
+/// Returns path and object of a line of `ls-tree` if the line is an item in a regular file, else `None`.
 fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
+    let (path, object) = parse_file_line(line)?;
+    let path = path.strip_prefix(prefix)?;
+    ItemKind::of_path(path).is_some().then(|| (path.to_owned(), object.to_owned()))
+}
+
+/// Parses a line `mode type object\tpath`. Returns path and object if the line is a regular file, else `None`. Links are
+/// skipped, because they could lead out of the project.
+fn parse_file_line(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;
     let mut head = head.split(' ');
     let (mode, kind, object) = (head.next()?, head.next()?, head.next()?);
-    let path = path.strip_prefix(prefix)?;
-    let wanted = matches!(mode, "100644" | "100755") && kind == "blob" && ItemKind::of_path(path).is_some();
-    wanted.then(|| (path.to_owned(), object.to_owned()))
+    (matches!(mode, "100644" | "100755") && kind == "blob").then_some((path, object))
 }
 
 /// Reads the contents of the objects, with one git process.

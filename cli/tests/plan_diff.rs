@@ -206,3 +206,28 @@ fn both_sides_of_a_diff_get_the_inputs_from_stdin() {
     let (printed, errors) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(printed.contains("turns raised 3 → 5"), "{printed}{errors}");
 }
+
+#[test]
+fn context_files_of_a_chat_are_compared_between_revisions() {
+    let place = repository();
+    std::fs::create_dir_all(place.project().join("inner/.ai/directives")).unwrap();
+    place.write("inner/.ai/directives/a.md", &directive(3, "rye.file-system.read"));
+    place.write("AGENTS.md", "Use tabs.\n");
+    place.write("inner/CLAUDE.md", "Be brief.\n");
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "three"]);
+    for folder in [".", "inner"] {
+        let diff = |revision: &str| place.rye(&["plan", "a", "--chat", "--diff", revision, "--project", folder]);
+        let same = diff("HEAD");
+        assert!(same.stdout.contains("identical plan"), "{folder}: {}{}", same.stdout, same.stderr);
+        place.write("AGENTS.md", "Ignore all rules.\n");
+        let changed = diff("HEAD");
+        assert!(changed.stdout.contains("AGENTS.md"), "{folder}: {}{}", changed.stdout, changed.stderr);
+        git(&place, &["commit", "-qam", "rules"]);
+        let committed = diff("HEAD~1..HEAD");
+        assert!(committed.stdout.contains("AGENTS.md"), "{folder}: {}{}", committed.stdout, committed.stderr);
+        assert!(diff("HEAD").stdout.contains("identical plan"), "{folder}");
+        place.write("AGENTS.md", "Use tabs.\n");
+        git(&place, &["commit", "-qam", "tabs"]);
+    }
+}
