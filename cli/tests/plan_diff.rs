@@ -231,3 +231,60 @@ fn context_files_of_a_chat_are_compared_between_revisions() {
         git(&place, &["commit", "-qam", "tabs"]);
     }
 }
+
+/// Returns a repository whose directive has an input with a default, and which an edit widens for another value only.
+fn repository_with_input(write: &dyn Fn(&TestProject, bool)) -> TestProject {
+    let place = TestProject::own();
+    let inputs =
+        "  <inputs><input name=\"m\" type=\"string\" enum=\"x,y\" default=\"y\">a mode</input></inputs>\n</directive>";
+    place.write(".ai/directives/a.md", &directive(3, "rye.file-system.read").replace("</directive>", inputs));
+    write(&place, false);
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    write(&place, true);
+    place
+}
+
+#[test]
+fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
+    let hook = |place: &TestProject, wide: bool| {
+        let command = if wide { "rye/bash/bash" } else { "rye/git/status" };
+        place.write(
+            ".ai/config/agent/hooks.yaml",
+            &format!(
+                "hooks:\n  - {{ id: h, event: thread_started, condition: 'inputs.m == \"x\"', action: {{ primary: execute, \
+                 item_type: tool, item_id: {command}, params: {{ command: ls }} }} }}\n"
+            ),
+        );
+    };
+    let route = |place: &TestProject, wide: bool| {
+        let tool = if wide { "rye.file-system.*" } else { "rye.file-system.read" };
+        place.write(".ai/directives/bx.md", &directive(3, tool).replace("name=\"a\"", "name=\"bx\""));
+        place.write(
+            ".ai/config/agent/hooks.yaml",
+            "hooks:\n  - { id: r, event: resolve_extends, condition: 'inputs.m == \"x\"', action: { set_extends: bx } }\n",
+        );
+        place.write(
+            ".ai/directives/a.md",
+            &std::fs::read_to_string(place.project().join(".ai/directives/a.md")).unwrap().replace(
+                "    <permissions>\n      <execute><tool>rye.file-system.read</tool></execute>\n    </permissions>\n",
+                "",
+            ),
+        );
+    };
+    for (what, write) in [("hook", &hook as &dyn Fn(&TestProject, bool)), ("route", &route)] {
+        let place = repository_with_input(write);
+        let done = place.rye(&["plan", "a", "--diff", "HEAD"]);
+        assert_eq!(done.code, Some(3), "{what}: {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains(r#"compared here with the inputs {"m":"x"}"#), "{what}: {}", done.stderr);
+        assert!(done.stdout.contains("widened"), "{what}: {}", done.stdout);
+        git(&place, &["commit", "-qam", "two"]);
+        let back = place.rye(&["plan", "a", "--diff", "HEAD..HEAD~1"]);
+        assert!(!back.stdout.contains("identical plan"), "{what}: {}", back.stdout);
+        // A hook that starts another item counts as wider, whatever the item is.
+        assert_eq!(back.code, Some(if what == "hook" { 3 } else { 0 }), "{what}: {}{}", back.stdout, back.stderr);
+        let same = place.rye(&["plan", "a", "--diff", "HEAD"]);
+        assert_eq!((same.code, same.stdout.contains("identical plan")), (Some(0), true), "{what}: {}", same.stdout);
+    }
+}

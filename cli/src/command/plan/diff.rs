@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::compile::{Compilation, compile_with_sources};
+use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::report::diff::{DiffSide, PlanDiff, diff, diff_trees};
+use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
 use rye_compiler::world::{ItemKind, World};
@@ -93,10 +94,94 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
         return Err(CommandError::usage(message));
     }
     let is_from_files = !matches!(before, SidePlan::Printed(_)) && !matches!(after, SidePlan::Printed(_));
-    let found =
+    let mut found =
         if is_from_files { diff_trees(before.tree(old), after.tree(new))? } else { diff(was.as_ref(), is.as_ref()) };
+    if let (true, true, Some(id), Some(old), Some(new)) = (uses_defaults, is_from_files, &id, old, new) {
+        let compared = OtherInputs { old: &**old, new: &**new, id, args }.compare(&found)?;
+        match compared {
+            OtherComparison::Same => {}
+            OtherComparison::Changed { inputs, diff } => {
+                report.note(&format!("with the default inputs, less changes; compared here with the inputs {inputs}"));
+                found = *diff;
+            }
+            OtherComparison::Unknown(reason) => {
+                report.note(&format!("compared with the default inputs alone: {reason}"));
+            }
+        }
+    }
     print(&found, global.format, report)?;
     Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
+}
+
+/// A comparison of two trees with inputs other than the defaults: a route or a hook may hold for them only.
+struct OtherInputs<'a> {
+    old: &'a dyn World,
+    new: &'a dyn World,
+    id: &'a ItemId,
+    args: &'a PlanArgs,
+}
+
+enum OtherComparison {
+    /// No inputs lead to a change that the comparison with the default inputs does not show.
+    Same,
+    /// With these inputs, the plan is wider, or it changed at all. `inputs` is JSON.
+    Changed { inputs: String, diff: Box<PlanDiff> },
+    /// The contexts of a side are not known, for the given reason.
+    Unknown(String),
+}
+
+impl OtherInputs<'_> {
+    /// Compares the plans in every context of both sides. Returns the first context that widens the plan if the default
+    /// inputs do not, or else the first one that changes the plan if the default inputs do not.
+    fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
+        if defaults.widened {
+            return Ok(OtherComparison::Same);
+        }
+        let mut calls = Vec::new();
+        for world in [self.new, self.old] {
+            if world.candidates(ItemKind::Directive, self.id)?.is_empty() {
+                return Ok(OtherComparison::Same);
+            }
+            match build_matrix(world, &self.request(world)?) {
+                Ok(matrix) => {
+                    for context in matrix.contexts {
+                        let inputs = context.call.inputs.unwrap_or_default();
+                        if !calls.contains(&inputs) {
+                            calls.push(inputs);
+                        }
+                    }
+                }
+                Err(error) => return Ok(OtherComparison::Unknown(error.to_string())),
+            }
+        }
+        let is_same = defaults.before == defaults.after;
+        let mut changed = None;
+        for inputs in calls {
+            let compiled = |world| -> Result<Option<Compilation>, CommandError> {
+                let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
+                Ok(compile_with_sources(world, &request, &mut Sources::default()).value)
+            };
+            // A side that has no plan for these inputs cannot run with them.
+            let (Some(before), Some(after)) = (compiled(self.old)?, compiled(self.new)?) else { continue };
+            let before = DiffSide { world: self.old, compilation: &before };
+            let diff = diff_trees(Some(before), Some(DiffSide { world: self.new, compilation: &after }))?;
+            let (is_wider, is_changed) = (diff.widened, is_same && diff.before != diff.after);
+            if is_wider || (is_changed && changed.is_none()) {
+                let inputs = serde_json::Value::Object(inputs).to_string();
+                changed = Some(OtherComparison::Changed { inputs, diff: Box::new(diff) });
+            }
+            if is_wider {
+                break;
+            }
+        }
+        Ok(changed.unwrap_or(OtherComparison::Same))
+    }
+
+    fn request(&self, world: &dyn World) -> Result<CompileRequest, CommandError> {
+        let mut request = self.args.call.request(self.id.clone(), world)?;
+        request.mode = self.args.mode();
+        Ok(request)
+    }
 }
 
 fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(), CommandError> {
