@@ -121,7 +121,7 @@ fn item_in_the_place_of_another_needs_trust_where_the_thread_has_a_shell() {
     );
     let refused = chat(&place, &[], "hello\n");
     assert_eq!(refused.code, Some(5), "{}", refused.stderr);
-    assert!(refused.stderr.contains("is the last message after a handoff"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("provides the last message"), "{}", refused.stderr);
     place.run_ok(&["trust"]);
     assert_eq!(chat(&place, &[], "hello\n").code, Some(0));
 }

@@ -184,7 +184,7 @@ pub fn lower(
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
 }
 
-/// Removes the tools that the user leaves out, by the name or the id of their item.
+/// Removes the tools that the user leaves out. `omitted` contains the name of a tool, or the id of its item.
 fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins) {
     let is_omitted = |tool: &PaletteTool| {
         let id = tool.item_id.as_ref().map(ToString::to_string);

@@ -142,7 +142,7 @@ impl Message {
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }
     }
 
-    /// Returns the serialized name of the kind: `tool_result`.
+    /// Returns the name of the message's kind in JSON, such as `tool_result`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::User { .. } => "user",

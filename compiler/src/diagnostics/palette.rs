@@ -10,7 +10,7 @@ pub enum PaletteError {
     /// Two items have the same flattened name; `span` is the grant that reaches both, if a file contains the grant.
     #[error("`{first}` and `{second}` would both have the tool name `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
-    /// A protocol item describes a primary action that no grant allows.
+    /// A protocol item (knowledge that explains a primary to the model) describes a primary that no grant allows.
     #[error("`{item}` describes `{primary}`, which this directive is not granted")]
     DescribesUngranted { item: String, primary: String, span: Span },
     #[error("the directive is granted `{primary}`, but no protocol item describes it")]

@@ -27,7 +27,8 @@ pub struct Prompt {
 /// A contribution to the prompt and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// Id of the knowledge item, of the directive for its body, or of the hook for an execute hook.
+    /// Id of the knowledge item, of the directive (for its body), or of the hook (for the text that an execute hook
+    /// returns). Layers of other kinds have a fixed id, such as `skills`; a context file has `context/PATH`.
     pub id: String,
     pub kind: LayerKind,
     /// The position of the layer: before or after the body; in the system prompt, before or after the layers of the

@@ -15,7 +15,7 @@ pub struct Glob {
     tokens: OnceLock<Vec<Token>>,
 }
 
-/// The common forms of patterns, which match without tokens.
+/// The form of a pattern. The common forms, `Exact` and `Prefix`, match without parsing the pattern into tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GlobShape {
     /// A pattern without wildcards.

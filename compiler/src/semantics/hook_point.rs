@@ -318,7 +318,8 @@ pub fn event_names() -> Vec<&'static str> {
 }
 
 impl HookPointRow {
-    /// Returns true if the facts are the fields of a transcript event, which the table does not list.
+    /// Returns true if the point is a transcript event: its facts are the fields of the event, and [`HOOK_POINTS`]
+    /// lists none of them.
     pub fn is_transcript_event(&self) -> bool {
         self.point >= HookPoint::CognitionIn
     }

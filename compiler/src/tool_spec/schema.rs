@@ -28,8 +28,9 @@ enum SchemaAuthor {
 }
 
 /// Returns true if a tool file declares its parameters at a wrong place: under another key than `parameters`, or
-/// directly under `parameters` instead of below `properties`. `has_faults` is true if the schema has faults. The wrong
-/// place is reported once, and placeholders that name these parameters are not reported.
+/// directly under `parameters` instead of below `properties`. The second case is assumed if the schema has no
+/// `properties` and has faults (`has_faults`). Because the wrong place itself is reported, placeholders that name these
+/// parameters are not.
 fn are_misplaced(node: &Node, has_faults: bool) -> bool {
     match node.get("parameters") {
         Some(schema) => has_faults && schema.get("properties").is_none(),

@@ -157,7 +157,10 @@ fn continuation(id: &ItemId, wide: &[String], subjects: Vec<Subject>) -> Option<
     (!subjects.is_empty()).then(|| TrustRequirement {
         kind: TrustRequirementKind::Grants,
         name: id.to_string(),
-        what: one_line(&format!("is the last message after a handoff of a thread that is granted {}", wide.join(", "))),
+        what: one_line(&format!(
+            "provides the last message that the model receives after a handoff, in a thread that is granted {}",
+            wide.join(", ")
+        )),
         subjects,
         programs: Vec::new(),
         place: Some(SourcePlace { file: format!("{}{id}.md", ItemKind::Directive.folder()), line: 1, column: 1 }),

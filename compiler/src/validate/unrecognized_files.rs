@@ -207,9 +207,13 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
             Some(_) => None,
             None => {
                 let meant = (extension == "md").then(|| format!("{folder}{}/SKILL.md", as_id(stem)));
-                Some(("a skill is a folder with a `SKILL.md`, inside its space".to_owned(), meant))
+                let reason = "a skill is a folder with a `SKILL.md`; a link that leaves its space is not followed";
+                Some((reason.to_owned(), meant))
             }
         };
+    }
+    if extension == "md" && as_id(stem) == stem {
+        return Some(("it is a link that leaves its space, and such a link is not followed".to_owned(), None));
     }
     if extension == "md" {
         let reason = format!("`{}` is not a valid item id", shorten(stem));
@@ -217,7 +221,8 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     }
     let alike = EQUIVALENT_EXTENSIONS.iter().any(|(other, ours)| *other == extension && *ours == "md");
     let meant = (alike || extension.eq_ignore_ascii_case("md")).then(|| format!("{folder}{stem}.md"));
-    Some(("a prompt template is a file that ends in `.md`, inside its space".to_owned(), meant))
+    let reason = "a prompt template is a file that ends in `.md`; a link that leaves its space is not followed";
+    Some((reason.to_owned(), meant))
 }
 
 /// Returns the same as [`explain_unrecognized`] for a file or folder directly in `.ai/`.
@@ -312,6 +317,8 @@ mod tests {
         }
         assert_eq!(suggested(".ai/recipes/"), "");
         assert_eq!(suggested(".ai/directives/a.json"), "");
+        // A file with a valid name is listed only if it is a link out of its space.
+        assert_eq!(suggested(".claude/commands/foo.md"), "");
     }
 
     #[test]

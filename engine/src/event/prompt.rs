@@ -86,7 +86,7 @@ pub struct PromptEnded {
     pub code: Option<String>,
     /// The message of the limit or the error that ended the prompt; `None` if neither did.
     pub message: Option<String>,
-    /// The cost of the prompt alone.
+    /// The part of the session's cost that arose during this prompt.
     pub cost: Cost,
     /// Messages of the user that were not sent during the prompt. They are sent only if the user submits them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

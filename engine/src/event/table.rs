@@ -65,7 +65,7 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventReader {
-    /// The machine (`apply`): resume and recovery depend on the event.
+    /// The machine, which folds the event into the state with `apply`: resume and recovery depend on the event.
     Machine,
     /// The conversation that a continuation, handoff or export takes over.
     Conversation,

@@ -123,7 +123,7 @@ pub enum ChatVerb {
     },
     /// The cost of the session and of its current prompt.
     Cost {},
-    /// The commands, prompt templates and skills that a message can call.
+    /// Lists the commands, prompt templates and skills that a message can call.
     Commands {},
     /// Continues the session with another model, at the next idle step. A plan that allows more needs `confirm`.
     Model {

@@ -237,7 +237,7 @@ fn compare_sides(
     if let (Some(old), Some(new)) = limits {
         for name in new.exceeding(&old) {
             found.widens = true;
-            found.lines.push(format!("  session {name} raised to {}", Limits::from(new).get(name)));
+            found.lines.push(format!("  session limit {name} raised to {}", Limits::from(new).get(name)));
         }
     }
     Some(found)

@@ -108,7 +108,7 @@ impl ThreadStart {
 
 /// Options of a run.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[expect(clippy::struct_excessive_bools, reason = "the options are independent of each other")]
 pub struct RunOptions<'a> {
     /// True to print every event.
     pub events: bool,

@@ -113,7 +113,7 @@ pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
     let message = format!("`{}` runs the tool `{tool}`, which accepts no messages", row.id);
     Err(CommandError::usage(message).with_help(match &row.parent {
         Some(parent) => {
-            format!("send the message to its caller `{parent}`; stop it with `rye threads cancel {}`", row.id)
+            format!("send the message to its caller `{parent}`; stop the tool with `rye threads cancel {}`", row.id)
         }
         None => format!("`rye threads cancel {}` stops it", row.id),
     }))

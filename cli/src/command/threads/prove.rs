@@ -87,7 +87,8 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     };
     if let Some(tool) = opened.tool() {
         let message = format!("`{}` runs the tool `{tool}`, which sends no request", record.entry.row.id);
-        let above = opened.parent.as_ref().map(|link| format!("prove its caller instead: `{}`", link.thread_id));
+        let help = |parent: &str| format!("prove the thread that started it instead: `rye threads prove {parent}`");
+        let above = opened.parent.as_ref().map(|link| help(link.thread_id.as_str()));
         return Err(CommandError::usage(message).with_help(above.unwrap_or_default()));
     }
     let plan = read_plan(reader, plan_id)?;

@@ -10,7 +10,7 @@ use crate::hook::HookPoint;
 /// The features of a directive that decide which nodes its graph has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GraphNeeds {
-    /// Points with at least one live hook.
+    /// Hook points with at least one live hook, which is a hook that a run has to evaluate.
     pub points: BTreeSet<HookPoint>,
     pub parts: BTreeSet<GraphPart>,
 }

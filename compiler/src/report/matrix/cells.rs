@@ -285,9 +285,9 @@ impl Partition {
         })
     }
 
-    /// Returns a condition that describes the chosen cells, without the cell of an absent input, and true if the
-    /// condition also holds where the input is absent. If `may_exclude` is true, the condition lists the values that
-    /// are not chosen where this list is shorter.
+    /// Returns the text of a condition that describes the chosen cells, without the cell of an absent input. The second
+    /// value is true if the condition also holds where the input is absent. With `may_exclude`, the condition of an
+    /// input with a list of values may name the values that are not chosen, if they are fewer than the chosen ones.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {

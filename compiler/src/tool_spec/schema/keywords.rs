@@ -127,7 +127,8 @@ pub(super) const KEYWORDS: [(&str, Shape); 62] = [
     ("else", Shape::Schema),
 ];
 
-/// Annotations of other systems, some of which resemble a keyword.
+/// Annotations that other systems, such as OpenAPI and editors, add to a schema. Some resemble a keyword, but none is
+/// reported as a misspelled keyword.
 const ANNOTATIONS: [&str; 12] = [
     "id",
     "example",

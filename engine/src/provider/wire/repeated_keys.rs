@@ -14,8 +14,8 @@ use super::UnreadKinds;
 const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 
 /// Merges repeated keys in the data of an event with a usage report, and adds their paths to `repeated`. Returns `None`
-/// if no key is repeated. Outside of usage reports the last value remains, but objects are merged, because each may
-/// hold a report.
+/// if the event has no usage report or no key is repeated. A usage report keeps the larger of two counts; outside of
+/// it, the last value is kept. Two objects are merged everywhere, because each may hold a usage report.
 pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<String> {
     // Most events have no usage report, and each of them passes here.
     if !has_usage_report(data) {

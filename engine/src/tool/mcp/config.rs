@@ -163,8 +163,8 @@ impl McpServer {
         })
     }
 
-    /// Returns the words of the command, and of the values of its environment variables, that may name project files.
-    /// In each word, placeholders are replaced by the current values of the variables.
+    /// Returns the words that may name project files, in the server's command and in the values of `environment`.
+    /// References such as `${NAME}` are first replaced by the variables of this process's environment.
     fn named_files(&self) -> Vec<String> {
         let McpTransport::Stdio { command, environment, .. } = &self.transport else { return Vec::new() };
         // If a variable is not set, the text is left unfilled: the server cannot start anyway.

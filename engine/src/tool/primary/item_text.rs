@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::scripts::SyntaxTreeReader;
 
-/// The readable parts of an item.
+/// The texts of an item that a query of `rye_fetch` searches, without signature and metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ItemText {
     pub title: String,

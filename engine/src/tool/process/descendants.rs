@@ -121,7 +121,7 @@ impl ProcessTable {
 
     /// Returns no processes: on other systems, processes are only ended by group.
     #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same function can fail on Linux")]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the Linux variant can fail and uses `self`")]
     fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
         Ok(Vec::new())
     }
@@ -164,10 +164,12 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more processes than [`MAX_PROCESSES`]. The processes are listed only if the
-    /// machine has gained more than [`MAX_PROCESSES`] tasks since the start; these tasks may also belong to other
-    /// programs. If the machine has gained that many tasks within half a second, listing cannot keep up, and the limit
-    /// is an eighth of [`MAX_PROCESSES`].
+    /// Returns true if the program has more processes than allowed: [`MAX_PROCESSES`], or an eighth of it if the
+    /// machine has gained more than [`MAX_PROCESSES`] tasks within the last half second, because processes may then
+    /// start faster than they can be listed.
+    ///
+    /// The processes are listed only if the machine has gained that many tasks, within half a second or since the
+    /// program started, or if its tasks cannot be counted. These tasks may also belong to other programs.
     ///
     /// # Errors
     ///

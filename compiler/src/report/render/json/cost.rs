@@ -66,7 +66,7 @@ pub struct CacheStepReport {
     pub uncached: Option<Value>,
     /// The part that ends the shared prefix; null if the whole opening is shared.
     pub ends_at: Option<String>,
-    /// The source line of the part that ends the shared prefix.
+    /// The source line of the part named in `ends_at`; null if `ends_at` is null or names a part without one.
     pub source: Option<SourceReport>,
 }
 

@@ -14,7 +14,8 @@ use super::files::{is_repository, kind, names, open, path_of, writable_paths};
 use crate::path_policy::{PathAccess, path_access};
 use crate::tool::confine::printable;
 
-/// Maximum depth of the walk. Deeper folders are only reported.
+/// Maximum depth, below a writable folder, at which protected paths are searched and renamed. A deeper folder is only
+/// reported.
 const MAX_DEPTH: usize = 250;
 /// Maximum number of paths in a report.
 const MAX_REPORTED: usize = 20;
