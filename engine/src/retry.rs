@@ -14,6 +14,12 @@ pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
 /// The classification of an invalid script, or of a request that a script does not expect.
 const SCRIPT_MISMATCH: &str = "script_mismatch";
 
+/// Number of failures in one turn after which retries are at least [`LATE_RETRY_DELAY_MS`] apart.
+const EARLY_RETRIES: u32 = 10;
+/// Minimum delay of late retries. A project sets the table of retries, and a request that is repeated without a pause
+/// could lock the user's key.
+const LATE_RETRY_DELAY_MS: u64 = 1_000;
+
 /// Classifies a failure and returns the delay in milliseconds if another attempt may follow.
 ///
 /// `failures` counts this turn's failed attempts before this one. The caller checks that the delay ends before the
@@ -39,7 +45,11 @@ pub fn classify_failure(
     }
     let asked_for = failure.header("retry-after-ms").is_some() || failure.header("retry-after").is_some();
     let delay = class.delay_ms(&failure, Some(now)).map(|delay| if asked_for { delay } else { jitter.up_to(delay) });
-    (named, delay)
+    (named, delay.map(|delay| at_least_late_delay(delay, failures)))
+}
+
+fn at_least_late_delay(delay: u64, failures: u32) -> u64 {
+    if failures < EARLY_RETRIES { delay } else { delay.max(LATE_RETRY_DELAY_MS) }
 }
 
 fn is_script_error(error: &CallError) -> bool {
@@ -115,6 +125,13 @@ impl SeededJitter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn late_retries_have_a_pause() {
+        assert_eq!(at_least_late_delay(0, EARLY_RETRIES - 1), 0);
+        assert_eq!(at_least_late_delay(0, EARLY_RETRIES), LATE_RETRY_DELAY_MS);
+        assert_eq!(at_least_late_delay(60_000, 4_000_000), 60_000);
+    }
 
     #[test]
     fn jitter_repeats_per_attempt_and_differs_between_attempts() {
