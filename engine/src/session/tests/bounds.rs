@@ -1,7 +1,7 @@
 //! Property: random providers against random trees of threads never bill more than was booked, and never exceed the
 //! limit. The trees have children, detached children, children of hooks, handoffs, fallbacks, resumes, forks and
-//! crashes. If a provider reports more than is possible, the report is booked as received, the excess is recorded, and
-//! the provider is not called again.
+//! crashes, and their registries are rebuilt. If a provider reports more than is possible, the report is booked as
+//! received, the excess is recorded, and the provider is not called again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -200,16 +200,19 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
 }
 
 /// Sets `continued_by` from the `continues` fields of other threads. A later resume replaces an earlier one; a fork
-/// sets nothing.
+/// sets nothing. Only an ended thread is resumed, so a resume is later than a handoff, whatever the clocks recorded.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
-    let mut links: Vec<(i64, ThreadId, ThreadId)> = folds
+    let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds
         .values()
         .filter(is_linked)
-        .filter_map(|folded| Some((folded.opened.0, folded.row.continues.clone()?, folded.row.id.clone())))
+        .filter_map(|folded| {
+            let is_resume = folded.origin == ThreadOrigin::Resume;
+            Some((is_resume, folded.opened.0, folded.row.continues.clone()?, folded.row.id.clone()))
+        })
         .collect();
     links.sort();
-    for (_, earlier, later) in links {
+    for (.., earlier, later) in links {
         if let Some(folded) = folds.get_mut(&earlier) {
             folded.row.continued_by = Some(later);
         }

@@ -44,6 +44,8 @@ pub struct ModelBehavior {
     pub limit: usize,
     /// The operation of the disk at which the process is killed.
     pub crash: Option<u64>,
+    /// True if the registry is rebuilt after the crash.
+    pub is_repaired: bool,
 }
 
 impl ModelBehavior {
@@ -77,8 +79,8 @@ pub const LIMITS: [u64; 16] = [
 pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
     let kinds = (any::<u64>(), 1..=4u64, 0..=40u64, 0..=30u64, 0..=20u64, 20..=80u64);
     let tree = (any::<bool>(), any::<bool>(), 0..=30u64, 0..=4u64);
-    let crash = proptest::option::weighted(0.25, 20..=600u64);
-    (kinds, tree, crash, 0..LIMITS.len()).prop_map(move |(kinds, tree, crash, limit)| {
+    let faults = (proptest::option::weighted(0.25, 20..=600u64), any::<bool>());
+    (kinds, tree, faults, 0..LIMITS.len()).prop_map(move |(kinds, tree, (crash, is_repaired), limit)| {
         let (seed, bytes_per_token, silent, cut, refused, busy) = kinds;
         let (detaches, hooked, unavailable, resumes) = tree;
         let misreporting = if misreporting { 5 + seed % 30 } else { 0 };
@@ -96,6 +98,7 @@ pub fn behavior(misreporting: bool) -> impl Strategy<Value = ModelBehavior> {
             resumes,
             limit,
             crash,
+            is_repaired,
         }
     })
 }

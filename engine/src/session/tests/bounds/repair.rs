@@ -114,7 +114,9 @@ fn recorded(disk: &Arc<dyn Disk>) -> Vec<Recorded> {
     .collect()
 }
 
-fn differences(disk: SimulatedDisk, has_ended: bool) -> Vec<String> {
+/// Rebuilds the registry of a disk, and returns the differences to the registry before. Compares rows and accounts if all
+/// threads have ended, otherwise only that no booked amount is lost.
+pub fn differences(disk: SimulatedDisk, has_ended: bool) -> Vec<String> {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let before = recorded(&disk);
     let repaired = repair(&disk).unwrap();
@@ -134,6 +136,8 @@ fn differences(disk: SimulatedDisk, has_ended: bool) -> Vec<String> {
             found.push(format!("{}: booked less: {account:?}, now {:?}", row.id, now.account));
         }
     }
+    let is_new = |now: &&Recorded| !before.iter().any(|recorded| recorded.row.id == now.row.id);
+    found.extend(after.iter().filter(is_new).map(|now| format!("new row {:?} {:?}", now.row, now.account)));
     if has_ended {
         let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());
         let threads = Threads::new(disk, Some(registry));

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::super::{Lab, reply_text};
 use super::provider::{Call, CallLog, LIMITS, ModelBehavior, RandomProviders};
+use super::repair::differences;
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -19,7 +20,7 @@ use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
 use crate::exchange::FailedStage;
 use crate::store::Disk;
 use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
-use crate::store::registry::{GroupCommit, Liveness};
+use crate::store::registry::{GroupCommit, Liveness, repair};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 
@@ -148,7 +149,7 @@ impl Project {
 }
 
 /// Plays a tree of threads, then resumes and forks its threads. A crash interrupts some trees, and another process
-/// recovers them.
+/// recovers them, some with a rebuilt registry. At the end, the registry is rebuilt and compared with the one before.
 pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
     let project = Project::of(behavior);
     let compiled = project.root(behavior);
@@ -170,6 +171,10 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
         assert!(played.is_ok() || is_recovered, "{played:?}");
         // The process was killed. Losses of unsynced data are the subject of the crash tests.
         disk.restart(Survival::All);
+        if behavior.is_repaired {
+            let report = repair(&(Arc::clone(&disk) as Arc<dyn Disk>)).unwrap();
+            assert!(report.unreadable.is_empty() && report.refused.is_empty(), "{report:?}");
+        }
     }
     let mut played = runtime.block_on(async {
         let engine = project.open(behavior, &disk, &log).unwrap();
@@ -185,7 +190,10 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
         played.reached.insert("resume or fork of a child", of_children);
         played
     });
+    played.faults.extend(differences(disk.fork(), true).into_iter().map(|found| format!("rebuilt: {found}")));
     *played.reached.entry("recovery after a crash").or_default() += u64::from(is_recovered);
+    *played.reached.entry("recovery with a rebuilt registry").or_default() +=
+        u64::from(is_recovered && behavior.is_repaired);
     played
 }
 
@@ -262,7 +270,7 @@ fn read(engine: &Engine, log: &CallLog) -> Played {
 }
 
 /// The kinds of events that a full run must reach with any provider.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 21] = [
     "cut stream without usage",
     "cut stream with partial usage",
     "cut stream before its first byte",
@@ -283,6 +291,7 @@ pub const KINDS: [&str; 20] = [
     "connection lost before the headers",
     "resume or fork of a child",
     "recovery after a crash",
+    "recovery with a rebuilt registry",
 ];
 
 /// The kind of event that only a misreporting provider reaches.
