@@ -86,7 +86,11 @@ const CATEGORIES: [&str; 4] = [
 
 const RETRY: &[SettingField] = &[
     key("max_retries", SettingShape::Integer { least: 0 }, "attempts after the first one"),
-    key("base_seconds", SettingShape::Seconds, "the first wait; it doubles with each attempt, and is at least 1 after 10 failures"),
+    key(
+        "base_seconds",
+        SettingShape::Seconds,
+        "the first wait; it doubles with each attempt, and is at least 1 after 10 failures",
+    ),
     key(
         "max_seconds",
         SettingShape::Seconds,
