@@ -200,6 +200,49 @@ fn refusal_with_a_message_reaches_the_model_and_keeps_the_draft() {
 }
 
 #[test]
+fn command_shape_that_is_approved_for_a_project_is_listed_used_and_revoked() {
+    let bash =
+        |command: &str| format!("{{ tool_calls: [{{ name: rye_bash_bash, input: {{ command: '{command}' }} }}] }}");
+    let steps = ["mkdir out/a", "mkdir out/b", "mkdir out/c && touch out/d"].map(bash).join(", ");
+    let place = TestProject::new();
+    place.write(".ai/directives/talk.md", &talk_directive(9, TOOL));
+    place.write("script.yaml", &format!("steps: [{steps}, {{ text: Done. }}]"));
+    place.write("out/log", "");
+    place.run_ok(&["trust"]);
+    let mut terminal = start(&place, &[]);
+    terminal.press("go\r");
+    terminal.wait_for("C: in this project");
+    terminal.press("C");
+    terminal.wait_for("simple commands that start with `mkdir` need no further approval in this project");
+    // The second command needs no approval. The third one is not simple.
+    terminal.wait_for("&& touch out/d");
+    terminal.press("n");
+    wait_idle(&terminal, 1);
+    terminal.press("/approvals\r");
+    let listed = "rye.execute.tool.rye.bash.bash for simple commands that start with `mkdir`";
+    terminal.wait_for(&format!("in this project: {listed}"));
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let made = ["out/a", "out/b", "out/c"].map(|path| place.project().join(path).exists());
+    assert_eq!(made, [true, true, false]);
+    assert!(place.run_ok(&["trust", "--list"]).contains(&format!("allowed      capability {listed}")));
+    let (_, trust) = place.json(&["trust", "--list"]);
+    assert_eq!(trust["commands"][0]["starts_with"], serde_json::json!(["mkdir"]), "{trust}");
+    // Another process, without a terminal, uses the approval.
+    let made_by_run = || {
+        for path in ["out/a", "out/b"] {
+            std::fs::remove_dir(place.project().join(path)).unwrap_or_default();
+        }
+        place.rye(&["run", "talk", "--script", "script.yaml", "--unattended", "deny"]);
+        ["out/a", "out/b", "out/c"].map(|path| place.project().join(path).exists())
+    };
+    assert_eq!(made_by_run(), [true, true, false]);
+    place.run_ok(&["trust", "--revoke"]);
+    place.run_ok(&["trust"]);
+    assert_eq!(made_by_run(), [false; 3]);
+}
+
+#[test]
 fn text_typed_at_a_question_answers_nothing_and_stays_in_the_editor() {
     let call = |word: &str| format!("{{ name: rye_bash_bash, input: {{ command: 'echo {word} >> out/log' }} }}");
     let place = project(&format!("{{ tool_calls: [{}, {}] }}, {{ text: Done. }}", call("one"), call("two")));

@@ -1,4 +1,5 @@
-//! Tests of the sessions of a project: which threads are sessions, and the change from one to another.
+//! Tests of the sessions of a project: which threads are sessions, the change from one to another, and a crash during an
+//! intake.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -102,4 +103,116 @@ fn change_of_the_session_asks_about_children_that_still_run() {
     client.end();
     let child = threads(&place).into_iter().find(|thread| thread["directive"] == "part").unwrap();
     assert_eq!(child["status"], "killed", "{child}");
+}
+
+// shows: interactive 7.13: kill −9 in intake: nothing typed is lost, no unrequested model call
+#[test]
+fn kill_during_an_input_hook_loses_no_text_and_calls_no_model() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: slow, event: input, condition: \"text == 'typed words'\", action: { primary: execute, item_type: tool, item_id: team/slow } }\n",
+    );
+    place.write(".ai/tools/team/slow.sh", "#!/bin/sh\n# rye: {description: Waits.}\nread line < gate\n");
+    let gate = place.project().join("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut client = ChatClient::start(&place, &["talk"]);
+    client.ask(json!({"type": "prompt", "message": "first"}));
+    client.event("prompt_ended");
+    client.ask(json!({"type": "prompt", "message": "typed words"}));
+    // The gate opens once the tool of the hook reads it.
+    let writer = std::fs::OpenOptions::new().write(true).open(&gate).unwrap();
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    drop(writer);
+    let opened = chat(&place, &["-c"], b"");
+    assert_eq!((opened.code, opened.stdout.as_str()), (Some(0), ""), "{}", opened.stderr);
+    assert!(opened.stderr.contains("not sent when the session ended: typed words"), "{}", opened.stderr);
+    let done = chat(&place, &["-c"], b"again\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);
+    let events = place.transcript(threads(&place)[0]["thread_id"].as_str().unwrap());
+    let calls = events.iter().filter(|event| event["type"] == "attempt_intended").count();
+    assert_eq!(calls, 2, "{events:?}");
+    place.run_ok(&["threads", "verify", "--last"]);
+}
+
+/// Returns the complete events of the session's transcript; empty before its first event.
+fn recorded(place: &TestProject) -> Vec<Value> {
+    let folder = std::fs::read_dir(place.project().join(".ai/state/threads"));
+    let mut transcripts = folder.into_iter().flatten().flatten().map(|thread| thread.path().join("transcript.jsonl"));
+    let text = transcripts.find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Starts a session with two prompts, and kills it once its transcript has this many events. Returns false if the
+/// session ended before.
+fn kill_after(place: &TestProject, events: usize) -> bool {
+    let mut command = place.command(&["chat", "--script", "script.yaml", "talk"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"first prompt\nsecond prompt\n").unwrap();
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        if recorded(place).len() >= events {
+            child.kill().unwrap();
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            return !status.success();
+        }
+        assert!(Instant::now() < until, "no event {events}");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+// shows: interactive 7.13: kill −9 at every event: nothing acknowledged is lost, no unrequested model call, ledger equal
+#[test]
+fn session_killed_at_any_event_loses_no_message_and_calls_no_model() {
+    let new_project = || {
+        let read = "{ text: One., tool_calls: [{ name: rye_file_system_read, input: { path: guest.txt } }] }";
+        let place = project(&format!("steps: [{read}, {{ text: Two. }}, {{ text: Three. }}, {{ text: Four. }}]"));
+        place.write(".ai/directives/talk.md", &talk_directive(4, "<tool>rye.file-system.read</tool>"));
+        place.write("guest.txt", "Ada");
+        place
+    };
+    let clean = new_project();
+    assert!(!kill_after(&clean, usize::MAX));
+    let (events, mut recovered) = (recorded(&clean).len(), 0);
+    assert!(events > 30, "{events}");
+    for at in 1..events {
+        let place = new_project();
+        if !kill_after(&place, at) {
+            continue;
+        }
+        let before = recorded(&place);
+        let count = |events: &[Value], kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+        let opened = chat(&place, &["-c"], b"");
+        let after = recorded(&place);
+        assert_eq!(count(&after, "attempt_intended"), count(&before, "attempt_intended"), "{at}: {}", opened.stderr);
+        let messages = before.iter().filter(|event| event["type"] == "mail" && event["message"]["kind"] == "submit");
+        for message in messages {
+            let text = message["message"]["text"].as_str().unwrap();
+            let holds = |event: &Value| {
+                let sent = event["type"] == "cognition_in" && event["message"].to_string().contains(text);
+                sent || event["type"] == "prompt_ended" && event["unsent"].to_string().contains(text)
+            };
+            let is_known = after.iter().any(holds) || opened.stderr.contains(&format!("ended: {text}"));
+            assert!(is_known, "{at}: `{text}` is lost: {}", opened.stderr);
+        }
+        let again = chat(&place, &["-c"], b"again\n");
+        if count(&before, "opened") == 0 || again.stderr.contains("no session") {
+            // The session was killed before its first step.
+            assert_eq!(count(&before, "mail"), 0, "{at}: {}", again.stderr);
+            continue;
+        }
+        recovered += 1;
+        assert_eq!(again.code, Some(0), "{at}: {}", again.stderr);
+        place.run_ok(&["threads", "verify", "--last"]);
+        let whole = recorded(&place);
+        let settled: u64 =
+            whole.iter().filter_map(|event| event["amount"].as_u64().filter(|_| event["type"] == "settled")).sum();
+        let id = threads(&place)[0]["thread_id"].as_str().unwrap().to_owned();
+        let (_, shown) = place.json(&["threads", "show", &id]);
+        let spent = format!("{:.9}", shown["ledger"][0]["spent"].as_f64().unwrap()).replace('.', "");
+        assert_eq!(spent.parse::<u64>().unwrap(), settled, "{at}: {shown}");
+    }
+    assert!(recovered > 15, "{recovered} sessions");
 }

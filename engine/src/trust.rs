@@ -12,7 +12,7 @@ use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::ItemKind;
 
 use crate::user_space::project_folder_name;
-pub use record::{TrustEntry, TrustRecord};
+pub use record::{ApprovedCommands, TrustEntry, TrustRecord};
 
 /// Folder of the trust records, below `.ai/` of the user space.
 const RECORD_FOLDER: &str = "trust";
@@ -102,7 +102,7 @@ impl Trust {
     }
 
     /// Records trust in these requirements, in addition to existing trust. If a file is new or changed, removes the
-    /// capabilities that were approved for the project.
+    /// capabilities and commands that were approved for the project.
     pub fn record_trust(&self, all: &[TrustRequirement]) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;
@@ -134,6 +134,7 @@ impl Trust {
         // The user approved the capabilities for the earlier files, so a change revokes these approvals.
         if is_changed {
             record.capabilities.clear();
+            record.commands.clear();
         }
         record.trusted.sort();
         record::write(&file.path, &record)?;
@@ -147,6 +148,17 @@ impl Trust {
         if !record.capabilities.iter().any(|known| known == capability) {
             record.capabilities.push(capability.to_owned());
             record.capabilities.sort();
+        }
+        record::write(&file.path, &record)
+    }
+
+    /// Records that the threads of this project may run these commands without approval.
+    pub fn record_commands(&self, approved: ApprovedCommands) -> Result<(), TrustError> {
+        let file = self.file()?;
+        let mut record = record::read(&file.path, &file.project)?;
+        if !record.commands.contains(&approved) {
+            record.commands.push(approved);
+            record.commands.sort();
         }
         record::write(&file.path, &record)
     }
@@ -194,6 +206,11 @@ impl TrustSnapshot<'_> {
     /// Returns the capabilities that the user has approved for this project's threads.
     pub fn capabilities(&self) -> &[String] {
         &self.record.capabilities
+    }
+
+    /// Returns the commands that the user has approved for this project's threads.
+    pub fn commands(&self) -> &[ApprovedCommands] {
+        &self.record.commands
     }
 
     /// Returns true if the user trusts any version of the project's file for this provider. The current version of the

@@ -9,7 +9,7 @@ use clap::Args;
 use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::trust::{TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::World;
-use rye_engine::trust::{Trust, TrustError, TrustRecord, TrustSnapshot};
+use rye_engine::trust::{ApprovedCommands, Trust, TrustError, TrustRecord, TrustSnapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -39,6 +39,18 @@ pub struct TrustOutput {
     pub requirements: Vec<TrustRequirementOutput>,
     /// Capabilities that threads of this project may use without another approval.
     pub capabilities: Vec<String>,
+    /// Commands that threads of this project may run without another approval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<ApprovedCommandsOutput>,
+}
+
+/// Simple commands that need no further approval.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApprovedCommandsOutput {
+    /// The capability of the calls.
+    pub capability: String,
+    /// The first words of the commands.
+    pub starts_with: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -96,6 +108,8 @@ pub struct TrustedProject {
     pub trusted: usize,
     /// Capabilities that threads of the project may use without another approval.
     pub capabilities: Vec<String>,
+    /// Number of approved first words of commands.
+    pub commands: usize,
     /// False if the project's folder is missing.
     pub exists: bool,
 }
@@ -108,6 +122,7 @@ fn list_projects(report: &Printer) -> Result<Exit, CommandError> {
         project: record.project,
         trusted: record.trusted.len(),
         capabilities: record.capabilities,
+        commands: record.commands.len(),
     };
     let projects: Vec<TrustedProject> = records.into_iter().map(project).collect();
     match report.format() {
@@ -117,7 +132,8 @@ fn list_projects(report: &Printer) -> Result<Exit, CommandError> {
             for one in &projects {
                 let missing = if one.exists { "" } else { ", missing" };
                 let trusted = crate::present::format_count(one.trusted as u64, "trusted item");
-                let allowed = crate::present::format_count(one.capabilities.len() as u64, "allowed call");
+                let allowed = one.capabilities.len() + one.commands;
+                let allowed = crate::present::format_count(allowed as u64, "allowed call");
                 report.line(&printable(&format!("{}  {trusted}, {allowed}{missing}", one.project)))?;
             }
         }
@@ -173,6 +189,7 @@ fn show(
                 project: spaces.project.display().to_string(),
                 requirements,
                 capabilities: now.capabilities().to_vec(),
+                commands: now.commands().iter().map(commands_output).collect(),
             });
         }
         Format::Human if requirements.is_empty() => {
@@ -190,7 +207,8 @@ fn show(
             Format::Human | Format::Json => report.line(&format!("{state:<11}  {}", format_requirement(one)))?,
         }
     }
-    for capability in now.capabilities() {
+    let commands = now.commands().iter().map(format_commands);
+    for capability in now.capabilities().iter().cloned().chain(commands) {
         match report.format() {
             Format::Plain => report.line(&printable(&format!("allowed\tcapability\t{capability}")))?,
             Format::Human | Format::Json => {
@@ -199,6 +217,16 @@ fn show(
         }
     }
     Ok(())
+}
+
+fn commands_output(approved: &ApprovedCommands) -> ApprovedCommandsOutput {
+    let ApprovedCommands { capability, starts_with } = approved.clone();
+    ApprovedCommandsOutput { capability, starts_with }
+}
+
+/// Formats approved commands: their capability, and the condition on their calls.
+pub fn format_commands(approved: &ApprovedCommands) -> String {
+    format!("{} for simple commands that start with `{}`", approved.capability, approved.starts_with.join(" "))
 }
 
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.

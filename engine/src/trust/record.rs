@@ -27,6 +27,18 @@ pub struct TrustRecord {
     /// Capabilities that the user approved "in this project" when a thread requested them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+    /// Commands that the user approved "in this project".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<ApprovedCommands>,
+}
+
+/// Simple commands of a tool that need no further approval.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovedCommands {
+    pub capability: String,
+    /// The first words of the commands.
+    pub starts_with: Vec<String>,
 }
 
 /// A trusted file of a project, in the trust record.

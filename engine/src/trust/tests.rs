@@ -144,8 +144,15 @@ fn a_remembered_answer_is_one_capability_in_one_project() {
     // approval.
     spaces.trust().record_trust(&[command_requirement("t", "11", &[])]).unwrap();
     assert!(spaces.trust().snapshot().unwrap().allows(bash));
+    let commands =
+        ApprovedCommands { capability: other.into(), starts_with: vec!["cargo".to_owned(), "test".to_owned()] };
+    spaces.trust().record_commands(commands.clone()).unwrap();
+    spaces.trust().record_commands(commands.clone()).unwrap();
+    assert_eq!(spaces.trust().snapshot().unwrap().commands(), [commands]);
+    assert!(!spaces.trust().snapshot().unwrap().allows(other));
     spaces.trust().record_trust(&[command_requirement("t", "12", &[])]).unwrap();
     assert!(!spaces.trust().snapshot().unwrap().allows(bash));
+    assert!(spaces.trust().snapshot().unwrap().commands().is_empty());
     spaces.trust().record_capability(bash).unwrap();
     spaces.trust().delete_record().unwrap();
     assert!(!spaces.trust().snapshot().unwrap().allows(bash));

@@ -38,7 +38,7 @@ impl OpenRequest {
     /// Returns the hint for a key that does not answer the request.
     pub fn hint(&self) -> &'static str {
         match (self.has_scopes, self.has_shape) {
-            (true, true) => "y, n, N, t, p or c answers the question; Esc interrupts the prompt",
+            (true, true) => "y, n, N, t, p, c or C answers the question; Esc interrupts the prompt",
             (true, false) => "y, n, N, t or p answers the question; Esc interrupts the prompt",
             (false, _) => "y or n answers the question; Esc interrupts the prompt",
         }
@@ -62,6 +62,7 @@ impl OpenRequest {
             'n' => "n",
             't' if self.has_scopes => "t",
             'p' if self.has_scopes => "p",
+            'c' if self.has_shape && pressed == 'C' => "C",
             'c' if self.has_shape => "c",
             _ => return None,
         };

@@ -19,6 +19,7 @@ use super::export::ExportTarget;
 use super::json::ChatResponse;
 use super::replan::compile_current;
 use super::requests::RequestHandler;
+use crate::command::trust::format_commands;
 use crate::command::why;
 use crate::present::event::event_view;
 use crate::present::table::two_columns;
@@ -178,7 +179,9 @@ impl RequestHandler {
 
     async fn list_approvals(&self) -> Result<String, String> {
         let trust = self.spaces.trust();
-        let approved = trust.snapshot().map_err(|error| error.to_string())?.capabilities().to_vec();
+        let now = trust.snapshot().map_err(|error| error.to_string())?;
+        let commands = now.commands().iter().map(format_commands);
+        let approved: Vec<String> = now.capabilities().iter().cloned().chain(commands).collect();
         let mut text = String::new();
         for capability in &approved {
             writeln!(text, "in this project: {capability}").ok();

@@ -16,7 +16,7 @@ use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
 use rye_engine::thread_id::ThreadId;
-use rye_engine::trust::Trust;
+use rye_engine::trust::{ApprovedCommands, Trust, TrustSnapshot};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -132,7 +132,9 @@ impl ApprovalHandler for HeadlessApprover {
         let answer = match (request.origin, ThreadGrant::parse_request(request.thread, request.what)) {
             // A limit needs a higher value, which only a user can choose.
             (ApprovalOrigin::Limit, _) => Approval::Suspended,
-            (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant) => Approval::Preapproved,
+            (ApprovalOrigin::Call, Some(grant)) if self.allows(&grant, request.call.map(|call| &call.input)) => {
+                Approval::Preapproved
+            }
             (ApprovalOrigin::Call, _) => self.otherwise,
         };
         Box::pin(std::future::ready(answer))
@@ -140,14 +142,23 @@ impl ApprovalHandler for HeadlessApprover {
 }
 
 impl HeadlessApprover {
-    fn allows(&self, grant: &ThreadGrant) -> bool {
+    fn allows(&self, grant: &ThreadGrant, input: Option<&Value>) -> bool {
         let preapproved = |world: DiskWorld| is_preapproved(&Items::new(&world), &grant.capability);
-        is_approved(&self.given, &self.spaces.trust(), grant) || self.spaces.open().is_ok_and(preapproved)
+        is_approved(&self.given, &self.spaces.trust(), grant, input) || self.spaces.open().is_ok_and(preapproved)
     }
 }
 
-fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant) -> bool {
-    given.contains(grant) || trust.snapshot().is_ok_and(|now| now.allows(&grant.capability))
+/// Returns true if the user has approved a call before: its capability in this thread, or its capability or its command
+/// in this project.
+fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant, input: Option<&Value>) -> bool {
+    let in_project = |now: TrustSnapshot<'_>| {
+        let covers = |approved: &ApprovedCommands| {
+            approved.capability == grant.capability
+                && input.is_some_and(|input| CommandShape::of_approved(approved).covers(input))
+        };
+        now.allows(&grant.capability) || now.commands().iter().any(covers)
+    };
+    given.contains(grant) || trust.snapshot().is_ok_and(in_project)
 }
 
 /// Approvals at the terminal, one question at a time. A question that is answered elsewhere is dropped with a note, and
@@ -200,7 +211,7 @@ impl ApprovalHandler for TerminalApprover {
             let input = request.call.map(|call| &call.input);
             let is_covered = |grant| input.is_some_and(|input| terminal.covers(grant, input));
             if let Some(grant) = &grant
-                && (is_approved(&terminal.given, &self.spaces.trust(), grant) || is_covered(grant))
+                && (is_approved(&terminal.given, &self.spaces.trust(), grant, input) || is_covered(grant))
             {
                 counted.answered();
                 return Approval::Preapproved;
@@ -233,9 +244,21 @@ impl ApprovalHandler for TerminalApprover {
                         terminal.shapes.insert((grant, shape));
                     }
                 }
+                (TypedAnswer::ProjectShape, Some(grant)) => {
+                    if let Some(shape) = shape {
+                        self.screen.note(&match self.spaces.trust().record_commands(shape.approve(&grant.capability)) {
+                            Ok(()) => format!(
+                                "simple commands that start with `{shape}` need no further approval in this project; \
+                                 `rye trust --revoke` ends this"
+                            ),
+                            Err(error) => format!("approval not saved: {error}"),
+                        });
+                    }
+                }
                 (
                     TypedAnswer::Once
                     | TypedAnswer::Shape
+                    | TypedAnswer::ProjectShape
                     | TypedAnswer::Thread
                     | TypedAnswer::Project
                     | TypedAnswer::No
@@ -258,7 +281,7 @@ impl TerminalApprover {
                 return answer;
             }
             let keys = match offers {
-                (_, true) => "`y`, `n`, `t`, `p` or `c`",
+                (_, true) => "`y`, `n`, `t`, `p`, `c` or `C`",
                 (true, false) => "`y`, `n`, `t` or `p`",
                 (false, false) => "`y` or `n`",
             };
@@ -295,7 +318,9 @@ impl TerminalApprover {
                 | SandboxKind::None => format!("  sandbox: {}", printable(&sandbox.to_string())),
             });
         }
-        let shape = shape.map(|shape| format!(", c: `{}` commands in this thread", printable(&shape.to_string())));
+        let shape = shape.map(|shape| {
+            format!(", c: `{}` commands in this thread, C: in this project", printable(&shape.to_string()))
+        });
         let shape = shape.unwrap_or_default();
         lines.push(format!("Allow? [y/N; t: in this thread, p: in this project{shape}] "));
         lines.join("\n")
@@ -412,6 +437,8 @@ enum TypedAnswer {
     /// Allows, for the rest of the thread, every simple command that starts with the same words as the command of the
     /// call ([`CommandShape`]).
     Shape,
+    /// Allows the commands of [`TypedAnswer::Shape`] for the project.
+    ProjectShape,
     No,
     /// No answer: the thread waits for an approval message.
     EndOfInput,
@@ -422,6 +449,10 @@ impl TypedAnswer {
     /// and for the project are accepted only if `has_scopes` is true (for calls, not for limits), and the answer for
     /// similar commands only if `has_shape` is true (for calls of simple commands).
     fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
+        // An upper-case letter is a wider scope.
+        if line.trim() == "C" {
+            return Some(Self::ProjectShape).filter(|_| has_shape);
+        }
         match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Some(Self::Once),
             "t" | "thread" if has_scopes => Some(Self::Thread),
@@ -434,7 +465,7 @@ impl TypedAnswer {
 
     fn approval(self) -> Approval {
         match self {
-            Self::Once | Self::Thread | Self::Project | Self::Shape => Approval::Approved,
+            Self::Once | Self::Thread | Self::Project | Self::Shape | Self::ProjectShape => Approval::Approved,
             Self::No => Approval::Refused,
             Self::EndOfInput => Approval::Suspended,
         }
@@ -575,6 +606,7 @@ mod tests {
             ("\n", Some(TypedAnswer::No)),
             ("No\n", Some(TypedAnswer::No)),
             ("c\n", Some(TypedAnswer::Shape)),
+            ("C\n", Some(TypedAnswer::ProjectShape)),
             ("always\n", None),
             ("yy\n", None),
             ("1\n", None),
@@ -582,6 +614,8 @@ mod tests {
             assert_eq!(TypedAnswer::parse(line, (true, true)), answer, "{line:?}");
         }
         assert_eq!(TypedAnswer::parse("t", (false, false)), None, "a limit has no scope");
-        assert_eq!(TypedAnswer::parse("c", (true, false)), None, "the command has no shape");
+        for shape in ["c", "C"] {
+            assert_eq!(TypedAnswer::parse(shape, (true, false)), None, "the command has no shape");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Approvals of a command's shape: the user approves every simple command that starts with the same words.
 
+use rye_engine::trust::ApprovedCommands;
 use serde_json::Value;
 
 /// The name of the argument that holds a command line.
@@ -37,9 +38,21 @@ impl CommandShape {
         Some(Self(shape))
     }
 
+    /// Returns the shape of commands that the user approved for a project.
+    pub fn of_approved(approved: &ApprovedCommands) -> Self {
+        Self(approved.starts_with.clone())
+    }
+
+    /// Returns the commands with this shape, as an approval of calls with a capability.
+    pub fn approve(&self, capability: &str) -> ApprovedCommands {
+        ApprovedCommands { capability: capability.to_owned(), starts_with: self.0.clone() }
+    }
+
     /// Returns true if the command of a call is simple and starts with these words.
     pub fn covers(&self, input: &Value) -> bool {
-        simple_words(input).is_some_and(|words| {
+        // A record without words approves nothing.
+        let words = simple_words(input).filter(|_| !self.0.is_empty());
+        words.is_some_and(|words| {
             words.len() >= self.0.len() && self.0.iter().zip(&words).all(|(own, word)| own == word)
         })
     }
