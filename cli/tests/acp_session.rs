@@ -313,6 +313,11 @@ fn notices_and_compactions_are_sent_only_to_clients_that_show_them() {
         let first = client.prompt(&id, "first");
         let compacted = client.prompt(&id, "/compact");
         let second = client.prompt(&id, "second");
+        // The summary is no reply, and the next reply is sent once.
+        assert_eq!(
+            [&first, &compacted, &second].map(|one| text(one, "agent_message_chunk")),
+            ["One.", "", "The summary."]
+        );
         let all = [&opened, &first, &compacted, &second];
         let titles: Vec<&str> = all
             .iter()

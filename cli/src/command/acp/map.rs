@@ -37,6 +37,8 @@ const MAX_DIFF_BYTES: usize = 256 * 1024;
 pub struct UpdateMapper {
     /// Text of the current reply that was already sent in pieces.
     streamed: String,
+    /// True if the current model call writes a summary of the conversation, which is no reply.
+    is_compacting: bool,
     /// Size of the context window of the session's model, in tokens.
     context_window: u64,
     /// Cost of the session, in nano-dollars.
@@ -68,9 +70,11 @@ impl UpdateMapper {
         Self { has_compactions: client.compaction.is_some(), ..self }
     }
 
-    /// Converts a piece of a reply to an update; `None` for a piece of a tool call.
+    /// Converts a piece of a reply to an update; `None` for a piece of a tool call or of a summary.
     pub fn delta(&mut self, delta: &Delta) -> Option<SessionUpdate> {
         match delta {
+            // The update for the compaction contains the summary.
+            Delta::Text(_) | Delta::Thinking(_) if self.is_compacting => None,
             Delta::Text(text) => {
                 self.streamed.push_str(text);
                 Some(agent_text(text))
@@ -97,6 +101,11 @@ impl UpdateMapper {
         }
         if let EventBody::AttemptFailed(_) = body {
             self.streamed.clear();
+        }
+        if let EventBody::AttemptIntended(attempt) = body {
+            // An interrupted call has no reply.
+            self.streamed.clear();
+            self.is_compacting = attempt.compacts;
         }
         if let EventBody::ToolStarted(started) = body {
             let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
