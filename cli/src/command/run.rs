@@ -20,6 +20,7 @@ mod resume_notice;
 pub mod sandbox;
 pub mod start;
 mod stdout;
+mod typed_answer;
 pub mod watch;
 
 use std::path::PathBuf;

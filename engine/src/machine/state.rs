@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Grant, Node, Outcome, Plan, PlanLimits, PlannedModel};
+use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, PlannedModel};
 use serde_json::{Map, Value};
 
 use crate::event::{
@@ -19,7 +19,7 @@ use crate::image::ImageRef;
 use crate::message::{Message, SharedMessage, SharedText, ToolCall};
 use crate::thread::{Cost, Status};
 
-pub use attempt::{Attempt, PendingSettlement, UnknownOutcome};
+pub use attempt::{Attempt, MeasuredTokens, PendingSettlement, UnknownOutcome};
 pub use chat::{ChatState, CompactionRequest, CurrentPrompt, Successor, UserCommand};
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.
@@ -191,21 +191,6 @@ pub struct Conversation {
     pub cut_text: String,
     /// The provider's token count of the last request and its reply.
     pub measured: Option<MeasuredTokens>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MeasuredTokens {
-    /// Tokens of the whole request.
-    pub input: u64,
-    pub output: u64,
-    /// Number of messages in the request.
-    pub messages: usize,
-    /// System prompt of the request.
-    pub system: Arc<str>,
-    /// True if the plan's fallback model counted the tokens.
-    pub of_fallback: bool,
-    /// The grant sets of the prompt, if they narrowed the tools of the request.
-    pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
 /// The tool calls of the last reply.

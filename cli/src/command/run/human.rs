@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionOut, CommandAction, CommandRan, ControlMessage, Event, EventBody, HookPointRun,
-    HookVerdict, LimitHit, Opened, PromptEnded, ResultKind, Settled, ShellRan, ThreadOrigin, ToolCallResult,
+    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, HookPointRun, HookVerdict, LimitHit,
+    Opened, PromptEnded, ResultKind, Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -32,6 +32,7 @@ use crate::present::event::{
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
 
+mod commands;
 mod compaction;
 mod end;
 
@@ -156,11 +157,6 @@ impl HumanRenderer {
     /// Returns the thread whose text is printed; `None` before the first event.
     pub fn main_thread(&self) -> Option<&ThreadId> {
         self.main.as_ref()
-    }
-
-    /// Returns true if text is printed while it is streamed.
-    fn streams(&self) -> bool {
-        self.is_chat || self.format == Format::Human && !self.quiet
     }
 
     /// Adds a line about a thread to the stderr buffer.
@@ -316,26 +312,6 @@ impl HumanRenderer {
             | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }
-    }
-
-    /// Prints the answer of a command, if the answer is for the user and not for the model.
-    fn command(&mut self, thread: &ThreadId, ran: &CommandRan) {
-        let style = if ran.is_error { color_style(AnsiColor::Red) } else { Style::new() };
-        if ran.action == CommandAction::Show {
-            for line in ran.answer.lines() {
-                self.thread_line(thread, style, line);
-            }
-        }
-    }
-
-    /// Prints the output of a command of the user.
-    fn shell(&mut self, thread: &ThreadId, ran: &ShellRan, end: &str) {
-        // Omits the last line of the output if it states the exit code, because `end` states the exit code too.
-        let code = format!("[exit code {}]", ran.exit_code);
-        for line in ran.output.trim_end().strip_suffix(code.as_str()).unwrap_or(&ran.output).lines() {
-            self.thread_line(thread, Style::new(), line);
-        }
-        self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
     }
 
     /// Prints the end of a prompt, and its messages that were not sent.

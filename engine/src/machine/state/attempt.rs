@@ -1,5 +1,9 @@
 //! The attempt of a model call, and its settlement.
 
+use std::sync::Arc;
+
+use rye_compiler::plan::Grant;
+
 use crate::exchange::{CallError, CutStream, Usage};
 
 /// A model call that was intended and has not ended.
@@ -15,6 +19,22 @@ pub struct Attempt {
     pub reserved: bool,
     /// True if the attempt requests a summary.
     pub compacts: bool,
+}
+
+/// The token counts of the last request and its reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasuredTokens {
+    /// Tokens of the whole request.
+    pub input: u64,
+    pub output: u64,
+    /// Number of messages in the request.
+    pub messages: usize,
+    /// System prompt of the request.
+    pub system: Arc<str>,
+    /// True if the plan's fallback model counted the tokens.
+    pub of_fallback: bool,
+    /// The grant sets of the prompt, if they narrowed the tools of the request.
+    pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use rye_engine::exchange::Usage;
 use rye_engine::thread_id::ThreadId;
 
 use super::HumanRenderer;
+use crate::options::Format;
 use crate::present::{DIM, format_count, format_spend};
 
 /// The compactions of threads.
@@ -26,6 +27,11 @@ impl Compactions {
 }
 
 impl HumanRenderer {
+    /// Returns true if text is printed while it is streamed.
+    pub(super) fn streams(&self) -> bool {
+        self.is_chat || self.format == Format::Human && !self.quiet
+    }
+
     /// Records the attempts that request a summary, and the cost of such an attempt of the main thread.
     pub(super) fn follow_compaction(&mut self, thread: &ThreadId, body: &EventBody) {
         if let EventBody::AttemptIntended(attempt) = body {
