@@ -4,6 +4,7 @@
 mod flow;
 pub(crate) mod read;
 mod threads;
+mod trifecta;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,7 @@ use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
 use read::{Assertion, AssertionFunction, Assertions, Trifecta};
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
+use trifecta::TrifectaTools;
 
 /// Id of the settings file that contains the assertions.
 pub const ASSERTIONS_ID: &str = "agent/assertions";
@@ -113,6 +115,8 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
         let mut search = ThreadSearch::new(&shared);
         let mut memo = ReachMemo::new();
+        // Errors of tools are reported by `rye check`.
+        let mut tools = TrifectaTools::read(&Items::new(world));
         let mut cycles = BTreeSet::new();
         let mut recorded = BTreeSet::new();
         let mut witnessed = BTreeMap::new();
@@ -121,7 +125,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
             let ReachableThreads { threads, complete } = search.find_threads(&id);
             report.threads += threads.len();
             report.incomplete |= !complete;
-            check_assertions(&items, &assertions, &threads, &mut memo, &mut report);
+            check_assertions(&items, &assertions, &threads, &mut memo, &mut tools, &mut report);
             record_witnesses(&assertions, &threads, &mut memo, &mut witnessed);
             record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
             cycles.extend(threads.iter().filter_map(find_cycle));
@@ -157,6 +161,7 @@ fn check_assertions(
     assertions: &Assertions,
     threads: &[PossibleThread],
     memo: &mut ReachMemo,
+    tools: &mut TrifectaTools,
     report: &mut AssertReport,
 ) {
     let Some(root) = threads.first() else { return };
@@ -185,7 +190,7 @@ fn check_assertions(
         Trifecta::Error => "error",
     };
     if let Some((thread, because)) =
-        threads.iter().find_map(|thread| trifecta_reasons(thread, memo).map(|because| (thread, because)))
+        threads.iter().find_map(|thread| tools.reasons(thread, memo).map(|because| (thread, because)))
     {
         report.violations.push(Violation {
             assertion: "lethal_trifecta".into(),
@@ -300,27 +305,6 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })
     });
     without.collect()
-}
-
-/// Returns the reasons why a thread has the lethal trifecta (untrusted text, private data and an outbound channel);
-/// `None` if a part is missing.
-fn trifecta_reasons(thread: &PossibleThread, memo: &mut ReachMemo) -> Option<Vec<String>> {
-    const UNTRUSTED: [&str; 2] = ["rye.execute.tool.rye.web.*", "rye.execute.tool.mcp.*"];
-    const PRIVATE: [&str; 2] = ["rye.execute.tool.rye.file-system.read", "rye.fetch.knowledge.*"];
-    const OUT: [&str; 4] = [
-        "rye.execute.tool.rye.web.*",
-        "rye.execute.tool.rye.bash.*",
-        "rye.execute.tool.rye.shell.*",
-        "rye.execute.tool.mcp.*",
-    ];
-    let mut first = |patterns: &[&str]| patterns.iter().find_map(|pattern| thread.reaches(pattern, memo));
-    let untrusted = first(&UNTRUSTED).or_else(|| thread.net.clone())?;
-    let (private, out) = (first(&PRIVATE)?, first(&OUT).or_else(|| thread.net.clone())?);
-    Some(vec![
-        format!("untrusted text by `{untrusted}`"),
-        format!("private data by `{private}`"),
-        format!("outbound data by `{out}`"),
-    ])
 }
 
 fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {

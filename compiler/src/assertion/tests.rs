@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
-use crate::compile::tests::world::{minimal_world, with_directives};
+use crate::compile::tests::world::{minimal_world, stdlib_world, with_directives};
 use crate::world::MapWorld;
 
 /// Creates a project with the directives `parent` and `child`, which have these grants. The body of `parent` names
@@ -93,12 +93,41 @@ fn items_of_the_system_prompt_and_of_continuing_hooks_survive() {
 
 #[test]
 fn lethal_trifecta_warns_by_default_and_follows_setting() {
-    let lethal = format!("{WEB}<fetch><knowledge>*</knowledge></fetch>");
-    let found = report(&family(&lethal, "", ""));
+    let lethal = "<execute><tool>mcp.*</tool></execute><fetch><knowledge>*</knowledge></fetch>";
+    let found = report(&family(lethal, "", ""));
     assert_eq!(names(&found), [("lethal_trifecta", 1)]);
     assert_eq!((found.violations[0].severity.as_str(), found.violations[0].because.len()), ("warning", 3));
-    assert_eq!(report(&family(&lethal, "", "lethal_trifecta: off")).violations, []);
-    assert_eq!(report(&family(&lethal, "", "lethal_trifecta: error")).violations[0].severity, "error");
+    assert_eq!(report(&family(lethal, "", "lethal_trifecta: off")).violations, []);
+    assert_eq!(report(&family(lethal, "", "lethal_trifecta: error")).violations[0].severity, "error");
+}
+
+#[test]
+fn lethal_trifecta_counts_tools_by_their_implementation() {
+    let because = |granted: &str| {
+        let inside = format!("<metadata><permissions><execute>{granted}</execute></permissions></metadata>");
+        let builtin = |name: &str| format!("description: A tool.\nkind: builtin\nbuiltin: {name}\n");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &inside, "Do it.")])
+            .with(Space::System, ".ai/tools/rye/web/fetch.yaml", builtin("web_fetch"))
+            .with(Space::System, ".ai/tools/rye/git/diff.yaml", builtin("git_diff"))
+            .project(".ai/tools/count.yaml", "description: Counts.\nkind: command\ncommand: [wc, -l]\n")
+            .project(".ai/tools/page.yaml", builtin("web_fetch"));
+        report(&world).violations.into_iter().next().map(|violation| violation.because)
+    };
+    let web = "<tool net=\"*\">rye.web.fetch</tool>";
+    for private in ["rye.file-system.read", "rye.file-system.grep", "rye.bash.bash", "rye.git.*", "count"] {
+        let found = because(&format!("{web}<tool>{private}</tool>"));
+        let found = found.unwrap_or_else(|| panic!("{private}"));
+        assert_eq!(found[0], "untrusted text by `rye.execute.tool.rye.web.fetch` with net=\"*\"");
+        assert!(found[1].starts_with("private data by `rye.execute.tool."), "{private}: {found:?}");
+        assert_eq!(because(&format!("<tool>rye.web.fetch</tool><tool>{private}</tool>")), None, "no host: {private}");
+        assert_eq!(because(&format!("<tool>{private}</tool>")), None, "{private}");
+    }
+    for alone in ["rye.bash.bash", "count", "*"] {
+        assert!(because(&format!("<tool net=\"docs.rs\">{alone}</tool>")).is_some(), "{alone}");
+    }
+    assert!(because("<tool net=\"docs.rs\">page</tool><tool>rye.file-system.read</tool>").is_some());
+    assert_eq!(because(web), None);
+    assert_eq!(because(&format!("{web}<tool>rye.file-system.write</tool>")), None);
 }
 
 #[test]

@@ -69,12 +69,19 @@ pub struct PossibleThread {
     hooks: BTreeSet<String>,
     needs_approval: bool,
     pub spend: Nanos,
-    /// The text of a grant with `net`: its pattern and its hosts. `None` if no grant has hosts.
-    pub net: Option<String>,
+    /// The grants with hosts.
+    pub net: Rc<[NetGrant]>,
     /// The capabilities that the thread's own hooks use. The thread reads the results of these calls.
     hook_calls: Vec<String>,
     /// Knowledge that every continuation of the thread contains.
     pub survivors: Rc<BTreeSet<ItemId>>,
+}
+
+/// A grant with `net`: its pattern, and its hosts separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetGrant {
+    pub pattern: String,
+    pub hosts: String,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +106,7 @@ struct RouteSummary {
     hooks: BTreeSet<String>,
     needs_approval: bool,
     spend: Nanos,
-    net: Option<String>,
+    net: Rc<[NetGrant]>,
     hook_calls: Vec<String>,
     survivors: Rc<BTreeSet<ItemId>>,
     named: Vec<(ItemId, String, Span, Vec<String>)>,
@@ -272,7 +279,7 @@ fn child_thread(
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
         needs_approval: parent.needs_approval || alone.needs_approval,
         spend: parent.spend.min(alone.spend),
-        net: alone.net.clone().or_else(|| parent.net.clone().filter(|_| alone.grants.is_none())),
+        net: if alone.grants.is_none() { parent.net.clone() } else { alone.net.clone() },
         hook_calls: alone.hook_calls.clone(),
         survivors: alone.survivors.clone(),
     }
@@ -288,7 +295,8 @@ fn route_summaries(shared: &LowerContext<'_, '_>, id: &ItemId) -> Vec<RouteSumma
 fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteSummary {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
-    let net = permissions.and_then(|p| p.value.grants.iter().find(|g| !g.net.is_empty()));
+    let with_hosts = permissions.iter().flat_map(|p| &p.value.grants).filter(|g| !g.net.is_empty());
+    let net = with_hosts.map(|g| NetGrant { pattern: g.pattern.0.clone(), hosts: g.net.join(",") }).collect();
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).map(|r| r.limits);
     let planned = capabilities::lower(composed, None, &shared.items.sources(), &mut Origins::default());
     let mut named = Vec::new();
@@ -313,7 +321,7 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
         // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
         // nothing.
         spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
-        net: net.map(|g| format!("{} with net {}", g.pattern.0, g.net.join(", "))),
+        net,
         hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
         survivors: Rc::new(surviving_items(composed)),
         grants,
@@ -351,6 +359,11 @@ fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
 pub type ReachMemo = BTreeMap<(PermissionSets, String), Option<String>>;
 
 impl PossibleThread {
+    /// Returns the permission sets that must all allow an action.
+    pub fn sets(&self) -> &[Rc<[String]>] {
+        &self.sets
+    }
+
     /// Returns the result of [`PossibleThread::find_reached`]: from the memo if it is known, else computed and stored
     /// in the memo.
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
