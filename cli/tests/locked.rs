@@ -6,6 +6,7 @@
 mod rye;
 
 use rye::TestProject;
+use serde_json::Value;
 
 fn directive(name: &str, metadata: &str) -> String {
     format!(
@@ -120,6 +121,31 @@ fn lock_of_a_directive_holds_what_it_starts() {
         "{}",
         check.stdout
     );
+}
+
+#[test]
+fn lock_check_names_every_difference_beside_directives_that_are_not_locked() {
+    let place = project("");
+    place.write(".ai/directives/gone.md", &directive("gone", ""));
+    place.run_ok(&["lock"]);
+    std::fs::remove_file(place.project().join(".ai/directives/gone.md")).unwrap();
+    place.write(".ai/directives/child.md", &directive("child", BASH));
+    // The lock of `root` holds what it can start, and `root` can start every directive below `child`.
+    let lock: Value = serde_json::from_str(&place.read(".ai/lock.json")).unwrap();
+    let mut without_child = lock.clone();
+    without_child["directives"].as_object_mut().unwrap().remove("child");
+    place.write(".ai/lock.json", &without_child.to_string());
+    let root = place.read(".ai/directives/root.md");
+    place.write(".ai/directives/root.md", &format!("{root}\nMore.\n"));
+    let check = place.rye(&["lock", "--check"]);
+    assert_eq!(check.code, Some(5), "{}{}", check.stdout, check.stderr);
+    for named in [
+        "child: the directive is not in the lock file",
+        "gone: the directive is in the lock file but does not exist",
+        "root: directive root (project) changed",
+    ] {
+        assert!(check.stdout.contains(named), "{named}: {}", check.stdout);
+    }
 }
 
 #[test]

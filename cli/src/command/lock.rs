@@ -20,6 +20,9 @@ use crate::report::{Printer, printable};
 use crate::run_request::{existing_directives, parse_directive_id};
 use crate::workspace::Spaces;
 
+/// The part of a difference that concerns a whole directive.
+const DIRECTIVE: &str = "the directive";
+
 #[derive(Debug, Args)]
 pub struct LockArgs {
     /// Directives; without one, all of the project (with `--check`, all locked ones)
@@ -45,7 +48,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
     }
     let world = spaces.open()?;
     let known = lockfile::read(&spaces.project)?;
-    let ids = directive_ids(args, known.as_ref(), &world)?;
+    let mut ids = directive_ids(args, known.as_ref(), &world)?;
     let mut lock = known.clone().unwrap_or_default();
     lock.format = LOCK_FORMAT;
     if args.directives.is_empty() && !args.check {
@@ -53,12 +56,21 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         lock.directives.clear();
     }
     let mut output = LockOutput { locked: BTreeMap::new(), drift: Vec::new() };
+    let of_directive =
+        |id: &ItemId, how: &str| Drift { directive: id.to_string(), what: DIRECTIVE.to_owned(), how: how.to_owned() };
+    if args.check {
+        let (existing, removed) = ids.into_iter().partition(|id| exists(&world, id));
+        ids = existing;
+        output.drift.extend(removed.iter().map(|id: &ItemId| of_directive(id, "removed")));
+    }
     let entries = lock_entries(&ids, &world)?;
     for (id, now) in &entries {
-        let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
         if args.check {
-            let was = was.ok_or_else(|| CommandError::failed(format!("`{id}` is not locked")))?;
-            output.drift.extend(list_drift(id.as_str(), was, now));
+            let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
+            match was {
+                Some(was) => output.drift.extend(list_drift(id.as_str(), was, now)),
+                None => output.drift.push(of_directive(id, "new")),
+            }
         }
         output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
         lock.directives.insert(id.to_string(), now.clone());
@@ -70,7 +82,12 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => {
             for one in &output.drift {
-                report.line(&printable(&format!("{}: {} {}", one.directive, one.what, one.how)))?;
+                let change = match (one.what.as_str(), one.how.as_str()) {
+                    (DIRECTIVE, "new") => "the directive is not in the lock file".to_owned(),
+                    (DIRECTIVE, _) => "the directive is in the lock file but does not exist".to_owned(),
+                    (what, how) => format!("{what} {how}"),
+                };
+                report.line(&printable(&format!("{}: {change}", one.directive)))?;
             }
             let count = crate::present::format_count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {
@@ -81,6 +98,11 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         }
     }
     Ok(if output.drift.is_empty() { Exit::Success } else { Exit::Refused })
+}
+
+/// Returns true if a directive exists in any space.
+fn exists(world: &dyn World, id: &ItemId) -> bool {
+    world.list(ItemKind::Directive).is_ok_and(|all| all.iter().any(|entry| entry.id == *id))
 }
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run

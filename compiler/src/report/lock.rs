@@ -45,8 +45,8 @@ pub struct LockEntry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     pub directive: String,
-    /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `its contexts`
-    /// or `the plan`.
+    /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `the list of its
+    /// plans`, `the plan` or `the directive`.
     pub what: String,
     /// The kind of difference: `changed`, `new` (not in the lock) or `removed` (only in the lock).
     pub how: String,
