@@ -204,7 +204,8 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let sources = sources.chain(found.capabilities.iter().map(|change| &change.source));
     let sources = sources.chain(found.parts.iter().map(|part| &part.source));
     let named: BTreeSet<String> = sources.flatten().map(|source| source.file.clone()).collect();
-    found.changes.extend(rest::compare_files(&trees, &named));
+    let files = rest::compare_files(&trees, &found, &named);
+    found.changes.extend(files);
     let missing: Vec<PlanChange> =
         rest::unexplained_changes(&trees).into_iter().filter_map(|one| unexplained_field(one, &found)).collect();
     found.changes.extend(missing);

@@ -154,7 +154,8 @@ impl PlanSummary {
 
     fn turns_line(&self) -> String {
         let SummaryTurns { at_least, at_most, at_most_set_by, typical, .. } = &self.turns;
-        let (least, typical) = (group_thousands(*at_least), group_thousands(*typical));
+        // A run may end after any turn, however many turns its limits allow.
+        let (least, typical) = (at_least.min(&1), group_thousands(*typical));
         match at_most.zip(at_most_set_by.as_ref()) {
             Some((most, by)) => format!("{least} to {} (limit `{by}`) · typical {typical}", group_thousands(most)),
             None => format!("at least {least} (a hook may raise limits) · typical {typical}"),

@@ -57,6 +57,19 @@ fn small_plan_renders_in_full() {
 }
 
 #[test]
+fn turns_that_free_calls_allow_are_no_lower_bound() {
+    let provider = "wire: anthropic\nbase_url: https://free.test\ntiers: { general: gratis }\nmodels:\n\
+                    - { id: gratis, context_window: 9000, max_output: 100, prices: none }\n";
+    let world = with_directives(
+        minimal_world().project(".ai/config/agent/providers/free.yaml", provider),
+        &[("leaf", "", "<metadata><model provider=\"free\" id=\"gratis\"/><permissions/></metadata>", "Do it.")],
+    );
+    let printed = print(&world, &compile_without_inputs(&world, "leaf"));
+    assert!(printed.contains("1 to 15 (limit `turns`)"), "{printed}");
+    assert!(printed.contains("at least 1, because a run may end after any turn; at most 15"), "{printed}");
+}
+
+#[test]
 fn plan_json_has_the_documented_shape() {
     let report =
         render(&expect_compilation(&deploy_world(), &CompileRequest::new(item_id("deploy_staging"))), Vec::new());

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use rye_grammar::ItemId;
 
+use super::PlanDiff;
 use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::compile::Compilation;
 use crate::plan::source::SourceReport;
@@ -236,9 +237,9 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     found
 }
 
-/// Lists changed files that no other change names. These changes are neutral, because the effects of directives,
+/// Lists changed files that no change in `found` explains. These changes are neutral, because the effects of directives,
 /// knowledge and settings are compared elsewhere.
-pub fn compare_files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<PlanChange> {
+pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<String>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
         one.iter().filter(|read| !other.contains(read)).cloned().collect()
@@ -253,15 +254,33 @@ pub fn compare_files(trees: &DiffSides<'_>, named: &BTreeSet<String>) -> Vec<Pla
     for read in reads {
         let source =
             ItemId::parse(&read.id).ok().and_then(|id| trees.file(read.kind, &id)).or_else(|| trees.directive());
-        if source.as_ref().is_some_and(|source| named.contains(&source.file)) && read.kind != ItemKind::Tool {
+        if source.as_ref().is_some_and(|source| named.contains(&source.file)) || is_explained(&read, found) {
             continue;
         }
-        let what = format!("{} {}: the change affects only the id of the plan", read.kind.as_str(), read.id);
+        let effect = if found.has_no_changes() {
+            "the change affects only the id of the plan"
+        } else {
+            "the file changed; the other changes list its effects, if it has any"
+        };
+        let what = format!("{} {}: {effect}", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {
             changes.push(PlanChange { area: ChangeArea::File, what, direction: Direction::Neutral, source });
         }
     }
     changes
+}
+
+/// Returns true if a change in `found` concerns the changed item itself: a tool that was compared, or knowledge whose
+/// text is sent.
+fn is_explained(read: &ManifestEntry, found: &PlanDiff) -> bool {
+    match read.kind {
+        ItemKind::Tool => {
+            let of_tool = format!("{}: ", read.id);
+            found.changes.iter().any(|one| one.area == ChangeArea::Tool && one.what.starts_with(&of_tool))
+        }
+        ItemKind::Knowledge => found.parts.iter().any(|part| part.id == read.id),
+        ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => false,
+    }
 }
 
 /// Lists plan fields that differ although no other change was found, so that every difference is reported.

@@ -315,6 +315,20 @@ fn diff_trees_widens_for_each_edit_and_says_which() {
 }
 
 #[test]
+fn changed_file_affects_only_the_id_if_no_other_change_is_listed() {
+    const ONLY_ID: &str = "affects only the id";
+    for (name, path, from, to, ..) in EDITS {
+        let shown = text(name, &compare(&base(), &edited(&base(), path, from, to)));
+        assert!(!shown.contains(ONLY_ID), "{name}: {shown}");
+    }
+    let reworded = compare(&base(), &edited(&base(), RULES, "careful", "very careful"));
+    let shown = text("knowledge", &reworded);
+    assert!(!shown.contains(ONLY_ID) && !shown.contains("knowledge rules"), "{shown}");
+    let shown = text("title", &compare(&base(), &edited(&base(), ROOT, "# root", "# Root")));
+    assert!(shown.contains("directive root: the change affects only the id of the plan"), "{shown}");
+}
+
+#[test]
 fn diff_trees_widens_where_a_guard_is_deleted() {
     let before = base();
     let mut after = base();

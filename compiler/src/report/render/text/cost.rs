@@ -97,7 +97,10 @@ fn format_threads(bound: &ThreadBound) -> String {
 }
 
 fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
-    let least = format!("at least {}, set by the limit `{}`", group_thousands(at_least.turns), at_least.set_by);
+    let least = match at_least.turns {
+        turns @ (0 | 1) => format!("at least {turns}, set by the limit `{}`", at_least.set_by),
+        _ => "at least 1, because a run may end after any turn".to_owned(),
+    };
     match at_most {
         Some(most) => format!("{least}; at most {}, set by the limit `{}`", group_thousands(most.turns), most.set_by),
         None => format!("{least}; no upper bound, because a hook may raise the limits"),
