@@ -20,6 +20,7 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     dropped.extend(hidden_by_patterns(all));
     dropped.extend(repeated_or_unusable_settings(all));
     dropped.extend(conditions_of_unknown_values(all));
+    dropped.extend(effects_of_unread_hooks(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;
@@ -56,14 +57,16 @@ fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
 
 /// Returns the word that a misspelled word stands for.
 fn intended_word(one: &Diagnostic) -> Option<String> {
+    let of_help = |help: &str| help.strip_prefix("did you mean `")?.split('`').next().map(str::to_owned);
     match one {
-        Diagnostic::Item(ItemError::UnknownKey { suggestion, .. })
-        | Diagnostic::Interface(
+        // Words of other formats are suggested by the help text alone.
+        Diagnostic::Item(ItemError::UnknownKey { suggestion, .. }) => {
+            suggestion.clone().or_else(|| of_help(&one.help()?))
+        }
+        Diagnostic::Interface(
             InterfaceError::UnknownInput { suggestion, .. } | InterfaceError::UnknownParameter { suggestion, .. },
         ) => suggestion.clone(),
-        Diagnostic::Item(ItemError::ToolKey { help, .. }) => {
-            help.as_deref()?.strip_prefix("did you mean `")?.split('`').next().map(str::to_owned)
-        }
+        Diagnostic::Item(ItemError::ToolKey { help, .. }) => of_help(help.as_deref()?),
         _ => None,
     }
 }
@@ -192,4 +195,38 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
         _ => false,
     };
     all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports on what a hook would have done if its file, its item or its keys had the right names: knowledge
+/// that is never injected, and grants that a hook without its condition blocks.
+fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
+    const HOOK_FILES: [&str; 2] = ["hooks.yaml", "hook_conditions.yaml"];
+    let is_unread_file = |one: &Diagnostic| match one {
+        Diagnostic::Config(ConfigError::UnknownFile { suggestion: Some(meant), .. })
+        | Diagnostic::Item(ItemError::Unrecognized { suggestion: Some(meant), .. }) => {
+            HOOK_FILES.iter().any(|name| meant.rsplit('/').next() == Some(name))
+        }
+        _ => false,
+    };
+    let has_unread_file = all.iter().any(is_unread_file);
+    let misspelled_ids: BTreeSet<String> = all
+        .iter()
+        .filter(|one| matches!(one, Diagnostic::Syntax(error) if error.kind == SyntaxKind::Reference))
+        .filter_map(|one| one.help()?.rsplit('`').nth(1).map(str::to_owned))
+        .collect();
+    let with_unknown_keys: BTreeSet<SourceId> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Item(ItemError::UnknownKey { of, span, .. }) if of == "a hook" => Some(span.source),
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Context(ContextError::Unreached { id, .. }) => has_unread_file || misspelled_ids.contains(id),
+        Diagnostic::Capability(CapabilityError::BlockedGrant { hook_span, .. }) => {
+            with_unknown_keys.contains(&hook_span.source)
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }

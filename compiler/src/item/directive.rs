@@ -96,6 +96,8 @@ pub struct Permissions {
     pub sealed: bool,
     pub grants: Vec<GrantDecl>,
     pub acknowledged: Vec<Acknowledgment>,
+    /// True if a part of the element could not be read, so that `grants` may lack grants that were meant.
+    pub has_errors: bool,
 }
 
 /// A full pattern of `<permissions>`: `rye.execute.tool.rye.file-system.*`.

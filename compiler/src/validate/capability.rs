@@ -283,7 +283,8 @@ fn check_risk(
 
 /// Reports acknowledgements of a risk that no grant of the same `<permissions>` has.
 fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissions, found: &mut Diagnostics) {
-    for one in &permissions.acknowledged {
+    // A grant that could not be read may have the risk.
+    for one in permissions.acknowledged.iter().filter(|_| !permissions.has_errors) {
         let tier = &one.risk;
         // Only the tier is compared: the policy of a tier may differ in another user's table.
         let is_granted = |grant: &GrantDecl| shared.risk_of(&grant.pattern.0).tier.as_str() == tier.node;

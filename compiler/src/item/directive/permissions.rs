@@ -19,6 +19,7 @@ const FETCH_ELEMENTS: [&str; 4] = ["tool", "directive", "knowledge", "skill"];
 const MAX_GRANTS: usize = 1_000;
 
 pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
+    let before = found.len();
     check_attributes(found, element, &["seal"]);
     check_children(found, element, &PERMISSION_ELEMENTS);
     let mut permissions = Permissions {
@@ -26,6 +27,7 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
         sealed: read_seal(element, found),
         grants: Vec::new(),
         acknowledged: Vec::new(),
+        has_errors: false,
     };
     if let Some(span) = wildcard_span(element, found) {
         permissions.grants.push(grant_of_pattern(Pattern("rye.*".into()), span));
@@ -48,6 +50,7 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
         });
         permissions.grants.truncate(MAX_GRANTS);
     }
+    permissions.has_errors = found.len() > before;
     permissions
 }
 
@@ -78,9 +81,18 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
         if !elements.contains(&kind) {
             continue;
         }
+        let text = child.text();
+        if let Some(written) = misplaced_pattern(child, &text.node) {
+            found.push(ItemError::Missing {
+                what: "text".into(),
+                of: quote_tag(child),
+                span: written.span,
+                help: format!("the pattern is the text of the element: `<{kind}>{}</{kind}>`", shorten(&written.node)),
+            });
+            continue;
+        }
         check_attributes(found, child, if kind == "tool" { &["net", "write"] } else { &[] });
         check_children(found, child, &[]);
-        let text = child.text();
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
                 let (net, write) = (list(child, "net", found), list(child, "write", found));
@@ -95,6 +107,12 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
             }
         }
     }
+}
+
+/// Returns the value of an attribute that holds the pattern of an element without a text: `<tool name="t"/>`.
+fn misplaced_pattern<'e>(element: &'e Element, text: &str) -> Option<&'e Spanned<String>> {
+    let is_empty = text.trim().is_empty() && element.elements().next().is_none();
+    ["name", "id"].into_iter().find_map(|name| element.attribute(name)).filter(|_| is_empty)
 }
 
 /// Reports values of `net` that cannot be the host of a call. The paths of `write` are checked with the tools that use
