@@ -288,7 +288,6 @@ struct Checker<'i, 'w> {
     settings: settings::ReportedPlaces,
     continuation: OnceCell<continuation::ContinuationSettings>,
     body_calls: body_calls::BodyCallChecker,
-    retries: unreachable_limits::RetryCounts,
     matching: fact_bounds::MatchingCalls,
     paragraphs: ParagraphCache,
     frequencies: TextFrequencies,
@@ -306,7 +305,6 @@ impl<'i, 'w> Checker<'i, 'w> {
             settings: settings::ReportedPlaces::default(),
             continuation: OnceCell::new(),
             body_calls: body_calls::BodyCallChecker::default(),
-            retries: unreachable_limits::RetryCounts::default(),
             matching: fact_bounds::MatchingCalls::default(),
             paragraphs: ParagraphCache::default(),
             frequencies: TextFrequencies::default(),
@@ -401,7 +399,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                unreachable_limits::check(self.items, &self.retries, composed, audit, found);
+                unreachable_limits::check(composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model, &self.frequencies);

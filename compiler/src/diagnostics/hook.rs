@@ -29,12 +29,14 @@ pub enum HookError {
     #[error("the pattern `{pattern}` matches its slashes too: a pattern has no delimiters")]
     DelimitedPattern { pattern: String, plain: String, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
-    /// tier instead of a model.
-    #[error("`{fact}` is never `{value}`: {}", match (*fact, *is_tier) {
-        ("model", true) => "the fact is a model id, and the value is the name of a tier",
-        ("model", false) => "no provider has such a model",
-        ("classification.name", _) => "no rule of the classification table has this name",
-        _ => "no directive has this id",
+    /// tier instead of a model. `--model` may select a model that no provider file lists.
+    #[error("{}", match (*fact, *is_tier) {
+        ("model", true) => format!("`model` is compared with `{value}`, which is the name of a tier: the fact is a model id"),
+        ("model", false) => format!("`model` is compared with `{value}`, which no provider file lists"),
+        ("classification.name", _) => {
+            format!("`{fact}` is never `{value}`: no rule of the classification table has this name")
+        }
+        _ => format!("`{fact}` is never `{value}`: no directive has this id"),
     })]
     UnknownValue {
         id: String,
@@ -68,7 +70,7 @@ pub enum HookError {
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
     /// The condition is true only at a token count of several times the limit `tokens`.
-    #[error("the hook `{id}` fires only if one request takes several times the limit of `tokens`")]
+    #[error("the hook `{id}` fires only if one turn takes several times the limit of `tokens`")]
     PastLimit { id: String, span: Span },
     /// The hook fires only for directives of the standard library or the user space; `directive` is the first such
     /// directive.
@@ -218,7 +220,7 @@ impl Problem for HookError {
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
                     "classification.name" => "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`".into(),
-                    "model" => "`rye providers list` lists the models; to compare a part of an id, write `model contains \"…\"`".into(),
+                    "model" => "`rye providers list` lists the models; to compare a part of an id, write `model contains \"…\"`; only `--model PROVIDER/ID` selects a model that is not listed".into(),
                     _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
                 })
             }),
@@ -280,6 +282,7 @@ impl Problem for HookError {
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
+            Self::UnknownValue { fact: "model", span, .. } => vec![new_label(*span, "not a listed model")],
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],

@@ -1,6 +1,6 @@
-//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs,
-//! grants bound the facts about calls, and the provider files bound `model`, because `--model` can replace the
-//! directive's model. A condition that matches calls by a pattern is evaluated for each existing item.
+//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs, and
+//! grants bound the facts about calls. `model` has no bound, because `--model` accepts models that no provider file
+//! lists. A condition that matches calls by a pattern is evaluated for each existing item.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub enum BoundCause {
     Retries,
     /// The fact counts tokens of one context window, and the provider files state the sizes of the windows.
     Windows,
-    /// The assumption that no request uses several times the token limit.
+    /// The assumption that no turn uses several times the token limit.
     Overshoot,
 }
 
@@ -48,11 +48,8 @@ impl BoundCause {
 /// request is several times as large as the window.
 const MAX_USAGE_RATIO: f64 = 4.0;
 
-/// Requests between two checks of the token limit: a summary of the conversation, and the request itself.
-const REQUESTS_PER_CHECK: u64 = 2;
-
-/// The multiple of the token limit that a thread exceeds only with an unusually large request. The limit is checked
-/// before a request, so the last request may exceed it.
+/// The multiple of the token limit that a thread exceeds only with an unusually large turn. The limit is checked before
+/// a turn, so the last turn may exceed it.
 const MAX_OVERSHOOT: f64 = 4.0;
 
 /// The size of one large request, in tokens. One such request can exceed a small token limit many times over, so the
@@ -99,7 +96,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     /// `without`.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
-            "model" => Some(Domain::Values(self.models().ids().iter().map(|id| Some(id.as_str().into())).collect())),
+            "model" => compared_texts(hook, path),
             "call.item_id" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::ItemId),
             "call.name" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::Name),
             "attempt" if without != Some(BoundCause::Retries) && hook.event == HookPoint::Error => self.attempts(),
@@ -138,9 +135,9 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     }
 
     /// Returns the bound that a limit implies for a fact; a hook that raises the limit raises the bound. `None` if no
-    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. A single request can exceed
-    /// the token limit by any amount; if `is_usual` is true, the bound assumes that it does not exceed several times
-    /// the limit.
+    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens have a bound
+    /// only if `is_usual` is true: the bound assumes that no turn uses several times the token limit. The attempts of a
+    /// turn have no common maximum, and a cut attempt counts with the bytes of its prompt.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
@@ -168,15 +165,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
         let most = highest_limit(self.composed, limit, declared as f64)?;
         Some(match fact {
-            // The limit is checked before a request, and the request may exceed it.
             "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" => {
-                let request = self.models().largest_request()?.saturating_mul(REQUESTS_PER_CHECK);
-                #[expect(clippy::cast_precision_loss, reason = "context windows are far below 2^53")]
-                let certain = most + request as f64;
-                number_up_to(
-                    if is_usual { certain.min(most * MAX_OVERSHOOT + LARGE_REQUEST_TOKENS) } else { certain },
-                    true,
-                )
+                return is_usual.then(|| number_up_to(most * MAX_OVERSHOOT + LARGE_REQUEST_TOKENS, true));
             }
             "cost.elapsed_seconds" => number_up_to(most + DURATION_TOLERANCE, false),
             _ => number_up_to(most, limit != LimitName::DurationSeconds),
@@ -270,6 +260,15 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     fn models(&self) -> &ModelIds {
         self.models.get_or_init(|| ModelIds::read(self.items))
     }
+}
+
+/// Returns the domain of a text that may have any value: the texts that a condition compares the fact with, and one
+/// text for all others. `None` if the condition reads the fact in other ways, such as by a pattern.
+fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
+    let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
+    let is_compared_as_a_whole = !samples.open && !samples.ordered && samples.parts.is_empty();
+    let texts = samples.values.into_iter().filter(Value::is_string).chain([Value::from("\u{1}")]);
+    is_compared_as_a_whole.then(|| Domain::Values(texts.map(Some).collect()))
 }
 
 /// Returns the domain of the numbers from 0 to `most`.
@@ -366,6 +365,19 @@ mod tests {
     }
 
     #[test]
+    fn model_may_be_a_model_that_no_provider_file_lists() {
+        for possible in [
+            "model contains \"gpt-99\"",
+            "model matches \"^gpt-[0-9]+$\"",
+            "model != \"gpt-99\"",
+            "!(model contains \"haiku\") &amp;&amp; !(model contains \"sonnet\")",
+        ] {
+            assert!(!is_never(possible, ""), "{possible}");
+        }
+        assert!(is_never("model == \"small\" &amp;&amp; model == \"large\"", ""));
+    }
+
+    #[test]
     fn turn_is_zero_only_at_the_end_of_a_prompt_without_a_model_call() {
         let is_reported = |event: &str, action: &str| {
             let hook = format!("<hook id=\"late\" event=\"{event}\"><when>turn == 0</when>{action}</hook>");
@@ -407,7 +419,7 @@ mod tests {
         let read = "<tool>rye.file-system.read</tool>";
         for (condition, lifts) in [
             ("cost.input_tokens &gt; 9000000", "tokens"),
-            // Two requests of the largest models could reach the number, but no usual run does.
+            // Repeated attempts could reach the number, but no usual run does.
             ("cost.input_tokens &gt;= 1000000", "tokens"),
             ("cost.output_tokens &gt; 900000", "tokens"),
             ("cost.elapsed_seconds &gt; 700", "duration_seconds"),

@@ -94,7 +94,9 @@ impl HookUses {
             let mut fires = |without| may_fire(composed, decl, launch, &bounds, without, fuel);
             one.fires = match &hook.verdict {
                 PlanVerdict::Removed { .. } => true,
-                PlanVerdict::Fires if !depends => true,
+                // A route is composed if its hook may fire for unknown inputs. The values that the inputs can have may
+                // rule that out.
+                PlanVerdict::Fires if !depends && decl.event != HookPoint::ResolveExtends => true,
                 PlanVerdict::Never { .. } if !depends => false,
                 PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
             };
@@ -356,7 +358,11 @@ fn may_fire(
     let launch = &Launch { inputs: launch.inputs, model: &|_| None };
     let point = hook_point::row_of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
-        KnownFacts::for_routing(leaf, launch)
+        let mut known = KnownFacts::for_routing(leaf, launch);
+        if matches!(launch.inputs, Inputs::Unknown) {
+            known.limit_inputs(composed.inputs.keys());
+        }
+        known
     } else {
         let request = composed.model.as_ref().map(|m| &m.value);
         KnownFacts::for_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
@@ -394,7 +400,7 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
         Some(BoundCause::Retries) => "no call is attempted that often",
         Some(BoundCause::Windows) => "no model of the provider files has such a context window",
-        Some(BoundCause::Overshoot) => "one request would take several times the limit of `tokens`",
+        Some(BoundCause::Overshoot) => "one turn would take several times the limit of `tokens`",
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

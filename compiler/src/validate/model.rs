@@ -63,10 +63,6 @@ impl ModelIds {
         all
     }
 
-    pub fn ids(&self) -> &[String] {
-        &self.ids
-    }
-
     /// Returns the maximum tokens of one request to a listed model, including its reply; `None` if no model is listed.
     pub fn largest_request(&self) -> Option<u64> {
         self.largest_request

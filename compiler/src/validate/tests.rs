@@ -211,6 +211,56 @@ fn constant_hook_conditions_are_reported() {
 }
 
 #[test]
+fn route_that_no_value_of_an_input_can_take_is_reported() {
+    let inputs = "<inputs><input name=\"e\" type=\"string\" enum=\"a,b\"/></inputs>";
+    let route = |condition: &str| {
+        let yaml = format!(
+            "hooks: [{{id: h, event: resolve_extends, condition: '{condition}', action: {{set_extends: base}}}}]"
+        );
+        codes(&hooks(directive(project(), "leaf", "", inputs, "{input:e}"), &yaml))
+    };
+    for never in ["inputs.e == \"c\"", "inputs.e == \"a\" && inputs.e == \"b\""] {
+        assert_eq!(route(never), ["hook::never"], "{never}");
+    }
+    assert_eq!(route("inputs.e == \"b\""), Vec::<&str>::new());
+}
+
+#[test]
+fn acknowledgement_beside_an_unreadable_grant_is_not_reported() {
+    for (granted, code) in [
+        ("<tool>rye.bash.bash</tool>", "item::unknown-key"),
+        ("<execute><tool name=\"rye.bash.bash\"/></execute>", "item::missing"),
+        ("<execute><tool id=\"rye.bash.bash\"/></execute>", "item::missing"),
+        ("<execute><tool>Bash(git:*)</tool></execute>", "syntax::capability"),
+    ] {
+        let permissions = format!("{granted}<acknowledge risk=\"elevated\">It needs a shell.</acknowledge>");
+        let inside = format!("<metadata><permissions>{permissions}</permissions></metadata>");
+        assert_eq!(codes(&directive(project(), "leaf", "", &inside, "Do it.")), [code], "{granted}");
+    }
+}
+
+#[test]
+fn effects_of_hooks_that_are_not_read_are_not_reported() {
+    let fetch = |event: &str, item: &str| {
+        let action = format!("{{primary: fetch, item_type: knowledge, item_id: {item}}}");
+        format!("hooks: [{{id: h, {event}: thread_started, action: {action}}}]")
+    };
+    let world = || directive(project(), "leaf", "", "", "Do it.").project(".ai/knowledge/rules.md", "Be brief.");
+    assert_eq!(codes(&world()), ["context::unreached"]);
+    let misnamed = |path: &str| codes(&world().project(path, fetch("event", "rules")));
+    assert_eq!(misnamed(".ai/config/agent/hook.yaml"), ["config::unknown-file"]);
+    assert_eq!(misnamed(".ai/hooks.yaml"), ["item::stray"]);
+    assert_eq!(codes(&hooks(world(), &fetch("event", ".ai/knowledge/rules.md"))), ["syntax::reference"]);
+    assert_eq!(codes(&hooks(world(), &fetch("on", "rules"))), ["item::unknown-key"]);
+
+    let granted = "<metadata><permissions><execute><tool>look</tool></execute></permissions></metadata>";
+    let granted = directive(project(), "leaf", "", granted, "Do it.")
+        .project(".ai/tools/look.yaml", "description: Looks.\nkind: command\ncommand: [ls]\n");
+    let guard = "hooks: [{id: b, event: tool_call, matcher: Bash, action: {block: {reason: no}}}]";
+    assert_eq!(codes(&hooks(granted, guard)), ["item::unknown-key"]);
+}
+
+#[test]
 fn routing_hook_behind_an_unconditional_one_is_shadowed() {
     let yaml = "hooks:\n- {id: a, event: resolve_extends, action: {set_extends: base}}\n\
                 - {id: b, event: resolve_extends, condition: has_extends, action: {set_extends: base}}\n";

@@ -1,8 +1,5 @@
 //! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
 use rye_grammar::data::Node;
 
 use super::fact_bounds::{highest_limit, raised_limit};
@@ -10,7 +7,6 @@ use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::HookAction;
-use crate::item::Items;
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
 use crate::semantics::limits::LimitName;
@@ -30,22 +26,6 @@ const THREAD_TOOLS: &str = "rye/agent/threads/";
 /// Minimum output tokens of a reply that another turn follows: the reply calls a tool by name, with an id and
 /// arguments.
 const MIN_CALL_TOKENS: u64 = 20;
-
-/// The largest `max_retries` of each settings file, searched once. Each check still reads the file through the cache,
-/// so that the file is recorded as its dependency.
-#[derive(Default)]
-pub struct RetryCounts(RefCell<Vec<(Arc<Node>, u64)>>);
-
-impl RetryCounts {
-    fn max_retries(&self, file: Arc<Node>) -> u64 {
-        if let Some((_, most)) = self.0.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, &file)) {
-            return *most;
-        }
-        let most = most_retries(&file);
-        self.0.borrow_mut().push((file, most));
-        most
-    }
-}
 
 /// Reports grants of directives that a limit of 0 makes useless. Reports nothing if `starts` is true: then the body
 /// names a child, and the spawn checks report the limit.
@@ -72,15 +52,9 @@ pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: boo
 }
 
 /// Reports unreachable limits that the leaf itself declares.
-pub fn check(
-    items: &Items<'_>,
-    retries: &RetryCounts,
-    composed: &Composed,
-    audit: &LowerSummary,
-    found: &mut Diagnostics,
-) {
+pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
-    let reachable = ReachableLimits { items, retries, composed, audit };
+    let reachable = ReachableLimits { composed, audit };
     for limit in &leaf.limits {
         // Without `<permissions>`, every call of a root is denied anyway.
         let is_granted = composed.permissions.as_ref().is_some_and(|permissions| !permissions.value.grants.is_empty());
@@ -101,14 +75,12 @@ pub fn check(
 
 /// The highest values that limits have in a run. A hook at a limit can raise the limit, or let the thread continue
 /// beyond it. No other hook can, because the limits are checked again after every other event.
-struct ReachableLimits<'c, 'w> {
-    items: &'c Items<'w>,
-    retries: &'c RetryCounts,
+struct ReachableLimits<'c> {
     composed: &'c Composed,
     audit: &'c LowerSummary,
 }
 
-impl ReachableLimits<'_, '_> {
+impl ReachableLimits<'_> {
     /// Returns the maximum turns of a run; `None` if the turns have no bound.
     fn turns(&self) -> Option<u64> {
         self.count(LimitName::Turns, self.audit.limits.turns)
@@ -138,21 +110,10 @@ impl ReachableLimits<'_, '_> {
         directive_may_spawn(self.composed) || actions.into_iter().any(|action| is_starting(&action.node))
     }
 
-    /// Returns an upper bound on the billed attempts of one turn.
-    fn attempts(&self) -> u64 {
-        let files = ["agent/resilience", "agent/error_classification"];
-        let most = files
-            .into_iter()
-            .filter_map(|file| self.items.config_by_name(file))
-            .map(|file| self.retries.max_retries(file));
-        most_attempts(most.max().unwrap_or(0))
-    }
-
     /// Returns the reason why a limit is never reached; `None` if it may be reached.
     fn unreachable_reason(&self, name: LimitName) -> Option<String> {
         let (limits, model) = (&self.audit.limits, &self.audit.model);
         let alone = "no grant allows the directive to start another directive".to_owned();
-        let turn = model.context_window.saturating_add(model.requested_output(limits.output));
         match name {
             LimitName::Spawns if limits.spawns > 0 && !self.may_start() => Some(alone),
             LimitName::Depth if limits.depth > 0 && !self.may_start() => Some(alone),
@@ -181,19 +142,8 @@ impl ReachableLimits<'_, '_> {
             LimitName::Output if limits.output > model.max_output => {
                 Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
             }
-            LimitName::Tokens if !self.may_start() => {
-                let turns = self.turns()?;
-                let most = turns.saturating_mul(turn).saturating_mul(self.attempts());
-                (limits.tokens > most).then(|| format!("{turns} turns of `{}` use at most {most} tokens", model.id))
-            }
-            LimitName::Spend if !self.may_start() => {
-                // With `prices: none`, a spend limit has no effect on purpose.
-                let prices = model.prices.filter(|p| *p != Prices::NONE)?;
-                let one = prices.worst_case(model.context_window, model.requested_output(limits.output));
-                let turns = self.turns()?;
-                let most = Nanos::from_u64(one.to_u64().checked_mul(turns.saturating_mul(self.attempts()))?);
-                (limits.spend > most).then(|| format!("{turns} turns of `{}` cost at most {most}", model.id))
-            }
+            // Retries of cut attempts can reach `tokens` and `spend` in any number of turns: each attempt is booked with
+            // the bytes of its prompt, and a resumed thread repeats attempts without a maximum.
             LimitName::Spawns
             | LimitName::Depth
             | LimitName::Output
@@ -254,28 +204,18 @@ mod tests {
         let at_turns = at_limit("limit_code == \"turns_exceeded\"", "<continue/>");
         let retry = "<hook id=\"h\" event=\"error\"><when>attempt &lt; 2</when><retry/></hook>";
         let start = "<hook id=\"h\" event=\"agent_end\"><execute item_type=\"directive\" item_id=\"child\"/></hook>";
-        let spend = "turns=\"3\" spend=\"900\"";
         let turns = "turns=\"900\" spend=\"0.02\" output=\"256\"";
         let (no_depth, no_spawns) = ("spawns=\"3\" depth=\"0\"", "spawns=\"0\" depth=\"3\"");
         for (limits, hooks, expected) in [
             // No hook raises the limit that is reached first high enough.
-            (spend, String::new(), vec!["spend"]),
-            (spend, retry.to_owned(), vec!["spend"]),
-            (spend, raise("spend", "9999"), vec!["spend"]),
-            (spend, raise("turns", "4"), vec!["spend"]),
             (turns, String::new(), vec!["turns"]),
             (turns, retry.to_owned(), vec!["turns"]),
             (turns, at_turns.clone(), vec!["turns"]),
             (turns, raise("spend", "0.03"), vec!["turns"]),
-            ("tokens=\"900000000\" turns=\"2\"", retry.to_owned(), vec!["tokens"]),
             ("output=\"900000\"", continues.clone(), vec!["output"]),
             // A hook raises the limit that is reached first high enough, lets the thread continue, or spends more.
-            (spend, raise("turns", "100000"), vec![]),
-            (spend, at_turns, vec![]),
             (turns, raise("spend", "100"), vec![]),
             (turns, continues.clone(), vec![]),
-            ("tokens=\"900000000\" turns=\"2\"", continues, vec![]),
-            ("tokens=\"900000000\" turns=\"2\"", start.to_owned(), vec![]),
         ] {
             assert_eq!(unreachable(limits, read, &hooks), expected, "{limits} {hooks}");
         }
@@ -286,6 +226,13 @@ mod tests {
         assert_eq!(unreachable(no_spawns, child, &raise("spawns", "2")), Vec::<String>::new());
         assert_eq!(unreachable("spawns=\"3\"", read, retry), ["spawns"]);
         assert_eq!(unreachable("spawns=\"3\"", read, start), Vec::<String>::new());
+    }
+
+    #[test]
+    fn limits_that_repeated_attempts_can_reach_are_not_reported() {
+        for limits in ["turns=\"3\" spend=\"900\"", "turns=\"2\" tokens=\"900000000\""] {
+            assert_eq!(unreachable(limits, "<tool>rye.file-system.read</tool>", ""), Vec::<String>::new(), "{limits}");
+        }
     }
 
     #[test]
