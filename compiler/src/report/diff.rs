@@ -155,6 +155,15 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
             found.starts.extend(without_reported(one, &found));
         }
     }
+    // The comparison of a started directive lists the effects of its file.
+    for start in &found.starts {
+        let file = format!("directive {}: ", start.directive);
+        for change in found.changes.iter_mut().filter(|change| change.area == ChangeArea::File) {
+            if change.what.starts_with(&file) {
+                change.what = format!("{file}the file changed; its own comparison lists the effects");
+            }
+        }
+    }
     found.set_widened();
     Ok(found)
 }

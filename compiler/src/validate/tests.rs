@@ -254,10 +254,14 @@ fn effects_of_hooks_that_are_not_read_are_not_reported() {
     assert_eq!(codes(&hooks(world(), &fetch("on", "rules"))), ["item::unknown-key"]);
 
     let granted = "<metadata><permissions><execute><tool>look</tool></execute></permissions></metadata>";
-    let granted = directive(project(), "leaf", "", granted, "Do it.")
-        .project(".ai/tools/look.yaml", "description: Looks.\nkind: command\ncommand: [ls]\n");
-    let guard = "hooks: [{id: b, event: tool_call, matcher: Bash, action: {block: {reason: no}}}]";
-    assert_eq!(codes(&hooks(granted, guard)), ["item::unknown-key"]);
+    let guarded = |key: &str| {
+        let world = directive(project(), "leaf", "", granted, "Do it.")
+            .project(".ai/tools/look.yaml", "description: Looks.\nkind: command\ncommand: [ls]\n");
+        let guard = format!("hooks: [{{id: b, event: tool_call, {key}action: {{block: {{reason: no}}}}}}]");
+        codes(&hooks(world, &guard))
+    };
+    assert_eq!(guarded(""), ["capability::dead-grant", "capability::unacknowledged"]);
+    assert_eq!(guarded("matcher: Bash, "), ["item::unknown-key", "capability::unacknowledged"]);
 }
 
 #[test]

@@ -257,10 +257,12 @@ pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<S
         if source.as_ref().is_some_and(|source| named.contains(&source.file)) || is_explained(&read, found) {
             continue;
         }
-        let effect = if found.has_no_changes() {
-            "the change affects only the id of the plan"
-        } else {
-            "the file changed; the other changes list its effects, if it has any"
+        let is_in = |side: &[ManifestEntry]| side.iter().any(|one| one.kind == read.kind && one.id == read.id);
+        let effect = match (is_in(before), is_in(after)) {
+            _ if found.has_no_changes() => "the change affects only the id of the plan",
+            (false, _) => "newly read; the other changes list its effects, if it has any",
+            (true, false) => "no longer read; the other changes list its effects, if it has any",
+            (true, true) => "the file changed; the other changes list its effects, if it has any",
         };
         let what = format!("{} {}: {effect}", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {
