@@ -19,7 +19,7 @@ pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
-    /// One file of each folder from the root of the repository to the project, outermost first.
+    /// A file of each folder from the root of the repository to the project, outermost first.
     context: Vec<(String, Vec<u8>)>,
 }
 
