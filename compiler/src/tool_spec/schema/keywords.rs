@@ -127,7 +127,7 @@ pub(super) const KEYWORDS: [(&str, Shape); 62] = [
     ("else", Shape::Schema),
 ];
 
-/// Annotations that other systems, such as OpenAPI and editors, add to a schema. Some resemble a keyword, but none is
+/// Annotations that other systems, such as `OpenAPI` and editors, add to a schema. Some resemble a keyword, but none is
 /// reported as a misspelled keyword.
 const ANNOTATIONS: [&str; 12] = [
     "id",
