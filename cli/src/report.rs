@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 
-use anstream::ColorChoice;
+use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, is_terminal_control};
 use rye_grammar::Sources;
@@ -73,10 +73,17 @@ impl Printer {
     /// Prints a line of the result to stdout.
     #[expect(clippy::unused_self, reason = "every command prints through its report")]
     pub fn line(&self, text: &str) -> Result<(), CommandError> {
-        let out = anstream::stdout();
-        let is_terminal = io::stdout().is_terminal();
-        let text = if is_terminal { mask_controls(text) } else { Cow::Borrowed(text) };
-        Ok(writeln!(out.lock(), "{text}")?)
+        let out = io::stdout();
+        let text = if out.is_terminal() { mask_controls(text) } else { Cow::Borrowed(text) };
+        // Styles are removed in memory: a stream that removes them makes a write for each piece between two styles.
+        let mut shown = AutoStream::new(Vec::new(), AutoStream::choice(&out));
+        writeln!(shown, "{text}")?;
+        Ok(out.lock().write_all(&shown.into_inner())?)
+    }
+
+    /// Prints lines of a result. Many lines share one write.
+    pub fn lines(&self, lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), CommandError> {
+        batch_lines(lines, |batch| self.line(batch))
     }
 
     /// Prints the result as text, folded to the terminal's width.
@@ -254,6 +261,31 @@ pub struct ErrorDetail {
     pub help: Option<String>,
 }
 
+/// Maximum bytes of the lines that are printed together. A longer line is printed alone.
+const MAX_BATCH_BYTES: usize = 64 * 1024;
+
+/// Joins lines, and passes the joined lines to `print` in batches.
+fn batch_lines<E>(
+    lines: impl IntoIterator<Item = impl AsRef<str>>,
+    mut print: impl FnMut(&str) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut batch, mut is_empty) = (String::new(), true);
+    for line in lines {
+        let line = line.as_ref();
+        if !is_empty && batch.len() + line.len() > MAX_BATCH_BYTES {
+            print(&batch)?;
+            batch.clear();
+            is_empty = true;
+        }
+        if !is_empty {
+            batch.push('\n');
+        }
+        batch.push_str(line);
+        is_empty = false;
+    }
+    if is_empty { Ok(()) } else { print(&batch) }
+}
+
 /// Replaces control characters, so that text of files and servers cannot move the cursor, change colors or reverse the
 /// text.
 pub fn printable(text: &str) -> String {
@@ -313,6 +345,25 @@ mod tests {
         ] {
             assert_eq!(mask_controls(text), shown, "{text:?}");
         }
+    }
+
+    #[test]
+    fn lines_of_a_long_list_share_writes() {
+        let lines: Vec<String> = (0..10_000).map(|number| format!("thread-{number}\trye/agent\tcompleted")).collect();
+        let mut batches = Vec::new();
+        let printed = batch_lines::<()>(&lines, |batch| {
+            batches.push(batch.to_owned());
+            Ok(())
+        });
+        assert!(printed.is_ok() && batches.len() <= 10, "{} writes", batches.len());
+        assert_eq!(batches.join("\n"), lines.join("\n"));
+        let (long, mut sizes) = ("x".repeat(2 * MAX_BATCH_BYTES), Vec::new());
+        let printed = batch_lines::<()>(["", &long, "", "a"], |batch| {
+            sizes.push(batch.len());
+            Ok(())
+        });
+        assert_eq!((printed, sizes), (Ok(()), vec![0, long.len(), 2]));
+        assert_eq!(batch_lines::<()>([""; 0], |_| Err(())), Ok(()));
     }
 
     #[test]

@@ -11,6 +11,8 @@ const MAX_BLOCKING_THREADS: usize = 64;
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
 /// Number of workers for a thread that spawns no other threads. A second worker would only be woken and sent to sleep.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
+/// Number of workers of a server with one client, whose session waits for the client and runs few directives at once.
+pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 
 /// Starts a runtime with this number of workers.
 pub fn start_runtime(workers: usize) -> io::Result<Runtime> {

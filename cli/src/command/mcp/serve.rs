@@ -21,6 +21,7 @@ use crate::present::event::event_view;
 use crate::present::truncate_line;
 use crate::report::{Printer, printable};
 use crate::run_request::RunRequestArgs;
+use crate::runtime;
 use crate::workspace::Spaces;
 
 /// Maximum length of a progress message, in characters.
@@ -71,7 +72,10 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         report.note(&printable(&text));
     }
     options.approvals = ask::headless_handler(spaces, unattended, []);
-    let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
+    // A client on stdio waits for the result of each call, and directives that it starts wait for their models. Over HTTP,
+    // several clients call at the same time.
+    let workers = args.http.map_or(runtime::WORKERS_FOR_ONE_CLIENT, |_| runtime::WORKERS_FOR_SEVERAL_THREADS);
+    let runtime = runtime::start_runtime(workers)?;
     let ended = runtime.block_on(async {
         let engine = Engine::open(&spaces.project, options)?;
         let server = DirectiveServer::new(&engine, *compilation, &providers, Arc::new(progress_line));

@@ -99,7 +99,7 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
                 };
                 table.row(vec![one.thread_id.as_str().into(), since.into(), printable(&what).into()]);
             }
-            table.lines(format).iter().try_for_each(|line| report.line(line))?;
+            report.lines(table.lines(format))?;
             if format == Format::Human {
                 report.note("approve with `rye threads approve THREAD`, deny with `--deny`");
             }

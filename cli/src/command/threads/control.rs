@@ -211,9 +211,7 @@ pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit,
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
         return Ok(Exit::Success);
     }
-    for entry in entries {
-        report.line(&format!("{}\t{}", entry.row.id, entry.status_name()))?;
-    }
+    report.lines(entries.iter().map(|entry| format!("{}\t{}", entry.row.id, entry.status_name())))?;
     Ok(Exit::Success)
 }
 

@@ -211,7 +211,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         }
         Format::Human if rows.is_empty() => report.note("no threads"),
         format @ (Format::Human | Format::Plain) => {
-            build_table(&rows, format).lines(format).iter().try_for_each(|line| report.line(line))?;
+            report.lines(build_table(&rows, format).lines(format))?;
         }
     }
     Ok(Exit::Success)
