@@ -57,7 +57,7 @@ impl Revision {
             listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
         let files = read_objects(project, &wanted)?;
         let context = read_objects(project, &context_objects(project, &commit, prefix)?)?;
-        Ok(Self { files, context, commit })
+        Ok(Self { commit, files, context })
     }
 
     /// Returns a world whose project contains the files of this revision, and whose other spaces are those of `spaces`.

@@ -67,7 +67,9 @@ fn main() -> ExitCode {
     let ran = log::start_log(&args.global).and_then(|has_log| {
         report.set_log(has_log);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        environment::warn_of_misspelled(names).iter().for_each(|warning| report.note(warning));
+        for warning in environment::warn_of_misspelled(names) {
+            report.note(&warning);
+        }
         command::run(args, &report)
     });
     let exit = ran.unwrap_or_else(|failure| report.failure(&failure));

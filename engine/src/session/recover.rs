@@ -34,7 +34,9 @@ struct ContinuedThread {
 fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
     let mut state = ThreadState::new();
     state.conversation.messages = messages;
-    events.iter().for_each(|event| apply(&mut state, event));
+    for event in events {
+        apply(&mut state, event);
+    }
     state
 }
 

@@ -172,9 +172,9 @@ impl Objects {
     fn write(&self, id: &ObjectId, fill: impl FnOnce(&mut FileWriter<'_>) -> io::Result<()>) -> Result<(), StoreError> {
         let path = new_path(id);
         let temporary = super::disk::temporary_beside(&path);
-        let mut file = FileWriter::new(&*self.disk, &temporary);
-        let written = fill(&mut file)
-            .and_then(|()| file.finish())
+        let mut writer = FileWriter::new(&*self.disk, &temporary);
+        let written = fill(&mut writer)
+            .and_then(|()| writer.finish())
             .and_then(|()| self.disk.sync(&temporary))
             .and_then(|()| self.disk.rename(&temporary, &path));
         written.map_err(|error| {

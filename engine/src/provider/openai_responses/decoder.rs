@@ -91,7 +91,7 @@ impl ReplyDecoder for ResponsesDecoder {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.read_head(late.get("response"), true);
             let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
-            if kind.ends_with(".delta") || kind.starts_with("response.output_item.") {
+            if kind.rsplit('.').next() == Some("delta") || kind.starts_with("response.output_item.") {
                 self.unread.add(kind);
             }
             return Vec::new();

@@ -35,12 +35,16 @@ fn responses(events: &[Value]) -> Reply {
 }
 
 fn texts(reply: &Reply) -> Vec<&str> {
-    let text = |block| if let &ContentBlock::Text { ref text } = block { Some(text.as_str()) } else { None };
+    fn text(block: &ContentBlock) -> Option<&str> {
+        if let ContentBlock::Text { text } = block { Some(text) } else { None }
+    }
     reply.content.iter().filter_map(text).collect()
 }
 
 fn calls(reply: &Reply) -> Vec<&ToolCall> {
-    let call = |block| if let &ContentBlock::ToolCall(ref call) = block { Some(call) } else { None };
+    fn call(block: &ContentBlock) -> Option<&ToolCall> {
+        if let ContentBlock::ToolCall(call) = block { Some(call) } else { None }
+    }
     reply.content.iter().filter_map(call).collect()
 }
 
