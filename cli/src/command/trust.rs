@@ -40,7 +40,7 @@ pub struct TrustOutput {
     /// Capabilities that threads of this project may use without another approval.
     pub capabilities: Vec<String>,
     /// Commands that threads of this project may run without another approval.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<ApprovedCommandsOutput>,
 }
 

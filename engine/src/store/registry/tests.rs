@@ -496,3 +496,30 @@ async fn single_task_commits_inline_unless_another_process_writes() {
     assert_eq!(waiting.await.unwrap(), [ChangeResult::Done]);
     assert_eq!(writer.registry().threads().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn commit_does_not_overtake_one_whose_caller_stopped_waiting() {
+    let (_folder, disk) = folder();
+    let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());
+    let writer = RegistryWriter::new(registry, GroupCommit::default());
+    writer.commit(vec![put("t-1")]).await.unwrap();
+    let set = |status: Status| {
+        let update = RowUpdate { status: Some(status), ..RowUpdate::default() };
+        vec![Change::Update { thread: id("t-1"), update: Box::new(update), now: 3 }]
+    };
+    let other = Registry::open(disk).unwrap();
+    let Some(OpenDatabase::Write(database)) = &other.database else { panic!("opened to write") };
+    let held = database.begin_write().unwrap();
+    let mut scan = std::task::Context::from_waker(std::task::Waker::noop());
+    {
+        let mut dropped = std::pin::pin!(writer.commit(set(Status::Running)));
+        assert!(dropped.as_mut().poll(&mut scan).is_pending());
+    }
+    held.abort().unwrap();
+    writer.commit(set(Status::Killed)).await.unwrap();
+    assert_eq!(writer.registry().thread(&id("t-1")).unwrap().unwrap().status, Status::Killed);
+    let registry = Arc::clone(writer.registry());
+    // The writer thread has ended when the writer is dropped.
+    drop(writer);
+    assert_eq!(registry.thread(&id("t-1")).unwrap().unwrap().status, Status::Killed);
+}

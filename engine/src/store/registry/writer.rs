@@ -42,6 +42,8 @@ pub struct RegistryWriter {
     /// Number of running threads. A commit waits for others only if this number is at least `MIN_GROUP_THREADS`.
     active_threads: Arc<AtomicUsize>,
     group_commit: GroupCommit,
+    /// Number of jobs that were sent to the writer thread and are not written yet.
+    unwritten: Arc<AtomicUsize>,
     worker: Mutex<Option<WriterThread>>,
 }
 
@@ -60,7 +62,8 @@ struct CommitJob {
 
 impl RegistryWriter {
     pub fn new(registry: Arc<Registry>, group_commit: GroupCommit) -> Self {
-        Self { registry, active_threads: Arc::default(), group_commit, worker: Mutex::default() }
+        let (active_threads, unwritten, worker) = Default::default();
+        Self { registry, active_threads, group_commit, unwritten, worker }
     }
 
     /// Sets the number of threads of this process that may write. If there are several, their commits are grouped.
@@ -78,7 +81,9 @@ impl RegistryWriter {
     /// Applies several lists in one transaction, in this order: a refusal ends only its own list. See
     /// [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
-        if self.active_threads.load(Ordering::Relaxed) <= 1 {
+        // A job whose caller stopped waiting may still be unwritten. An inline commit would overtake it, and an older state
+        // of a row would replace a newer one.
+        if self.active_threads.load(Ordering::Relaxed) <= 1 && self.unwritten.load(Ordering::Acquire) == 0 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
             if let Some(done) = self.registry.try_commit_all(&slices) {
                 return done;
@@ -95,6 +100,7 @@ impl RegistryWriter {
             Some(worker) => worker,
             none @ None => none.insert(self.start_thread()?),
         };
+        self.unwritten.fetch_add(1, Ordering::AcqRel);
         // If the writer thread has ended, the job and its answer channel are dropped, and the caller gets an error.
         let _ = worker.jobs.send(job);
         Ok(())
@@ -103,11 +109,15 @@ impl RegistryWriter {
     /// Starts the writer thread.
     fn start_thread(&self) -> Result<WriterThread, StoreError> {
         let (jobs, received) = channel();
-        let (registry, active_threads, group_commit) =
-            (Arc::clone(&self.registry), Arc::clone(&self.active_threads), self.group_commit);
+        let (registry, active_threads, unwritten, group_commit) = (
+            Arc::clone(&self.registry),
+            Arc::clone(&self.active_threads),
+            Arc::clone(&self.unwritten),
+            self.group_commit,
+        );
         let thread = std::thread::Builder::new()
             .name("registry".to_string())
-            .spawn(move || run_writer(&registry, &received, &active_threads, group_commit))
+            .spawn(move || run_writer(&registry, &received, (&active_threads, &unwritten), group_commit))
             .map_err(super::registry_error("starting its writer"))?;
         Ok(WriterThread { jobs, thread })
     }
@@ -133,7 +143,7 @@ impl Drop for RegistryWriter {
 fn run_writer(
     registry: &Registry,
     jobs: &Receiver<CommitJob>,
-    active_threads: &AtomicUsize,
+    (active_threads, unwritten): (&AtomicUsize, &AtomicUsize),
     group_commit: GroupCommit,
 ) {
     while let Ok(first) = jobs.recv() {
@@ -149,8 +159,10 @@ fn run_writer(
             batch.push(job);
         }
         let lists: Vec<&[Change]> = batch.iter().flat_map(|job| job.lists.iter().map(Vec::as_slice)).collect();
+        let jobs_written = batch.len();
         match registry.commit_all(&lists) {
             Ok(answers) => {
+                unwritten.fetch_sub(jobs_written, Ordering::AcqRel);
                 let mut answers = answers.into_iter();
                 for job in batch {
                     let own = answers.by_ref().take(job.lists.len()).collect();
@@ -163,8 +175,10 @@ fn run_writer(
             Err(_) => {
                 for job in batch {
                     let lists: Vec<&[Change]> = job.lists.iter().map(Vec::as_slice).collect();
+                    let answer = registry.commit_all(&lists);
+                    unwritten.fetch_sub(1, Ordering::AcqRel);
                     // The caller may have stopped waiting; the changes are made or refused regardless.
-                    let _ = job.answer.send(registry.commit_all(&lists));
+                    let _ = job.answer.send(answer);
                 }
             }
         }
