@@ -144,6 +144,15 @@ fn recorded(place: &TestProject) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
+/// Returns the events up to the last seal. The kill can interrupt a write, and nothing acknowledges the lines of an
+/// interrupted write.
+fn sealed(place: &TestProject) -> Vec<Value> {
+    let mut events = recorded(place);
+    let count = events.iter().rposition(|event| event.get("s").is_some()).map_or(0, |last| last + 1);
+    events.truncate(count);
+    events
+}
+
 /// Starts a session with two prompts, and kills it once its transcript has this many events. Returns false if the
 /// session ended before.
 fn kill_after(place: &TestProject, events: usize) -> bool {
@@ -182,7 +191,7 @@ fn session_killed_at_any_event_loses_no_message_and_calls_no_model() {
         if !kill_after(&place, at) {
             continue;
         }
-        let before = recorded(&place);
+        let before = sealed(&place);
         let count = |events: &[Value], kind: &str| events.iter().filter(|event| event["type"] == kind).count();
         let opened = chat(&place, &["-c"], b"");
         let after = recorded(&place);

@@ -148,7 +148,9 @@ impl WorkspaceScan<'_, '_> {
             let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
             let subjects = self.subjects(ItemKind::Tool, &[id.as_str()]);
             let steering = || described(id.as_str(), " of directives that can use a shell or the network", subjects);
-            Some(requirement_of_tool(&tool, sha256, &self.items.sources()).unwrap_or_else(steering))
+            // A tool in the place of another is listed with the other items that are.
+            let is_alone = self.items.list(ItemKind::Tool).iter().filter(|entry| entry.id == id).count() == 1;
+            requirement_of_tool(&tool, sha256, &self.items.sources()).or_else(|| is_alone.then(steering))
         };
         let mut found: Vec<TrustRequirement> = self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect();
         if self.items.list(ItemKind::Config).iter().any(|entry| entry.space == Space::Project) {
